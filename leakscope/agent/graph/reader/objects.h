@@ -1,6 +1,6 @@
 /* What an object refers to, and what of buffers it shows. */
 
-/* A node for each object that the collector knows. The lists are walked as gc.get_objects() does. */
+/* What the collector knows. The lists are walked as gc.get_objects() does. */
 enum { FROZEN = 3 }; /* by gc.freeze() */
 
 static uint64_t generation_at(int number)
@@ -8,28 +8,33 @@ static uint64_t generation_at(int number)
     return L.generations + (number == FROZEN ? L.frozen : 24 * (uint64_t)number);
 }
 
-/* Not much further than ``most``. */
-static uint64_t count_objects(uint64_t most)
+/* All that the collector tracks, those that gc.freeze() hides last, and where they begin. The lists are chains through the
+ * whole heap, of which nothing can be fetched ahead: they are walked once. Returns how many there are, if not more than
+ * ``most``; one more than that: too many, or no room for the addresses. */
+static uint64_t list_objects(struct budget *budget, struct array *listed, uint64_t most, uint64_t *first_frozen)
 {
     uint64_t count = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i <= FROZEN; i++) {
         uint64_t head = generation_at(i);
-        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head && count <= most;
-             at = word_at((void *)at, 0) & ~TAGS)
-            count++;
+        *first_frozen = count;
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
+            if (count == most || ((count + 1) * 8 > listed->bytes && !grow(budget, listed, (count * 3 / 2 + 65536) * 8)))
+                return most + 1;
+            ((uintptr_t *)listed->at)[count++] = at + 16;
+        }
     }
     return count;
 }
 
-static int list_objects(struct graph *g, int first, int end)
+/* A node for each. */
+static int put_objects(struct graph *g, const uintptr_t *listed, uint64_t count)
 {
-    for (int i = first; i < end; i++) {
-        uint64_t head = generation_at(i);
-        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
-            __builtin_prefetch((void *)(word_at((void *)at, 0) & ~TAGS));
-            if (node_of(g, at + 16, TYPE_NONE) == NONE)
-                return 0;
-        }
+    enum { AHEAD = 16 };
+    for (uint64_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            __builtin_prefetch(ARRAY(g, table, uint64_t) + (hash(listed[i + AHEAD]) & g->table_mask));
+        if (node_of(g, listed[i], TYPE_NONE) == NONE)
+            return 0;
     }
     return 1;
 }

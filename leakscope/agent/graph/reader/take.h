@@ -61,6 +61,25 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
     return is_done;
 }
 
+/* Soon to be read: the object, and nearer to its turn the members of a list or the keys of a dict. */
+static inline void fetch_ahead(const struct graph *g, uint32_t node)
+{
+    enum { SOON = 24, NEXT = 10 };
+    __asm__ volatile(""); /* else gcc takes a function that only fetches ahead for one without effect */
+    if (node + SOON < g->nodes) {
+        const char *soon = (const char *)ARRAY(g, address, uintptr_t)[node + SOON];
+        __builtin_prefetch(soon);
+        __builtin_prefetch(soon + 64);
+    }
+    if (node + NEXT >= g->nodes || ARRAY(g, type, uint32_t)[node + NEXT] != TYPE_NONE)
+        return;
+    const object *next = (object *)ARRAY(g, address, uintptr_t)[node + NEXT];
+    if (next->type == L.list)
+        __builtin_prefetch(pointer_at(next, 24));
+    else if (next->type == L.dict)
+        __builtin_prefetch(pointer_at(next, 32));
+}
+
 /* With the GIL. ``modules``: the dict of all modules. ``recorder``, ``main``: states of the agent's thread, or NULL, and
  * of the main one.
  * ``sweep``: may be NULL. NULL where the bounds do not allow it, or Python is not as it was found. */
@@ -68,17 +87,20 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
 {
     enum { FIRST_SAMPLED = 1 << 15 }; /* half of the nodes that there is room for at first */
     struct budget budget = {bounds->bytes, 0};
-    struct array self = {0};
+    struct array self = {0}, list = {0};
     uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;
     if (!L.generations || bounds->is_collecting)
         return NULL;
-    uint64_t count = bounds->count = count_objects(bounds->objects);
-    int is_sampled = count > bounds->objects || count > bounds->bytes / bounds->bytes_each;
-    if (is_sampled && !bounds->nodes)
+    uint64_t room = bounds->bytes / bounds->bytes_each, most = bounds->objects < room ? bounds->objects : room, first_frozen;
+    uint64_t count = bounds->count = list_objects(&budget, &list, most, &first_frozen);
+    int is_sampled = count > most;
+    if (is_sampled)
+        drop(&budget, &list);
+    if ((is_sampled && !bounds->nodes) || !grow_copied(&budget, &self, sizeof(struct graph))) {
+        drop(&budget, &list);
         return NULL;
-    if (!grow_copied(&budget, &self, sizeof(struct graph)))
-        return NULL;
+    }
     struct graph *g = self.at;
     g->is_sampled = (uint64_t)is_sampled;
     g->node_limit = is_sampled ? bounds->nodes : 0;
@@ -123,20 +145,18 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
-    if (!is_sampled && !list_objects(g, 0, FROZEN))
+    if (!is_sampled && !put_objects(g, list.at, first_frozen))
         goto failed;
     uint32_t listed = is_sampled ? GROUPS : (uint32_t)g->nodes; /* what gc.get_objects() lists */
     g->frozen_begin = (uint32_t)g->nodes;
-    if (!is_sampled && !list_objects(g, FROZEN, FROZEN + 1))
+    if (!is_sampled && !put_objects(g, (uintptr_t *)list.at + first_frozen, count - first_frozen))
         goto failed;
+    drop(&g->budget, &list);
     g->listed_count = listed - GROUPS;
     g->frozen_count = g->nodes - g->frozen_begin;
     g->frozen_end = (uint32_t)g->nodes;
     for (uint32_t node = GROUPS;; node++) {
-        if (node + 8 < g->nodes) {
-            uintptr_t later = ARRAY(g, address, uintptr_t)[node + 8];
-            __builtin_prefetch((void *)later);
-        }
+        fetch_ahead(g, node);
         if (node == g->nodes && !settle(g))
             goto failed;
         if (node == g->nodes)
@@ -168,6 +188,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     g->texts = g->text.at;
     return g;
 failed:
+    drop(&g->budget, &list);
     graph_free(g);
     return NULL;
 }
