@@ -107,7 +107,9 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     )
     if place.has_length:
         figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
-        text += f"; its length went from {format_count(place.length[begin])} to {format_count(place.length[-1])}"
+        first, last = format_count(place.length[begin]), format_count(place.length[-1])
+        grew = f"went from {first} to {last}" if first != last else f"stayed {last}: its members grew"
+        text += f"; its length {grew}"
     if count == 1:
         text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)

@@ -310,6 +310,30 @@ def test_the_same_attribute_of_several_objects_is_one_finding(tmp_path: Path) ->
     assert first(report).bytes == pytest.approx(200 * MB, rel=0.2)
 
 
+def test_lists_of_one_dict_that_all_grow_are_told_as_the_dict(tmp_path: Path) -> None:
+    """Callbacks by topic: each list gained a little, and what holds them gained all of it."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        feed = {"owner": "Feed", "variable": "listeners"}
+        rows = [place("main() feed.listeners", 240 * MB * f, type_name="builtins.dict", length=8, **feed)]
+        for number in range(8):
+            topic = f"main() feed.listeners[{number}]"
+            rows += [
+                place(topic, 30 * MB * f, parent="main() feed.listeners", edge_kind="item", length=300 * f, **feed),
+                place(f"{topic}[*]", 29 * MB * f, parent=topic, edge_kind="item", type_name="builtins.method",
+                      object_count=300 * f, **feed),
+            ]  # fmt: skip
+        return rows
+
+    finding = first(recorded(tmp_path, holders))
+    assert finding.subject.path == "main() feed.listeners"
+    weighed = finding.evidence[0].figures
+    assert weighed["end_bytes"] == pytest.approx(240 * MB, rel=0.1)
+    assert (weighed["start_length"], weighed["end_length"]) == (8, 8)
+    assert "method" in finding.title
+    assert not any("explains only" in doubt for doubt in finding.doubts)
+
+
 def test_a_library_inside_a_user_object_is_named_by_the_user_variable(tmp_path: Path) -> None:
     def holders(f: float) -> list[dict[str, Any]]:
         state = {"is_user": False, "owner": "Adam", "owner_module": "torch.optim.adam", "variable": "state"}

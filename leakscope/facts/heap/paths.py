@@ -359,6 +359,7 @@ class Accumulation:
 
     ``is_guess``: its growth was not weighed, but put down to it for want of another. ``handle``: what its members are
     or hold that stands for memory outside Python, ``bytes_each`` of it for each member, where it grew in step.
+    ``largest``: of several places below it over which its growth spreads, the one that gained most.
     """
 
     place: Place | None
@@ -367,6 +368,7 @@ class Accumulation:
     is_guess: bool = False
     handle: Place | None = None
     bytes_each: float | None = None
+    largest: Place | None = None
 
 
 def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:

@@ -135,7 +135,7 @@ def retained(
         look=look,
         place=place,
         named=named,
-        kept=holder.handle or _graph_below(place) or heaviest_leaf(place),
+        kept=holder.handle or _graph_below(place) or heaviest_leaf(holder.largest or place),
         lines=adding,
         link=link,
         weighed_bytes=weighed,

@@ -17,6 +17,7 @@ from ..heap.place import GRAPH_TYPE, Place
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
 _MIN_PINNING_SHARE = 0.03
+_MOST = 0.5  # of what a name gained
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,9 @@ def _seconds(heap: Heap) -> float:
 def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
     """One per name in the user's code: ``optimizer.state`` and ``optimizer.param_groups`` are both ``optimizer``,
     and the ``values`` of every ``Meter`` are one thing to mend.
+
+    Its figures are those of the one that gained most; where no single one gained half, and one object has that name,
+    they are those of the whole: a dict of lists that all grow.
     """
     groups: dict[Any, list[Accumulation]] = {}
     for holder in holders:
@@ -101,7 +105,13 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
         group.sort(key=lambda h: -h.growth_bytes)
         members = tuple(m for h in group for m in h.members)
         total = sum(h.growth_bytes for h in group)
-        merged.append(replace(group[0], growth_bytes=total, members=members))
+        first = replace(group[0], growth_bytes=total, members=members)
+        whole = {id(named): named for named in (user_place(h.place) for h in group if h.place is not None)}
+        if len(whole) == 1 and group[0].growth_bytes < _MOST * total and not any(h.is_guess or h.handle for h in group):
+            (named,) = whole.values()
+            gained = max(total, named.growth_bytes)  # of the others each gained too little to be told
+            first = Accumulation(named, gained, (named,), largest=group[0].place)
+        merged.append(first)
     return merged
 
 
