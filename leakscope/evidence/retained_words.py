@@ -45,7 +45,8 @@ def _of_what(found: Retained) -> str:
     growth = max(place.growth_bytes, 1.0)
     if found.tensor_growth_bytes >= 0.5 * growth:
         return "of tensors"
-    name = found.kept.type_name.rsplit(".", 1)[-1]
+    member = text_of(place.row, "member_type") if found.kept is place else None
+    name = (member or found.kept.type_name).rsplit(".", 1)[-1]
     if arrays >= 0.5 * growth:
         return f"of arrays ({name})"
     return f"of {name} objects" if name not in ("str", "bytes") else f"of {name}"

@@ -121,8 +121,7 @@ def retained(
     assert place is not None
     named, lines = named_in(sources, place)
     link = _link_of(holder)
-    # Members that have rows of their own in some snapshots only seem to come and go: it gained what they did, no more.
-    weighed = min(sum(m.growth_bytes for m in holder.members) or place.growth_bytes, max(place.growth_bytes, 0.0))
+    weighed = min(holder.growth_bytes, max(place.growth_bytes, 0.0))
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
