@@ -14,6 +14,9 @@ LATE_FACTOR = 2.0  # of its usual interval: a snapshot that costs put off by mor
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap snapshot
 # The first snapshots may spend twice that: with fewer than four nothing can be told of a run that ends in a minute.
 CREDITED_TAKES, CREDIT_FACTOR = 4, 2.0
+# One that memory asks for which has grown much since the last: on a busy machine, where the first ones are spent on
+# imports, nobody would see who holds what grew since. Some of the credit is left for the end.
+GROWTH_FACTOR = 1.5
 FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
 FLAT_FACTOR = 8.0  # of the usual interval: the next snapshot where memory stands still, which then finds the same
 
@@ -33,12 +36,14 @@ class Budget:
         self._count = 0
         self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
-    def allows(self, elapsed_s: float, at_end: bool = False) -> bool:
-        return self.last_cost_s <= self.left_s(elapsed_s, at_end)
+    def allows(self, elapsed_s: float, factor: float = 1.0) -> bool:
+        return self.last_cost_s <= self.left_s(elapsed_s, factor)
 
-    def left_s(self, elapsed_s: float, at_end: bool = False) -> float:
-        """What may still be spent; ``at_end``: on the last, which nothing can follow, as on the first."""
-        credit_s = CREDIT_S * (CREDIT_FACTOR if at_end or self._count < CREDITED_TAKES else 1.0)
+    def left_s(self, elapsed_s: float, factor: float = 1.0) -> float:
+        """What may still be spent. ``factor``: of the credit; the first, and the last, which nothing can follow, have
+        ``CREDIT_FACTOR``.
+        """
+        credit_s = CREDIT_S * (CREDIT_FACTOR if self._count < CREDITED_TAKES else factor)
         return self._fraction * (elapsed_s + credit_s) - self.spent_s
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
@@ -87,7 +92,7 @@ class Stress(Budget):
         super().__init__(1.0, interval_s)
         self._next_s = 0.0
 
-    def allows(self, elapsed_s: float, at_end: bool = False) -> bool:
+    def allows(self, elapsed_s: float, factor: float = 1.0) -> bool:
         return True
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:

@@ -59,11 +59,11 @@ class Schedule:
 
     def allows_last(self) -> bool:
         """Whether the one at the end of the process can be paid for."""
-        return self.budget.allows(self.elapsed_s(), at_end=True)
+        return self.budget.allows(self.elapsed_s(), budget.CREDIT_FACTOR)
 
     def left_at_end_s(self) -> float:
         """What may be spent on it."""
-        return self.budget.left_s(self.elapsed_s(), at_end=True)
+        return self.budget.left_s(self.elapsed_s(), budget.CREDIT_FACTOR)
 
     def reason(self, note: Callable[[str, str], None]) -> str | None:
         """Why a snapshot is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
@@ -80,7 +80,7 @@ class Schedule:
                 return "pressure"
         if self.budget.is_due(elapsed_s, self._is_flat):
             return "schedule"
-        if self._rss_at_take is not None and self.budget.allows(elapsed_s):
+        if self._rss_at_take is not None and self.budget.allows(elapsed_s, budget.GROWTH_FACTOR):
             grown = (rss_bytes() or 0) - self._rss_at_take
             enough = max(GROWTH_MIN_BYTES, GROWTH_FRACTION * self._rss_at_take)
             if grown > enough and elapsed_s - self._last_take_s > GROWTH_LEAST_S:
