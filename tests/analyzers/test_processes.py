@@ -177,3 +177,10 @@ def test_workers_are_called_by_who_forked_them(tmp_path):
         builder.row("agent_notes", 1.0, pid, note="forked", text=f"forked by {forker}: it takes no inventory")
     roles = {row.role for row in analyze(builder.open()).processes}
     assert {"datasets-worker", "pool-worker", "python-fork"} <= roles
+
+
+def test_a_process_that_came_after_the_last_sample_has_lived_as_long_as_it_did(tmp_path):
+    builder = recorded(tmp_path)  # samples end at 20 s
+    builder.process(300, "compile-worker", ppid=PID, born_s=24.0, died_s=26.0)
+    report = analyze(builder.ends(30.0).open())
+    assert {row.role: row.lifetime_s for row in report.processes}["compile-worker"] == 2.0

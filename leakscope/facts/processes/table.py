@@ -123,7 +123,10 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
     groups: dict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in everyone:
         groups[process.role, process.name].append(process)
-    end_s = float(tree.time_s[-1]) if tree.time_s.size else 0.0
+    # Shares of pages are read more seldom than the rest: on a busy machine processes come and go after the last of these.
+    known = [float(tree.time_s[-1])] if tree.time_s.size else []
+    known += [float(p.samples["time_s"].max()) for p in everyone if len(p.samples)]
+    end_s = max(known + [p.died_s for p in everyone if p.died_s < float("inf")], default=0.0)
     peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
     rows = [_row(name, role, members, peak_s, end_s) for (role, name), members in groups.items()]
     rows.sort(key=lambda row: (-row.pss_bytes, -row.count, row.process))
