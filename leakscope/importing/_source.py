@@ -126,9 +126,7 @@ class Source:
                     raise NotThisFormat("is packed by gzip and damaged: copy it again") from None
                 unpacked += len(piece)
                 if unpacked > _BOMB_BYTES and unpacked > _BOMB_TIMES * packed:
-                    raise NotThisFormat(
-                        f"unpacks to over {_BOMB_TIMES} times its size, as no log does: unpack it first"
-                    )
+                    raise NotThisFormat(f"unpacks to {_BOMB_TIMES} times its size, as no log does: unpack it first")
                 if piece:
                     yield piece
                 chunk = unpack.unconsumed_tail or unpack.unused_data.lstrip(b"\0")
