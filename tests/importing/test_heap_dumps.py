@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import resource
 import struct
 from array import array
 from pathlib import Path
@@ -139,6 +140,16 @@ BAD_OBJECTS = (
 @pytest.mark.parametrize("line", BAD_OBJECTS)
 def test_objects_of_midden_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
     _refusal(tmp_path, written(tmp_path, "bad.jsonl", line))
+
+
+@pytest.mark.parametrize("unit", ["[],", "{},"])
+def test_a_line_of_midden_that_would_fill_the_memory_is_refused_unread(tmp_path: Path, unit: str) -> None:
+    content = '{"id": 1, "type": "builtins.list", "size": 8, "references": [' + unit * 1_100_000 + "1]}\n"
+    path = raw(tmp_path, "heap.jsonl", content.encode())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UnreadableInput, match="more in it than memory is for"):
+        import_files([path], tmp_path / "run.parquet")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000  # KiB: lists alone would take as much
 
 
 def test_a_dump_without_modules_is_none_of_a_process(tmp_path: Path) -> None:
