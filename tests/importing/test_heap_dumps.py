@@ -18,6 +18,7 @@ from leakscope.importing import _refused, import_files
 from leakscope.importing._dominators import dominators
 from leakscope.storage import Recording
 
+from . import small_dumps
 from .files import FIXTURES, imported, raw, written
 
 PYHEAP, MIDDEN = "heap.pyheap.gz", ("heap-1.jsonl.gz", "heap-2.jsonl.gz")
@@ -108,6 +109,14 @@ def _refusal(tmp_path: Path, path: Path, form: str | None = None) -> str:
         import_files([path], tmp_path / "run.parquet", form=form)
     assert not (tmp_path / "run.parquet").exists()
     return str(error.value)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.jsonl", small_dumps.midden()), ("a.pyheap", small_dumps.pyheap())])
+def test_the_smallest_of_dumps_says_who_holds_what(tmp_path: Path, name: str, content: bytes) -> None:
+    """They are what is mangled in tests/fuzz, which is worth nothing if they are none."""
+    nodes = imported(tmp_path, raw(tmp_path, name, content)).tables["heap_nodes"]
+    (held,) = nodes[(nodes["type_name"] == "list") & (nodes["retained_bytes"] > 800_000)].to_dict("records")
+    assert "history" in held["edge_name"]
 
 
 def test_a_dump_that_is_cut_off_is_refused(tmp_path: Path) -> None:
