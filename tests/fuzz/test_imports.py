@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from leakscope import importing
 from leakscope.errors import LeakscopeError
-
 from tests.importing import small_dumps
 
 from .looking import FUZZ, look

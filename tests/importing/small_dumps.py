@@ -1,4 +1,4 @@
-"""Heap dumps of a handful of objects, as PyHeap and Midden write them: sound ones to begin with, where many are read."""
+"""Heap dumps of a handful of objects, as PyHeap and Midden write them: something sound where many are read."""
 
 from __future__ import annotations
 
