@@ -79,6 +79,11 @@ def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False
     return f"{format_bytes(bytes_per_hour, signed)} per hour"
 
 
+STEP = "step"
+COUNTS_NOTE = "counts"  # of the agent, as agent/main.py writes it: what a step is, where it is none of training
+STEP_UNITS = {"requests": "request", "tasks": "task"}  # by what the note says
+
+
 def steps_together(step_unit: str) -> int:
     """How many steps a figure is told for: one request of a service keeps too little to be a size."""
     return 1 if step_unit == "step" else 1000
@@ -89,9 +94,9 @@ def per_step(step_unit: str) -> str:
     return "per step" if step_unit == "step" else f"per {steps_together(step_unit):,} {step_unit}s"
 
 
-def format_per_step(bytes_per_step: float, step_unit: str) -> str:
-    """``128 KiB per step``, ``12.3 MiB per 1,000 requests``."""
-    return f"{format_bytes(bytes_per_step * steps_together(step_unit))} {per_step(step_unit)}"
+def format_per_step(bytes_per_step: float, step_unit: str, signed: bool = False) -> str:
+    """``128 KiB per step``, ``12.3 MiB per 1,000 requests``; ``signed`` writes the plus."""
+    return f"{format_bytes(bytes_per_step * steps_together(step_unit), signed)} {per_step(step_unit)}"
 
 
 def format_count(value: float) -> str:

@@ -33,7 +33,7 @@ from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
-from ..units import MiB, format_bytes, format_count
+from ..units import MiB, format_bytes, format_count, format_per_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +160,7 @@ def _finding(
         line=(held.line or Definition(held.text("owner_file"))) if held else None,
         bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
         bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
-        evidence=[*_evidence(use, trend, held, steps), *allocated],
+        evidence=[*_evidence(use, trend, held, steps, case.step_unit), *allocated],
         doubts=[] if held else ["the variable that holds the tensors was not found"],
         remedy=_remedy(held, trend.growth_bytes),
         series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],
@@ -168,13 +168,13 @@ def _finding(
     )
 
 
-def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int) -> Iterator[Evidence]:
+def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step_unit: str) -> Iterator[Evidence]:
     allocated = use.figures("allocated_bytes")
     first, last = (round(level_at(use.time_s, allocated, at_s)) for at_s in (trend.start_s, trend.end_s))
     text = f"{use.label}: {format_bytes(first)} were allocated at {trend.start_s:.0f} s, "
     text += f"{format_bytes(last)} at {trend.end_s:.0f} s"
     if steps:
-        text += f": {format_bytes(trend.growth_bytes / steps)} a step"
+        text += f": {format_per_step(trend.growth_bytes / steps, step_unit)}"
     yield Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
     if held is not None:
         gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last snapshot"

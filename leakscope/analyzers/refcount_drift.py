@@ -204,10 +204,10 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     last = float(one.count[-1])
     left_s = last / -one.per_s
     per_step = one.per_step if one.per_step is not None and one.per_step < 0 else None
-    rate = f"{format_count(-per_step)} a step" if per_step else f"{format_count(-one.per_s)} a second"
+    rate = f"{format_count(-per_step)} a {case.step_unit}" if per_step else f"{format_count(-one.per_s)} a second"
     ends = f"in {format_duration(left_s)}"
     if per_step:
-        ends = f"in about {format_count(last / -per_step)} steps ({format_duration(left_s)})"
+        ends = f"in about {format_count(last / -per_step)} {case.step_unit}s ({format_duration(left_s)})"
     if one.moved >= 0:  # new data has more than are lost
         ends = "once the data that holds None is freed"
     figures = {
@@ -232,7 +232,8 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     title = f"A C extension drops references to None that it does not own ({rate})"
     remedy = ["run it on Python 3.12 or later: None is immortal there, and the program survives"]
     if per_step:
-        remedy.append(f"look for an extension whose calls could drop {format_count(-per_step)} references in one step")
+        drops = f"{format_count(-per_step)} references in one {case.step_unit}"
+        remedy.append(f"look for an extension whose calls could drop {drops}")
     doubts = ["the count does not show which extension it is"]
     is_short = one.rest is not None and one.rest.rest[-1] < 0  # objects have more than there are
     if not one.aborted and not is_short:
@@ -282,7 +283,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         return
     rest = max(told, key=lambda one: one.gained)
     per_step = rest.per_step
-    rate = f"{format_count(per_step)} a step" if per_step else f"{format_count(rest.per_s)} a second"
+    rate = f"{format_count(per_step)} a {case.step_unit}" if per_step else f"{format_count(rest.per_s)} a second"
     first, last = (format_count(float(rest.rest[at])) for at in (0, -1))
     figures = {
         "first_count": int(rest.rest[0]),

@@ -81,11 +81,15 @@ def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     pace = pace_of(case, by_step=limit.unit == "step")
     if pace is None or not pace.is_measured:
         reason = (
-            pace.reason if pace is not None else "too few steps were counted" if limit.unit == "step" else _NO_SAMPLES
+            pace.reason
+            if pace is not None
+            else f"too few {case.step_unit}s were counted"
+            if limit.unit == "step"
+            else _NO_SAMPLES
         )
         return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {reason}")
     scale = limit.per * (1.0 if limit.unit == "step" else 3600.0)
-    unit = _unit(limit)
+    unit = _unit(limit, case.step_unit)
     low, middle, high = (value * scale for value in (pace.low, pace.slope, pace.high))
     if pace.grows and low > limit.bytes:
         place = _first(report, lambda finding: not finding.wasted)
@@ -100,21 +104,22 @@ def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     if pace.grows:
         text = f"memory grows by {format_bytes(low)} to {format_bytes(high)} {unit}: a longer run would tell"
         return Outcome(rule, CANNOT_TELL, text)
-    return Outcome(rule, CANNOT_TELL, _too_short(pace, limit, most))
+    return Outcome(rule, CANNOT_TELL, _too_short(pace, limit, most, case.step_unit))
 
 
-def _too_short(pace: Pace, limit: Growth, seen: float) -> str:
-    text = f"this run is too short: it would not show a leak below {format_bytes(seen)} {_unit(limit)}"
+def _too_short(pace: Pace, limit: Growth, seen: float, step_unit: str) -> str:
+    text = f"this run is too short: it would not show a leak below {format_bytes(seen)} {_unit(limit, step_unit)}"
     if limit.bytes <= 0:
         return text
     needed = pace.floor * pace.range / limit.bytes * limit.per
-    longer = f"{format_count(needed)} steps" if limit.unit == "step" else f"{needed:,.1f} hours"
+    longer = f"{format_count(needed)} {step_unit}s" if limit.unit == "step" else f"{needed:,.1f} hours"
     return f"{text}; about {longer} after start-up would"
 
 
-def _unit(limit: Growth) -> str:
+def _unit(limit: Growth, step_unit: str) -> str:
+    """``per step``, ``in 1,000 requests``, ``per hour``: of steps, what the recording counts."""
     if limit.unit == "step":
-        return "per step" if limit.per == 1 else f"in {format_count(limit.per)} steps"
+        return f"per {step_unit}" if limit.per == 1 else f"in {format_count(limit.per)} {step_unit}s"
     return "per hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
 
 

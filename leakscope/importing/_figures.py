@@ -12,7 +12,7 @@ from ._facts import DAY, LOCAL, UNIX
 
 _MOST_BYTES = 1 << 60  # no machine has as much: what is above is damage
 _YEARS_S = (300_000_000.0, 8_000_000_000.0)  # 1979 to 2223: seconds outside are no moment
-_AMOUNT = re.compile(r"\s*([0-9]+(?:[.,][0-9]+)?)\s*([A-Za-z]*)\s*")
+_AMOUNT = re.compile(r"([0-9]+(?:[.,][0-9]+)?)\s*([A-Za-z]*)")
 _ISO = re.compile(
     r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9})\d*)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?"
 )
@@ -51,7 +51,7 @@ def amount(value: Any, unit_bytes: float = 1) -> int | None:
 
 def sized(text: str, unit_bytes: float = 1) -> int | None:
     """Bytes of ``123``, ``1.2g``, ``7234 MiB``: the unit stands behind it, else it is ``unit_bytes``."""
-    match = _AMOUNT.fullmatch(text)
+    match = _AMOUNT.fullmatch(text.strip())
     if match is None:
         return None
     unit = match[2].lower()

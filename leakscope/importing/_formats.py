@@ -13,6 +13,8 @@ from . import _refused
 from ._facts import NotThisFormat
 from ._source import Source
 
+_KERNEL = Path("/proc/kmsg")  # a regular file that never ends
+
 
 @lru_cache(maxsize=1)
 def names() -> tuple[str, ...]:
@@ -80,5 +82,7 @@ def _sniffed(path: Path) -> list[str]:
 def _check(path: Path) -> None:
     if not path.exists():
         raise UnreadableInput(f"there is no file {path}: check the name")
+    if path.resolve() == _KERNEL:
+        raise UnreadableInput(f"{path} waits for what the kernel will say: write its log down (dmesg > kernel.log)")
     if not path.is_file():
         raise UnreadableInput(f"{path} is not a regular file: name a file, or a folder of them")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_STACK = re.compile(rb"(?:[^;\n]+;)*[^;\n]+ \([^\n;]*:\d+\) \d+")  # collapsed stacks, with lines as py-spy has them
+_LINE = re.compile(rb":\d+\)$")  # where the name of a frame ends
 _OF_TIME = (
     "it says where a program spent its time, and nothing of its memory: for memory by line import a capture of memray "
     "or a profile of Scalene, or run the program under leakscope record"
@@ -29,4 +29,11 @@ def _form(head: bytes) -> str | None:
         return "dump"
     if head.startswith(b"<?xml") and b"<svg" in start and b"FlameGraph" in head:
         return "flamegraph"
-    return "raw" if _STACK.fullmatch(head.split(b"\n", 1)[0]) else None
+    return "raw" if _is_stack(head.split(b"\n", 1)[0]) else None
+
+
+def _is_stack(line: bytes) -> bool:
+    """A collapsed stack, with lines as py-spy has them: ``run (train.py:12);step (train.py:7) 93``."""
+    frames, _, count = line.rpartition(b" ")
+    last = frames.rpartition(b";")[2]
+    return count.isdigit() and b" (" in last[1:] and _LINE.search(last[-20:]) is not None and b";;" not in frames

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ LONGEST_LINE = 1 << 20  # bytes: no line of these tools comes near
 MOST_DOCUMENT = 64 << 20  # bytes of JSON, which takes up to ten times as much as it is read
 MOST_VALUES = 4_000_000  # in it: an empty list is three bytes of text, and 64 of memory
 _CHUNK = 1 << 16
+_BOMB_BYTES, _BOMB_TIMES = 1 << 20, 300  # unpacked, of one byte: logs that say the same all the time come to 100
 _GZIP = b"\x1f\x8b"
+_CUT = "its end is missing, as gzip has it: the copy was cut off"
 
 
 @dataclass
@@ -105,24 +108,31 @@ class Source:
             first = stream.read(size)
             if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise NotThisFormat("is UTF-16 text: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
-            unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if first[:2] == _GZIP else None
-            chunk = first
+            chunks = chain([first], iter(lambda: stream.read(size), b""))
+            yield from self._unpacked(chunks, size) if first[:2] == _GZIP else chunks
+
+    def _unpacked(self, chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+        """Pieces of at most ``size``: a packed file may hold a thousand times as much. **Errors** NotThisFormat."""
+        unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        packed = unpacked = 0
+        for chunk in chunks:
+            packed += len(chunk)
             while chunk:
+                if unpack.eof:  # files that were put one after the other: each has its own head
+                    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
                 try:
-                    yield from [chunk] if unpack is None else _unpacked(unpack, chunk, size)
+                    piece = unpack.decompress(chunk, size)
                 except zlib.error:
                     raise NotThisFormat("is packed by gzip and damaged: copy it again") from None
-                chunk = stream.read(size)
+                unpacked += len(piece)
+                if unpacked > _BOMB_BYTES and unpacked > _BOMB_TIMES * packed:
+                    raise NotThisFormat(f"unpacks to {_BOMB_TIMES} times its size, as no log does: unpack it first")
+                if piece:
+                    yield piece
+                chunk = unpack.unconsumed_tail or unpack.unused_data.lstrip(b"\0")
+        if not unpack.eof and _CUT not in self.notes:
+            self.notes.append(_CUT)
 
 
 def _line(data: bytes) -> str:
     return data.decode("utf-8", "replace").rstrip("\r")
-
-
-def _unpacked(unpack: Any, chunk: bytes, size: int) -> Iterator[bytes]:
-    """Pieces of at most ``size``: a packed file may hold a thousand times as much."""
-    while chunk and not unpack.eof:
-        piece = unpack.decompress(chunk, size)
-        if piece:
-            yield piece
-        chunk = unpack.unconsumed_tail

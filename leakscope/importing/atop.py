@@ -13,7 +13,7 @@ from ._source import Source
 LACKS = "has sizes of processes and of the machine, not what is in them"
 _LINE = re.compile(r"([A-Za-z]{3}) (\S+) (\d+) (\d{4}/\d\d/\d\d) (\d\d:\d\d:\d\d) (\d+) (.*)")
 _PROCESS = re.compile(r"(\d+) (?:\((.*?)\)|(\S+)) ([A-Z]) (.*)")
-_COMMAND = re.compile(r" \((.*)\) (\d+) \d+ \d+ \d+ ")
+_AFTER_COMMAND = re.compile(r"\) (\d+) \d+ \d+ \d+ ")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -90,9 +90,10 @@ def _general(source: Source, text: str) -> None:
     match = _PROCESS.match(text)
     if match is None:
         return
-    words, command = match[5].split(" ", 6), _COMMAND.search(match[5])
+    words, (_, _, rest) = match[5].split(" ", 6), match[5].partition(" (")
     if len(words) < 6 or words[2] != match[1]:  # TGID: a thread has its process's
         return
     source.knows(int(match[1][:9]), comm=match[2] or match[3])
-    if command is not None:
-        source.knows(int(match[1][:9]), cmdline=command[1], ppid=whole(command[2]))
+    ends = list(_AFTER_COMMAND.finditer(rest))  # a command may have such words in it: the last are atop's
+    if ends:
+        source.knows(int(match[1][:9]), cmdline=rest[: ends[-1].start()], ppid=whole(ends[-1][1]))

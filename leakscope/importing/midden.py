@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from ._facts import UNIX, Fact, NotThisFormat
-from ._heap_dump import HeapDump
+from ._heap_dump import MOST_REFERENCES, HeapDump
 from ._source import MOST_DOCUMENT, Source
 
 LACKS = (
     "has the objects of the heap at one moment (leakscope heap shows who holds them), not the process's memory, nor "
     "what variables of functions hold"
 )
+
+_MOST_BRACKETS = 1_000_000  # in a line, most of them in what a string says: each may become a list of 64 bytes
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -32,6 +34,8 @@ def read(source: Source) -> Iterator[Fact]:
 
 
 def _object(line: str, source: Source) -> dict[str, Any]:
+    if line.count("[") + line.count("{") > _MOST_BRACKETS or line.count(",") > MOST_REFERENCES:
+        raise NotThisFormat("has an object with more in it than memory is for: it is damaged")
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -18,9 +18,8 @@ _BY_PROCESS = ("used_memory", "used_gpu_memory")
 _KNOWN = {_USED, _TOTAL, _FREE, *_BY_PROCESS, "timestamp", "index", "uuid", "gpu_uuid", "name", "gpu_name", "pid"}
 _KNOWN |= {"process_name", "pci.bus_id", "gpu_bus_id", "driver_version", "count"}
 _FAMILIES = ("utilization.", "temperature.", "power.", "clocks.", "pstate", "fan.speed", "pcie.", "ecc.", "encoder.")
-_UNIT = re.compile(r"\s*\[(\w+/?\w*|%)\]\s*$")
+_UNIT = re.compile(r"\[(\w+/?\w*|%)\]$")
 _STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d[.\d]*")
-_SPLIT = re.compile(r"\s*,\s*")
 
 
 # Columns of the example that NVIDIA gives for logging, which is often written without its header.
@@ -56,7 +55,7 @@ def read(source: Source) -> Iterator[Fact]:
             header = _USUAL
             source.notes.append("it has no header: its columns are taken for those of NVIDIA's own example")
         if found is None and header is not None and line.strip():
-            cells = _SPLIT.split(line.strip())
+            cells = [cell.strip() for cell in line.split(",")]
             if len(cells) < len(header):
                 source.left_out += 1
             else:
@@ -146,7 +145,7 @@ def _header(line: str) -> list[str] | None:
     """Names of columns, without units; None for a line of values."""
     if "," not in line and "memory" not in line:
         return None
-    names = [_UNIT.sub("", cell).strip().lower() for cell in line.replace("\ufeff", "").split(",")]
+    names = [_UNIT.sub("", cell.strip()).strip().lower() for cell in line.replace("\ufeff", "").split(",")]
     known = [name for name in names if name in _KNOWN or name.startswith(_FAMILIES)]
     has_memory = any(name.startswith("memory.") or name in _BY_PROCESS for name in names)
     return names if has_memory and len(known) >= 0.6 * len(names) else None

@@ -12,16 +12,16 @@ from ._figures import KIB, number, sized, whole
 from ._source import Source
 
 LACKS = "has sizes of processes as top prints them, rounded where they are large, not what is in them"
-_TOP = re.compile(r"\s*top - (\d\d?:\d\d:\d\d) up ")
-_MEMORY = re.compile(r"\s*([KMGT])iB (Mem|Swap) *: *(.*)|(Mem|Swap): *(.*)")
-_PAIR = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)i?\s*(\w[\w/ ]*?)(?=[,.]\s|[,.]?\s*$|,)")
+_TOP = re.compile(r"top - (\d\d?:\d\d:\d\d) up ")
+_MEMORY = re.compile(r"([KMGT])iB (Mem|Swap) *: *(.*)|(Mem|Swap): *(.*)")
+_PAIR = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)i?\s*(\w[\w/ ]{0,15}?)(?=[,.]\s|[,.]?\s*$|,)")
 _UNITS = {"K": KiB, "M": MiB, "G": GiB, "T": GiB * 1024, "": KiB}
 _COLUMNS = {"VIRT": "virtual_bytes", "RES": "rss_bytes", "SWAP": "swap_bytes"}
 
 
 def sniff(head: bytes, name: str) -> bool:
     text = head.decode("utf-8", "replace")
-    return _TOP.search(text) is not None and re.search(r"^\s*PID .*\bRES\b", text, re.MULTILINE) is not None
+    return _TOP.search(text) is not None and re.search(r"^ *PID .*\bRES\b", text, re.MULTILINE) is not None
 
 
 def read(source: Source) -> Iterator[Fact]:
@@ -33,11 +33,11 @@ def read(source: Source) -> Iterator[Fact]:
     header: list[str] = []
     host: dict[str, int] = {}
     for line in source.lines():
-        if match := _TOP.match(line):
+        if match := _TOP.match(line.lstrip()):
             if host and at_s is not None:
                 yield Fact("host_samples", at_s, host)
             at_s, header, host = days.at_s(match[1]), [], {}
-        elif match := _MEMORY.match(line):
+        elif match := _MEMORY.match(line.lstrip()):
             _of_machine(host, match[2] or match[4], match[3] or match[5], match[1] or "K")
         elif line.lstrip().startswith("PID ") and "RES" in line:
             header = line.split()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..comparing import WORDS, Comparison
 from ..facts.processes.ranks import named_ranks as named
-from ..units import format_bytes, format_duration, format_rate
+from ..units import format_bytes, format_duration, format_per_step, format_rate
 from ._comparing import JobComparison, RankComparison
 from ._job import BOOT, EVENTS, WALL, Cluster, JobReport, NodeRow, RankRow
 
@@ -125,11 +125,11 @@ def pair_cells(one: RankComparison) -> list[str]:
 
 def _rate(found: Comparison, name: str) -> str:
     side = found.before if name == "before" else found.after
-    if found.aligned_by == "step":
-        value, unit = side.growth_bytes_per_step, "per step"
-    else:
-        value, unit = side.growth_bytes_per_hour, "per hour"
-    return f"{format_bytes(value, signed=True)} {unit}" if value is not None else "not known"
+    if found.aligned_by == "step" and side.growth_bytes_per_step is not None:
+        return format_per_step(side.growth_bytes_per_step, found.step_unit, signed=True)
+    if found.aligned_by == "step" or side.growth_bytes_per_hour is None:
+        return "not known"
+    return f"{format_bytes(side.growth_bytes_per_hour, signed=True)} per hour"
 
 
 def shown_pairs(found: JobComparison) -> tuple[Sequence[RankComparison], int]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..facts.growth.counted import STEP, steps_passed
+from ..facts.growth.counted import steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..facts.processes.ranks import who_leaks
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
-from ..units import format_bytes, format_duration, format_per_step, format_rate
+from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate
 from . import gpu
 
 if TYPE_CHECKING:

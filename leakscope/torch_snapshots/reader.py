@@ -369,9 +369,11 @@ def _facts(snapshot: _Snapshot, path: Path) -> Facts:
 
 def _cautions(snapshot: _Snapshot, has_times: bool) -> Iterator[str]:
     count = sum(map(len, snapshot.traces.values()))
+    written = _ACTIONS.index("snapshot")  # the one event of a file whose history was not recorded
+    is_recorded = any(snapshot.found.action[n] != written for trace in snapshot.traces.values() for n in trace)
     if not count and not snapshot.segments:
         yield "it is empty: the process had no memory on a GPU when it was written"
-    elif not count:
+    elif not is_recorded:
         yield "it has no history of allocations: it shows one moment, and nothing of what led to it"
     elif not has_times:
         yield "its events have no times (torch before 2.2): they are laid out a microsecond apart, in their order"

@@ -214,7 +214,7 @@ class ProcessDetail(Overlay):
         if gpus:
             lines.append(Line("on " + ", ".join(gpus)))
         if pace is not None:
-            lines.append(Line(f"step {format_count(pace.step)}"))
+            lines.append(Line(f"{scene.step_unit} {format_count(pace.step)}"))
         own = any(holder.process == self._process for holder in scene.snapshots.largest())
         return [*lines, Line("what it holds, at its last snapshot:" if own else "no snapshot has named holders", FAINT)]
 

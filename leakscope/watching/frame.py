@@ -109,8 +109,8 @@ def _steps(scene: Scene) -> Iterator[Line]:
     pace = scene.fastest()
     if pace is not None:
         per_s = pace.per_s
-        rate = "" if per_s is None else f"   {per_s:.{1 if per_s >= 1 else 2}f} steps/s"
-        yield _labelled("step", format_count(pace.step) + rate)
+        rate = "" if per_s is None else f"   {per_s:.{1 if per_s >= 1 else 2}f} {scene.step_unit}s/s"
+        yield _labelled(scene.step_unit, format_count(pace.step) + rate)
 
 
 def _processes(scene: Scene, width: int) -> _Section:

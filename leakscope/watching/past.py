@@ -34,6 +34,7 @@ _WHOLE = {
     "holders": ("take", "path", "parent_path", "edge_kind", "is_user", "type_name", "length", "deep_bytes"),
     "events": ("event", "text"),
     "crash_text": ("exception_type", "last_words"),
+    "agent_notes": ("note", "text"),
 }
 
 

@@ -12,6 +12,7 @@ from ..recorder.console import signal_name
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
 from ..recorder.tree import Tree
+from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .cursor import Row
 from .graphs import TABLES as GRAPH_TABLES
 from .graphs import Graphs
@@ -28,7 +29,7 @@ _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
 TABLES = (
     *_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "holders", "events", "crash_text", "sources",
-    *GRAPH_TABLES,
+    "agent_notes", *GRAPH_TABLES,
 )  # fmt: skip
 
 
@@ -133,6 +134,7 @@ class Scene:
     start_mono_ns: int | None = None  # None: the first row is the beginning
     now_s: float = 0.0
     ending_text: str | None = None
+    step_unit: str = STEP  # what a step is, as an agent said it
     members: dict[Process, Member] = field(default_factory=dict)
     paces: dict[Process, Pace] = field(default_factory=dict)
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
@@ -208,6 +210,9 @@ class Scene:
             self.snapshots.add_holder(process, row)
         elif table == "events":
             self._note(row, now_s)
+        elif table == "agent_notes":
+            if row.get("note") == COUNTS_NOTE:
+                self.step_unit = STEP_UNITS.get(row.get("text") or "", self.step_unit)
         elif table == "crash_text":
             lines = (row.get("last_words") or "").strip().splitlines()
             text = lines[-1] if lines else row.get("exception_type") or "crashed"

@@ -12,7 +12,7 @@ from leakscope.cli import main
 from leakscope.errors import BadInput
 from leakscope.storage import Recording, open_recording
 from tests.builders import RecordingBuilder
-from tests.comparing.runs import MiB, run
+from tests.comparing.runs import PID, MiB, run
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,16 @@ def recordings(runs) -> dict[str, Recording]:
 def elsewhere(tmp_path, monkeypatch):
     """No pyproject.toml but what a test writes."""
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_service_is_told_by_its_requests(tmp_path):
+    clean = run(tmp_path / "a").note(PID, 1.0, "counts", "requests").open()
+    (outcome,) = check(clean, read_rules({"max-growth": "5MB/1000requests"}, tmp_path)).outcomes
+    assert "in 1,000 requests; about" in outcome.text and " requests after start-up" in outcome.text
+    assert "step" not in outcome.text
+    leaky = run(tmp_path / "b", leak_per_step=0.5 * MiB).note(PID, 1.0, "counts", "tasks").open()
+    (outcome,) = check(leaky, read_rules({"max-growth": "5MB/1000tasks"}, tmp_path)).outcomes
+    assert "in 1,000 tasks" in outcome.text and "step" not in outcome.text
 
 
 @pytest.mark.parametrize(

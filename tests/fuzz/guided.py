@@ -34,7 +34,7 @@ with atheris.instrument_imports(include=["leakscope"]):
     from leakscope.recorder.sources import _kernel_journal, kernel_log
     from leakscope.storage import merge
 
-from tests.importing import allocator
+from tests.importing import allocator, small_dumps
 
 ROOT = Path(__file__).parents[2]
 Reader = Callable[[bytes], object]
@@ -182,6 +182,8 @@ def seeds(name: str) -> Iterator[bytes]:
         folder = ROOT / "fixtures/imports"
         files = sorted(path for path in folder.iterdir() if path.suffix not in (".md", ".py"))
         known = [one for one in _formats.names() if not hasattr(_formats.module_of(one), "EXTRA")]
+        for one, form in ((small_dumps.midden(), "midden"), (small_dumps.pyheap(), "pyheap")):
+            yield bytes([known.index(form)]) + one
         for path in [*files, ROOT / "fixtures/oom-logs/memcg-kill.kmsg"]:
             form = _formats.maybe_of_file(path)
             yield bytes([known.index(form) if form in known else 0]) + path.read_bytes()[:4000]

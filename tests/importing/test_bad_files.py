@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import resource
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,47 @@ def test_a_packed_file_is_read_and_a_bomb_is_not(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000  # KiB
     packed.write_bytes(packed.read_bytes()[:20])
     _refused(tmp_path, packed)
+
+
+def test_packed_files_put_together_are_read_to_their_end(tmp_path: Path) -> None:
+    """As logs are that were rotated: ``cat kern.log.2.gz kern.log.1.gz``."""
+    whole = (FIXTURES / "mprof-clean.dat").read_bytes()
+    half = whole.index(b"\n", len(whole) // 2) + 1
+    path = raw(tmp_path, "mprofile_1.dat.gz", gzip.compress(whole[:half]) + gzip.compress(whole[half:]) + b"\0" * 512)
+    expected = len(imported(tmp_path, "mprof-clean.dat").tables["process_samples"])
+    assert len(imported(tmp_path, path).tables["process_samples"]) == expected
+
+
+def test_a_packed_file_without_its_end_says_so(tmp_path: Path) -> None:
+    packed = gzip.compress((FIXTURES / "mprof-clean.dat").read_bytes())
+    recording = imported(tmp_path, raw(tmp_path, "mprofile_1.dat.gz", packed[: len(packed) * 2 // 3]))
+    assert len(recording.tables["process_samples"]) > 20
+    assert "its end is missing" in recording.tables["imports"]["text"].iloc[0]
+
+
+def test_a_bomb_of_lines_is_refused_before_it_takes_minutes(tmp_path: Path) -> None:
+    pack = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    content = [pack.compress(f"CMDLINE x\n{MEM}\n".encode()), *(pack.compress(b"\n" * (1 << 20)) for _ in range(3))]
+    path = raw(tmp_path, "mprofile_1.dat.gz", b"".join([*content, pack.flush()]))
+    assert "300 times its size" in _refused(tmp_path, path)
+
+
+_RUNS = [" ", "\t", ",", " (", "(a) ", "0", "a ", "1 a ", " ,", "[", "1-1 ", "Killed process 1 ("]
+
+
+@pytest.mark.parametrize("run", _RUNS)
+def test_a_long_run_of_one_thing_is_looked_at_once(tmp_path: Path, run: str) -> None:
+    """Expressions that begin anew at each of its places would take hours for such a line."""
+    limit = resource.getrlimit(resource.RLIMIT_CPU)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    # SIGXCPU ends the tests, where it would have gone on for hours: nothing is measured that load could change.
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 60, limit[1]))
+    try:
+        _refused(tmp_path, written(tmp_path, "x.log", run * (400_000 // len(run))))
+        path = written(tmp_path, "nvidia.csv", "timestamp, memory.used [MiB]", "1795600000, 7", run * 60_000)
+        assert len(imported(tmp_path, path).tables["gpu_samples"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, limit)
 
 
 def test_a_document_of_too_many_values_is_refused_unread(tmp_path: Path) -> None:

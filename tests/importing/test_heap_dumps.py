@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import resource
 import struct
 from array import array
 from pathlib import Path
@@ -17,6 +18,7 @@ from leakscope.importing import _refused, import_files
 from leakscope.importing._dominators import dominators
 from leakscope.storage import Recording
 
+from . import small_dumps
 from .files import FIXTURES, imported, raw, written
 
 PYHEAP, MIDDEN = "heap.pyheap.gz", ("heap-1.jsonl.gz", "heap-2.jsonl.gz")
@@ -109,6 +111,14 @@ def _refusal(tmp_path: Path, path: Path, form: str | None = None) -> str:
     return str(error.value)
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.jsonl", small_dumps.midden()), ("a.pyheap", small_dumps.pyheap())])
+def test_the_smallest_of_dumps_says_who_holds_what(tmp_path: Path, name: str, content: bytes) -> None:
+    """They are what is mangled in tests/fuzz, which is worth nothing if they are none."""
+    nodes = imported(tmp_path, raw(tmp_path, name, content)).tables["heap_nodes"]
+    (held,) = nodes[(nodes["type_name"] == "list") & (nodes["retained_bytes"] > 800_000)].to_dict("records")
+    assert "history" in held["edge_name"]
+
+
 def test_a_dump_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     whole = gzip.decompress((FIXTURES / PYHEAP).read_bytes())
     for share in (0.1, 0.5, 0.99):
@@ -139,6 +149,16 @@ BAD_OBJECTS = (
 @pytest.mark.parametrize("line", BAD_OBJECTS)
 def test_objects_of_midden_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
     _refusal(tmp_path, written(tmp_path, "bad.jsonl", line))
+
+
+@pytest.mark.parametrize("unit", ["[],", "{},"])
+def test_a_line_of_midden_that_would_fill_the_memory_is_refused_unread(tmp_path: Path, unit: str) -> None:
+    content = '{"id": 1, "type": "builtins.list", "size": 8, "references": [' + unit * 1_100_000 + "1]}\n"
+    path = raw(tmp_path, "heap.jsonl", content.encode())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UnreadableInput, match="more in it than memory is for"):
+        import_files([path], tmp_path / "run.parquet")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000  # KiB: lists alone would take as much
 
 
 def test_a_dump_without_modules_is_none_of_a_process(tmp_path: Path) -> None:

@@ -133,3 +133,14 @@ def test_a_head_is_enough_to_know_a_snapshot(tmp_path, trained):
         assert torch_snapshots.sniff(head, name)
     assert not torch_snapshots.sniff(b"\x80\x04}\x94\x8c\x05model\x94K\x01s.", "checkpoint.pt")
     assert not torch_snapshots.sniff(b"", "empty.pickle")
+
+
+def test_a_snapshot_that_has_nothing_but_its_own_event_says_that_it_has_no_history(tmp_path):
+    """As torch writes it where memory history was never recorded."""
+    device = Device()
+    train(device, 1, layers=1)
+    whole = snapshot(device, generation="2023")
+    whole["device_traces"] = [[{"action": "snapshot", "addr": 0, "size": 5, "stream": 0}]]
+    notes = torch_snapshots.read(dump(tmp_path / "s.pickle", whole)).notes
+    assert any("no history of allocations" in note for note in notes)
+    assert not any("a microsecond apart" in note for note in notes)

@@ -162,6 +162,14 @@ def test_two_jobs_side_by_side(form: str):
         assert part in text, part
 
 
+def test_two_jobs_of_a_service_are_told_by_its_requests():
+    service = dataclasses.replace(BETTER, step_unit="request")
+    job = dataclasses.replace(compared(), ranks=[RankComparison(0, service)])
+    text = render(job, "terminal")
+    assert "+500 MiB per 1,000 requests" in text
+    assert "per step" not in text
+
+
 @needs_chromium
 @pytest.mark.live
 @pytest.mark.slow

@@ -113,6 +113,11 @@ def test_steps_and_their_pace(tmp_path):
     assert "95   5.0 steps/s" in line_with(text_of(builder), "step ")
 
 
+def test_requests_of_a_service_are_called_so(tmp_path):
+    builder = growing(tmp_path, seconds=20).sentinels(100, step=[5 * i for i in range(20)])
+    assert "95   5.0 requests/s" in line_with(text_of(builder.note(100, 1.0, "counts", "requests")), "request ")
+
+
 def test_the_holder_is_named_and_neither_what_it_hangs_on_nor_its_members(tmp_path):
     def heap(history: int, weights: int):
         return [

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...units import COUNTS_NOTE, STEP, STEP_UNITS
+
 if TYPE_CHECKING:
     from ...storage import Recording
     from .tree import TreeGrowth
-
-STEP = "step"
-_NOTE = "counts"  # of the agent, as agent/main.py writes it
-_UNITS = {"requests": "request", "tasks": "task"}
 
 
 def step_unit(recording: Recording) -> str:
     """``step``, unless an agent noted that it counts requests or tasks: of several what most processes count."""
     notes = recording.tables["agent_notes"]
-    counted = notes.loc[notes["note"] == _NOTE, "text"].value_counts()
-    said = next((name for name in counted.index if name in _UNITS), None)
-    return STEP if said is None else _UNITS[said]
+    counted = notes.loc[notes["note"] == COUNTS_NOTE, "text"].value_counts()
+    said = next((name for name in counted.index if name in STEP_UNITS), None)
+    return STEP if said is None else STEP_UNITS[said]
 
 
 def steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
