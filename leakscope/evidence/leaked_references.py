@@ -29,7 +29,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
-from .allocated import made_at
+from .allocated import given_at, made_at
 from .library_calls import calls_of
 from .sentences import imports_only
 
@@ -286,6 +286,9 @@ def _finding(
     line: GrowthLine | Line | None
     if made is not None:
         evidence, line, package = [*evidence, made.evidence], made.line, made.package or made.line.library
+        given = None if has_native else given_at(case, process)
+        if given is not None:
+            evidence, line, package = [*evidence, given.evidence], given.line, given.package
     else:
         # The only package that the program imports, and so the one that made them.
         package = only_package(index_of(case.sources, "import"))
