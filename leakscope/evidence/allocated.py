@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_ERROR = 0.2  # of what a line made
 _LEAST_SHARE = 0.5  # of what stayed: the line, not one of them
-_LEAST_BESIDE = 0.1  # of what stayed: more than what a cache fills up with
+_LEAST_BESIDE, _MOST_ERROR_BESIDE = 0.1, 0.35  # of what stayed: more than what a cache fills up with
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class MadeAt:
 def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJECTS) -> MadeAt | None:
     """None where they were not sampled, or several lines make them."""
     lines = lines_of(case.growth, process, case.sources, allocators)
-    return _made(lines[0]) if lines and lines[0].share >= _LEAST_SHARE and _is_sure(lines[0]) else None
+    if not lines or lines[0].share < _LEAST_SHARE or lines[0].error_share > _MOST_ERROR:
+        return None
+    return _made(lines[0])
 
 
 def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
@@ -55,14 +57,10 @@ def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
     stay. It is the one that keeps what it was given; None where no extension made any.
     """
     lines = lines_of(case.growth, process, case.sources, OBJECTS)
-    made = [_made(line) for line in lines if line.share >= _LEAST_BESIDE and _is_sure(line)]
+    made = [_made(line) for line in lines if line.share >= _LEAST_BESIDE and line.error_share <= _MOST_ERROR_BESIDE]
     if not made or made[0].package is not None:
         return None
     return next((one for one in made if one.package is not None), None)
-
-
-def _is_sure(line: GrowthLine) -> bool:
-    return line.error_share <= _MOST_ERROR
 
 
 def _made(line: GrowthLine) -> MadeAt:

@@ -153,7 +153,8 @@ class _Large(NamedTuple):
 
 def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
     """None where it is less than half of what the process gained, or Python objects in the graph account for it."""
-    if growth_of(case.ledger, "python-objects", process.label) >= _IN_GRAPH * process.growth_bytes:
+    in_graph = growth_of(case.ledger, "python-objects", process.label) - _loose_bytes(process, case.growth)
+    if in_graph >= _IN_GRAPH * process.growth_bytes:
         return None
     found: dict[str, _Large] = {}
     for one in allocations(case.growth, process):
@@ -165,6 +166,15 @@ def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
             found[known.type_name] = known._replace(bytes=both[0], sample_count=both[1])
     most = max(found.values(), key=lambda large: large.bytes, default=None)
     return most if most is not None and most.bytes >= MOST * process.growth_bytes else None
+
+
+def _loose_bytes(process: ProcessGrowth, growth: TreeGrowth) -> float:
+    """Of small objects that nothing refers to, what the process gained in the judged window."""
+    strays = strays_of(process, growth.start_s, growth.end_s)
+    if strays is None:
+        return 0.0
+    window_s = growth.end_s - growth.start_s
+    return sum(strays.gained(one.loose_bytes, window_s) for one in strays.types if piles_up(one.loose_bytes))
 
 
 def _most_alone(strays: Strays, window_s: float) -> _Alone | None:

@@ -442,7 +442,9 @@ def test_where_another_malloc_was_loaded_before_it_stays_away(tmp_path: Path) ->
 
 @pytest.mark.parametrize("stays", [True, False], ids=["stays", "for-a-moment"])
 def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path, stays: bool) -> None:
-    text = f"    stays = {stays}" + """
+    text = (
+        f"    stays = {stays}"
+        + """
     import ctypes, tempfile
     import subprocess
     # As tracers do: the words lead to functions of theirs.
@@ -491,6 +493,7 @@ def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path, stays: bool) 
     print(json.dumps(dict(took=took, refusal=one.refusal, is_on=one.is_on)), flush=True)
     os._exit(0)
     """
+    )
     if shutil.which("gcc") is None:
         pytest.skip("no compiler")
     found = said(text, tmp_path)

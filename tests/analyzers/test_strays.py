@@ -194,6 +194,15 @@ def test_blocks_of_objects_that_grow_as_well_are_theirs(tmp_path):
     assert not looked(with_graphs(sentinels(trainer(tmp_path), in_use=0), graph=graph), "native-growth")[0]
 
 
+def test_blocks_of_objects_that_nothing_refers_to_are_forgotten_references(tmp_path):
+    """multidict 6.3.2: strings that are not in the graph, but in a sample of the allocator's pools."""
+    graph = {"block_bytes": lambda s: 20 * MiB + LEAK_BYTES_PER_S * s, "small_object_bytes": 12 * MiB}
+    rows = [{"type_name": "str", "loose_count": lambda s: 9000 * s, "loose_bytes": lambda s: LEAK_BYTES_PER_S * s}]
+    builder = with_graphs(sentinels(trainer(tmp_path), in_use=0), rows, graph=graph)
+    report = asked(builder.open(), only=["native-growth", "refcount-drift"])
+    assert [(one.kind, one.subject.type) for one in report.findings] == [("refcount-drift", "str")]
+
+
 def test_an_extension_keeps_what_python_made_where_it_makes_others_that_stay(tmp_path):
     """Two lines: one makes lists, by the program's own code; at the other a validator gets them, and leaks."""
     source = "import validator\n\ndef made():\n    return [0] * 9\n\ndef main():\n    validator.check(made())\n"

@@ -123,8 +123,13 @@ def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
     graphs = graphs[is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna()]
     if len(graphs) < 3:
         return None
-    columns = ("time_s", "block_bytes", "small_object_bytes")
-    return Blocks(*(graphs[column].to_numpy(dtype=np.float64) for column in columns))
+    # Objects that nothing refers to are not in the graph: a sample of pools has those.
+    loose = process.rows("heap_strays").groupby("take")["loose_bytes"].sum()
+    of_sample = graphs["take"].map(loose).to_numpy(dtype=np.float64, na_value=0.0)
+    time_s, in_use, in_graph = (
+        graphs[column].to_numpy(dtype=np.float64) for column in ("time_s", "block_bytes", "small_object_bytes")
+    )
+    return Blocks(time_s, in_use, in_graph + of_sample)
 
 
 def kept_by_c(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
