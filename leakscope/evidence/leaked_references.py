@@ -309,8 +309,9 @@ def _finding(
         package, line = calls.package, calls.line
         if line is not None:
             doubts.append(calls.doubt)
-    if package is not None and type_name is not None and type_name.split(".", 1)[0] == package:
-        package = None  # its own objects: it made them, and who keeps them got them from the program
+    is_maker = package is not None and type_name is not None and type_name.split(".", 1)[0] == package
+    if is_maker and only_package(index_of(case.sources, "import")) != package:
+        package = None  # its own objects: it made them, and who keeps them may have got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
     return case.finding(
         kind,
