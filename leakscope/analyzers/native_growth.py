@@ -32,7 +32,7 @@ from ..facts.code.foreign_calls import handing_out
 from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.strays import Blocks, blocks_of, piles_up
+from ..facts.growth.strays import Blocks, kept_by_c
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import gained, level_at
@@ -85,7 +85,7 @@ def findings(
         elif not len(process.rows("sentinels")["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
-            not look.outside_bytes and _is_flat(growth, process, min_native_share)
+            not look.outside_bytes and look.blocks is None and _is_flat(growth, process, min_native_share)
         ):
             text = f"{format_bytes(look.bytes)} of {process.label}'s growth is native (C/C++) memory"
             reasons.append(RuledOut(_KIND, text, figures))
@@ -165,8 +165,8 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     outside = free if cache is not None and cache.leaves_free else 0
     pool = round(arrow_pool_bytes(case, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
-    if blocks is not None:
-        outside += round(min(float(blocks.other_bytes[-1] - blocks.other_bytes[0]), process.growth_bytes))
+    if blocks is not None:  # the ledger may have less of it: it cuts where all together is more than there is
+        native = max(native, round(min(blocks.gained_bytes, process.growth_bytes)))
     call = handing_out(case.sources) if asked is None else None
     if line is not None and line.bytes >= _LEAST_WATCHED * native:
         call = None
@@ -177,21 +177,13 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     return _Look(native, max(0, outside), lines, cache, opaque, call, package, asked, blocks=blocks)
 
 
-def _blocks(
-    growth: TreeGrowth,
-    process: ProcessGrowth,
-    *,
-    min_share: float = 0.5,  # of what the process gained
-    min_factor: float = 2.0,  # of what objects gained there: a block is at most so much larger than its object
-) -> Blocks | None:
-    """What C code keeps of Python's allocator, where that is most of the growth."""
-    blocks = blocks_of(process, growth.start_s, growth.end_s)
-    if blocks is None or not piles_up(blocks.other_bytes):
+def _blocks(growth: TreeGrowth, process: ProcessGrowth, *, min_share: float = 0.5) -> Blocks | None:
+    """What C code keeps of Python's allocator, where that is most of what the process gained."""
+    blocks = kept_by_c(process, growth.start_s, growth.end_s)
+    if blocks is None:
         return None
-    other, objects = (float(values[-1] - values[0]) for values in (blocks.other_bytes, blocks.object_bytes))
     share = (growth.end_s - growth.start_s) / max(float(blocks.time_s[-1] - blocks.time_s[0]), 1e-9)
-    is_most = other * min(share, 1.5) >= min_share * process.growth_bytes
-    return blocks if is_most and other >= min_factor * max(objects, 0.0) else None
+    return blocks if blocks.gained_bytes * min(share, 1.5) >= min_share * process.growth_bytes else None
 
 
 def _asked(case: Case, process: ProcessGrowth, allocators: Sequence[str], native_bytes: int) -> Allocations | None:

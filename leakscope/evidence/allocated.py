@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_ERROR = 0.2  # of what a line made
 _LEAST_SHARE = 0.5  # of what stayed: the line, not one of them
+_LEAST_BESIDE, _MOST_ERROR_BESIDE = 0.1, 0.35  # of what stayed: more than what a cache fills up with
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,20 @@ def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJE
     lines = lines_of(case.growth, process, case.sources, allocators)
     if not lines or lines[0].share < _LEAST_SHARE or lines[0].error_share > _MOST_ERROR:
         return None
-    first = lines[0]
-    packages = {one.package for one in first.alive if one.bytes >= 0.1 * first.bytes and one.package is not None}
-    return MadeAt(first, packages.pop() if len(packages) == 1 else None, first.share)
+    return _made(lines[0])
+
+
+def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
+    """Of small objects that Python's own code makes: the line at which an extension is called that makes others which
+    stay. It is the one that keeps what it was given; None where no extension made any.
+    """
+    lines = lines_of(case.growth, process, case.sources, OBJECTS)
+    made = [_made(line) for line in lines if line.share >= _LEAST_BESIDE and line.error_share <= _MOST_ERROR_BESIDE]
+    if not made or made[0].package is not None:
+        return None
+    return next((one for one in made if one.package is not None), None)
+
+
+def _made(line: GrowthLine) -> MadeAt:
+    packages = {one.package for one in line.alive if one.bytes >= 0.1 * line.bytes and one.package is not None}
+    return MadeAt(line, packages.pop() if len(packages) == 1 else None, line.share)

@@ -29,7 +29,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
-from .allocated import made_at
+from .allocated import given_at, made_at
 from .library_calls import calls_of
 from .sentences import imports_only
 
@@ -153,7 +153,8 @@ class _Large(NamedTuple):
 
 def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
     """None where it is less than half of what the process gained, or Python objects in the graph account for it."""
-    if growth_of(case.ledger, "python-objects", process.label) >= _IN_GRAPH * process.growth_bytes:
+    in_graph = growth_of(case.ledger, "python-objects", process.label) - _loose_bytes(process, case.growth)
+    if in_graph >= _IN_GRAPH * process.growth_bytes:
         return None
     found: dict[str, _Large] = {}
     for one in allocations(case.growth, process):
@@ -165,6 +166,15 @@ def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
             found[known.type_name] = known._replace(bytes=both[0], sample_count=both[1])
     most = max(found.values(), key=lambda large: large.bytes, default=None)
     return most if most is not None and most.bytes >= MOST * process.growth_bytes else None
+
+
+def _loose_bytes(process: ProcessGrowth, growth: TreeGrowth) -> float:
+    """Of small objects that nothing refers to, what the process gained in the judged window."""
+    strays = strays_of(process, growth.start_s, growth.end_s)
+    if strays is None:
+        return 0.0
+    window_s = growth.end_s - growth.start_s
+    return sum(strays.gained(one.loose_bytes, window_s) for one in strays.types if piles_up(one.loose_bytes))
 
 
 def _most_alone(strays: Strays, window_s: float) -> _Alone | None:
@@ -286,6 +296,9 @@ def _finding(
     line: GrowthLine | Line | None
     if made is not None:
         evidence, line, package = [*evidence, made.evidence], made.line, made.package or made.line.library
+        given = None if has_native else given_at(case, process)
+        if given is not None:
+            evidence, line, package = [*evidence, given.evidence], given.line, given.package
     else:
         # The only package that the program imports, and so the one that made them.
         package = only_package(index_of(case.sources, "import"))
@@ -296,8 +309,9 @@ def _finding(
         package, line = calls.package, calls.line
         if line is not None:
             doubts.append(calls.doubt)
-    if package is not None and type_name is not None and type_name.split(".", 1)[0] == package:
-        package = None  # its own objects: it made them, and who keeps them got them from the program
+    is_maker = package is not None and type_name is not None and type_name.split(".", 1)[0] == package
+    if is_maker and only_package(index_of(case.sources, "import")) != package:
+        package = None  # its own objects: it made them, and who keeps them may have got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
     return case.finding(
         kind,

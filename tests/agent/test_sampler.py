@@ -440,8 +440,11 @@ def test_where_another_malloc_was_loaded_before_it_stays_away(tmp_path: Path) ->
     assert found["refusal"] == sampler_module._REFUSALS[2]
 
 
-def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path) -> None:
-    text = """\
+@pytest.mark.parametrize("stays", [True, False], ids=["stays", "for-a-moment"])
+def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path, stays: bool) -> None:
+    text = (
+        f"    stays = {stays}"
+        + """
     import ctypes, tempfile
     import subprocess
     # As tracers do: the words lead to functions of theirs.
@@ -450,7 +453,7 @@ def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path) -> None:
     #include <link.h>
     #include <string.h>
     #include <sys/mman.h>
-    static void *kept;
+    static void *kept, **where;
     static void theirs(void *at) { (void)at; }
     static int visit(struct dl_phdr_info *info, size_t size, void *to) {
         if (strstr(info->dlpi_name, "vdso") || strstr(info->dlpi_name, "ld-linux") ||
@@ -469,28 +472,71 @@ def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path) -> None:
                 !strcmp(names + symbols[ELF64_R_SYM(all[i].r_info)].st_name, "munmap")) {
                 void **word = (void *)(info->dlpi_addr + all[i].r_offset);
                 mprotect((void *)((unsigned long)word & ~4095ul), 4096, PROT_READ | PROT_WRITE);
-                kept = *word; *word = (void *)theirs; return 1;
+                kept = *word; where = word; *word = (void *)theirs; return 1;
             }
         return 0;
     }
     int take_over(void) { return dl_iterate_phdr(visit, 0); }
+    void give_back(void) { *where = kept; }
     '''
     folder = tempfile.mkdtemp()
     open(folder + "/t.c", "wb").write(code)
     subprocess.check_call(["gcc", "-shared", "-fPIC", "-o", folder + "/t.so", folder + "/t.c"])
-    took = ctypes.CDLL(folder + "/t.so").take_over()
-    one._next_tick = 0
-    one.tick(None)
+    tracer = ctypes.CDLL(folder + "/t.so")
+    one._lib.sampler_tick(time.monotonic())  # the tracer's own words are looked at
+    took = tracer.take_over()
+    for _ in range(2):
+        one._next_tick = 0
+        one.tick(None)
+        if took and not stays:
+            tracer.give_back()
     print(json.dumps(dict(took=took, refusal=one.refusal, is_on=one.is_on)), flush=True)
     os._exit(0)
     """
+    )
     if shutil.which("gcc") is None:
         pytest.skip("no compiler")
     found = said(text, tmp_path)
     if not found["took"]:
         pytest.skip("this Python has no such word")
-    assert found["refusal"] == sampler_module._REFUSALS[5]
-    assert not found["is_on"]
+    assert found["refusal"] == (f"{sampler_module._REFUSALS[5]}: t.so" if stays else None)
+    assert found["is_on"] == (not stays)
+
+
+def test_a_library_may_set_its_own_functions_in_the_place_of_malloc(tmp_path: Path) -> None:
+    """Variables that begin as malloc, free and realloc, as cJSON has them; they are not the tables calls go by."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no compiler")
+    text = """\
+    import ctypes, subprocess, tempfile
+    code = b'''
+    #include <stdlib.h>
+    static int asked;
+    static struct { void *(*make)(size_t); void (*drop)(void *); void *(*resize)(void *, size_t); } hooks = {
+        malloc, free, realloc};
+    static void *own(size_t bytes) { asked++; return malloc(bytes); }
+    static void own_free(void *at) { free(at); }
+    void use(void) { void *at = hooks.make(1 << 20); hooks.drop(at); }
+    void set(void) { hooks.make = own; hooks.drop = own_free; hooks.resize = 0; }
+    int times(void) { return asked; }
+    int is_unset(void) { return !hooks.resize; }
+    '''
+    folder = tempfile.mkdtemp()
+    open(folder + "/h.c", "wb").write(code)
+    subprocess.check_call(["gcc", "-shared", "-fPIC", "-o", folder + "/h.so", folder + "/h.c"])
+    library = ctypes.CDLL(folder + "/h.so")
+    def tick():
+        one._next_tick = 0
+        one.tick(None)
+    tick()
+    library.use()
+    library.set()
+    for _ in range(3):
+        tick()
+        library.use()
+    print(json.dumps(dict(times=library.times(), unset=library.is_unset(), refusal=one.refusal, is_on=one.is_on)))
+    """
+    assert said(text, tmp_path) == {"times": 3, "unset": 1, "refusal": None, "is_on": True}
 
 
 def test_the_agent_writes_what_native_code_keeps(tmp_path: Path) -> None:

@@ -174,10 +174,16 @@ def test_blocks_that_are_no_objects_belong_to_c_code(tmp_path):
         "block_bytes": lambda s: 20 * MiB + LEAK_BYTES_PER_S * s,
         "small_object_bytes": lambda s: 12 * MiB + 1000 * s,
     }
-    builder = with_graphs(sentinels(trainer(tmp_path), in_use=0), graph=graph)
-    (finding,), _ = looked(builder, "native-growth")
+    in_use = [25 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
+    arenas = {"pymalloc_bytes": in_use, "pymalloc_in_use_bytes": in_use}
+    recording = with_graphs(sentinels(trainer(tmp_path), in_use=0, **arenas), graph=graph).open()
+    report = asked(recording, only=["native-growth"])
+    (finding,) = report.findings
     assert finding.bytes > 100 * MiB
     assert any("of them objects" in evidence.text for evidence in finding.evidence)
+    grown = {row.account: row.growth_bytes for row in report.ledger}
+    assert grown["native"] > 100 * MiB
+    assert grown["python-objects"] < MiB
 
 
 def test_blocks_of_objects_that_grow_as_well_are_theirs(tmp_path):
@@ -186,6 +192,37 @@ def test_blocks_of_objects_that_grow_as_well_are_theirs(tmp_path):
         "small_object_bytes": lambda s: 12 * MiB + LEAK_BYTES_PER_S // 2 * s,
     }
     assert not looked(with_graphs(sentinels(trainer(tmp_path), in_use=0), graph=graph), "native-growth")[0]
+
+
+def test_blocks_of_objects_that_nothing_refers_to_are_forgotten_references(tmp_path):
+    """multidict 6.3.2: strings that are not in the graph, but in a sample of the allocator's pools."""
+    graph = {"block_bytes": lambda s: 20 * MiB + LEAK_BYTES_PER_S * s, "small_object_bytes": 12 * MiB}
+    rows = [{"type_name": "str", "loose_count": lambda s: 9000 * s, "loose_bytes": lambda s: LEAK_BYTES_PER_S * s}]
+    builder = with_graphs(sentinels(trainer(tmp_path), in_use=0), rows, graph=graph)
+    report = asked(builder.open(), only=["native-growth", "refcount-drift"])
+    assert [(one.kind, one.subject.type) for one in report.findings] == [("refcount-drift", "str")]
+
+
+def test_an_extension_keeps_what_python_made_where_it_makes_others_that_stay(tmp_path):
+    """Two lines: one makes lists, by the program's own code; at the other a validator gets them, and leaks."""
+    source = "import validator\n\ndef made():\n    return [0] * 9\n\ndef main():\n    validator.check(made())\n"
+    builder = trainer(tmp_path)
+    rows = [{"type_name": "list", "outside_count": lambda s: 9000 * s, "outside_bytes": lambda s: LEAK_BYTES_PER_S * s}]
+    with_graphs(sentinels(builder), rows).source(PID, "/home/me/made.py", source)
+    common = {"allocator": "objects", "owner_file": "/home/me/made.py", "sample_count": 60}
+    for at_s in (5, 10, 15, 20):
+        for line, function, share, library in (
+            (4, "made", 0.7, None),
+            (7, "main", 0.3, "/venv/lib/python3.11/site-packages/validator/_v.so"),
+        ):
+            live = int(at_s * MiB * share)
+            figures = {"live_bytes": live, "settled_bytes": live, "asked_bytes": live, "error_bytes": live // 12}
+            stack = {"stack": f"/home/me/made.py:{line} {function}", "owner_line": line, "function": function}
+            native = {"native_library": library, "native_stack": "python3.11:PyList_New"}
+            builder.row("allocation_stacks", at_s, PID, **common, **figures, **stack, **native)
+    (finding,), _ = looked(builder, "refcount-drift")
+    assert (finding.subject.line, finding.subject.library) == (7, "validator")
+    assert any("made.py:4 made 70%" in evidence.text for evidence in finding.evidence)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,8 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
     int refusal = find_functions();
     if (!refusal)
         refusal = put_hooks();
+    if (refusal == REFUSED_TAKEN_OVER)
+        refusal = 0; /* ticks tell whether it stays so */
     if (!refusal)
         __atomic_store_n(&is_on, 1, __ATOMIC_RELEASE);
     return refusal;
@@ -137,12 +139,23 @@ EXPORT void sampler_end(void)
     give_lock();
 }
 
-/* Returns 1 where somebody else now answers for malloc: then what was freed was not seen. */
+/* Returns 1 where somebody else now answers for malloc: then what was freed was not seen. A word may lead elsewhere for a
+ * moment, while its library comes or goes. */
 EXPORT int sampler_tick(double now_s)
 {
+    enum { TICKS_IN_A_ROW = 2 };
+    static int taken_over;
     tick_s = (float)now_s;
     adapt();
-    int is_taken_over = put_hooks() == REFUSED_TAKEN_OVER;
+    taken_over = put_hooks() == REFUSED_TAKEN_OVER ? taken_over + 1 : 0;
     resolve_native_stacks();
-    return is_taken_over;
+    return taken_over >= TICKS_IN_A_ROW;
+}
+
+/* The file of who answers for malloc; empty where that is not known. */
+EXPORT void sampler_taken_over_by(char *to, uint64_t room)
+{
+    Dl_info found;
+    int is_known = foreign_at && dladdr((void *)foreign_at, &found) && found.dli_fname;
+    snprintf(to, room, "%s", is_known ? found.dli_fname : "");
 }

@@ -114,6 +114,7 @@ class Sampler:
         free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
         free.sampler_blocks.restype, free.sampler_blocks.argtypes = size, (pointer, size)
         free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
+        free.sampler_taken_over_by.restype, free.sampler_taken_over_by.argtypes = None, (ctypes.c_char_p, size)
         held.sampler_arm.argtypes = (number,)
         held.sampler_disarm.restype = None
         for name in ("sampler_leave_out_this_thread", "sampler_without_python", "sampler_forget", "sampler_end"):
@@ -138,12 +139,17 @@ class Sampler:
         if now >= self._next_tick:
             self._next_tick = now + TICK_S
             if self._lib.sampler_tick(now):
-                self.refusal = _REFUSALS[5]
+                self.refusal = f"{_REFUSALS[5]}{self._taken_over_by()}"
                 self.end()
                 return
         if pymalloc_in_use_bytes is not None:
             self._pymalloc = (self._pymalloc + [pymalloc_in_use_bytes])[-GROWTHS - 1 :]
         self._watch_objects(now)
+
+    def _taken_over_by(self) -> str:
+        self._lib.sampler_taken_over_by(self._room, _ROOM_BYTES)
+        path = self._room.value.decode("utf-8", "replace")
+        return f": {os.path.basename(path)}" if path else ""
 
     def _watch_objects(self, now: float) -> None:
         if self._armed_until is not None:

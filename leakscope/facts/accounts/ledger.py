@@ -14,6 +14,7 @@ import numpy as np
 
 from ...findings import LedgerRow
 from ..growth.processes import ProcessGrowth
+from ..growth.strays import kept_by_c
 from ..growth.tree import TreeGrowth
 from ..growth.views import in_use_of
 from ..series.arithmetic import Floats, level_at
@@ -168,7 +169,20 @@ def _inside(
         in_arenas = min(small[0], of_python[0]) if small else 0.0
         start = max(0.0, min(in_use[0], private[0]) - (explained_start - in_arenas))
         levels["native"] = (start, start + native)
-    return levels
+    return _with_blocks_of_c(levels, process, window)
+
+
+def _with_blocks_of_c(
+    levels: dict[str, tuple[float, float]], process: ProcessGrowth, window: tuple[float, float]
+) -> dict[str, tuple[float, float]]:
+    """What C code keeps of Python's own allocator is native memory, too, and no growth of Python objects."""
+    blocks = kept_by_c(process, *window)
+    if blocks is None or not {"native", "python-objects"} <= set(levels):
+        return levels
+    (start, end), native = levels["python-objects"], levels["native"]
+    kept = blocks.gained_bytes * (window[1] - window[0]) / float(blocks.time_s[-1] - blocks.time_s[0])
+    objects = start, end - min(kept, max(0.0, end - start))
+    return {**levels, "python-objects": objects, "native": (native[0], native[1] + kept)}
 
 
 def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,9 @@ _MEASURES = (
 )  # fmt: skip
 
 
+_LARGEST_BLOCK = 2.0  # of its object: so much larger is a block at most
+
+
 @dataclass(frozen=True, eq=False)
 class Stray:
     """Objects of one type. **Shape** every array has one value a snapshot; ``loose``: found in a sample of pools."""
@@ -105,6 +108,11 @@ class Blocks:
     def other_bytes(self) -> Floats:
         return self.in_use_bytes - self.object_bytes
 
+    @property
+    def gained_bytes(self) -> float:
+        """That are no objects."""
+        return float(self.other_bytes[-1] - self.other_bytes[0])
+
 
 def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
     """None where no three snapshots of the window read all objects and the allocator's pools."""
@@ -115,8 +123,22 @@ def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
     graphs = graphs[is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna()]
     if len(graphs) < 3:
         return None
-    columns = ("time_s", "block_bytes", "small_object_bytes")
-    return Blocks(*(graphs[column].to_numpy(dtype=np.float64) for column in columns))
+    # Objects that nothing refers to are not in the graph: a sample of pools has those.
+    loose = process.rows("heap_strays").groupby("take")["loose_bytes"].sum()
+    of_sample = graphs["take"].map(loose).to_numpy(dtype=np.float64, na_value=0.0)
+    time_s, in_use, in_graph = (
+        graphs[column].to_numpy(dtype=np.float64) for column in ("time_s", "block_bytes", "small_object_bytes")
+    )
+    return Blocks(time_s, in_use, in_graph + of_sample)
+
+
+def kept_by_c(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
+    """What C code keeps of Python's allocator. None where that does not pile up, or growing objects may explain it."""
+    blocks = blocks_of(process, start_s, end_s)
+    if blocks is None or not piles_up(blocks.other_bytes):
+        return None
+    other, objects = (float(values[-1] - values[0]) for values in (blocks.other_bytes, blocks.object_bytes))
+    return blocks if other >= _LARGEST_BLOCK * max(objects, 0.0) else None
 
 
 def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:

@@ -16,12 +16,13 @@ struct module {
 struct word {
     uintptr_t at;
     uint16_t hook, module;
-    uint32_t is_read_only;
+    uint16_t is_read_only, kind;
 };
 
 static struct module modules[MOST_MODULES];
 static struct word words[MOST_WORDS];
 static uint32_t module_count, word_count, foreign_count;
+static uintptr_t foreign_at; /* where one of them leads */
 
 struct tables {
     const ElfW(Sym) *symbols;
@@ -137,7 +138,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
             const struct hook *hook = hook_named(tables.names + tables.symbols[symbol].st_name);
             if (!hook || !*hook->real || word_count == MOST_WORDS)
                 continue;
-            struct word word = {module->base + one->r_offset, (uint16_t)(hook - hooks), (uint16_t)number, 0};
+            struct word word = {module->base + one->r_offset, (uint16_t)(hook - hooks), (uint16_t)number, 0, (uint16_t)kind};
             if (word.at % 8 || !lies_in(segments, word.at, PT_LOAD, PF_W))
                 continue;
             uintptr_t now = word_at((void *)word.at, 0);
@@ -149,7 +150,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
              * not come to libc's free. */
             if (is_later && dlsym(pin, hook->name) != *hook->real)
                 continue;
-            word.is_read_only = (uint32_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
+            word.is_read_only = (uint16_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
             words[word_count++] = word;
         }
 }
@@ -257,7 +258,8 @@ static void find_words(void)
 }
 
 /* While no module can go, and none has: what leads to the real function leads here. Somebody else's is left as it is,
- * and counted. */
+ * and counted. A variable in a library's data may be set to another function by its owner (cJSON_InitHooks), or to none:
+ * that is left as it is, too. */
 static int write_words(struct dl_phdr_info *info, size_t size, void *to)
 {
     (void)size, (void)to;
@@ -273,11 +275,13 @@ static int write_words(struct dl_phdr_info *info, size_t size, void *to)
             if (now == (uintptr_t)hooks[hook].ours)
                 continue;
             const struct code_range *to_where = code_at(now);
-            int is_later = to_where && to_where->module == one->module;
+            int is_later = one->kind == BY_CALL && to_where && to_where->module == one->module;
             if (now == real || is_later)
                 write_word(one, (uintptr_t)hooks[hook].ours);
-            else
+            else if (one->kind != BY_WORD) {
                 foreign_count++;
+                foreign_at = now;
+            }
         }
     return 1;
 }
