@@ -10,7 +10,6 @@ import os
 import re
 import resource
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -90,11 +89,16 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 def _children() -> set[psutil.Process]:
     """psutil reads of every process on the machine whose child it is: 8,000 times, and of most tests there is none."""
     try:
-        if not any(path.read_bytes() for path in Path("/proc/self/task").glob("*/children")):
+        if not any(_read(f"/proc/self/task/{thread}/children") for thread in os.listdir("/proc/self/task")):
             return set()
     except OSError:  # a thread that ended meanwhile, or a kernel that does not list them
         pass
     return set(psutil.Process().children(recursive=True))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _descends(process: psutil.Process, others: set[psutil.Process]) -> bool:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from leakscope import checking
+from leakscope.checking import check_case, read_rules
 from leakscope.cli import main
 from leakscope.errors import BadInput
+from leakscope.facts.case import Case
 from leakscope.findings import Report
 from leakscope.ignoring import read_ignores, without_ignored
 from leakscope.renderers import render
-from leakscope.reporting import analyze
+from leakscope.reporting import analyze, report_of
 from leakscope.storage import open_recording
 from tests.golden import RECORDINGS
 
@@ -24,8 +27,13 @@ REASON = "drawn at the end"
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
-    return analyze(open_recording(LEAKY))
+def case() -> Case:
+    return Case(open_recording(LEAKY))
+
+
+@pytest.fixture(scope="module")
+def report(case: Case) -> Report:
+    return case.once(report_of)
 
 
 def ignoring(folder: Path, entry: str) -> Path:
@@ -82,18 +90,26 @@ def test_a_wrong_entry_is_told(entry: str, complaint: str, tmp_path: Path) -> No
         read_ignores(ignoring(tmp_path, entry))
 
 
-def test_check_keeps_and_counts_what_is_ignored(
+def test_check_keeps_and_counts_what_is_ignored(case: Case, tmp_path: Path) -> None:
+    any_rules, no_such = (read_rules(given, tmp_path) for given in ({}, {"no-findings": ("retained-objects",)}))
+    before = check_case(case, any_rules)
+    assert before.exit_status == 1 and "ignored" not in checking.render(before, "terminal")
+    ignores = read_ignores(ignoring(tmp_path, f'{{holder = "{HOLDER}", reason = "{REASON}"}}'))
+    for rules in (any_rules, no_such):
+        kept = check_case(case, rules, ignores=ignores)
+        assert kept.exit_status == 0
+        assert len(json.loads(checking.render(kept, "json"))["ignored"]) == 1
+        shown = checking.render(kept, "terminal")
+        assert "1 finding ignored" in shown and REASON in shown
+
+
+def test_the_commands_read_what_the_project_ignores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["check", str(LEAKY)]) == 1
-    assert "ignored" not in capsys.readouterr().out
     ignoring(tmp_path, f'{{holder = "{HOLDER}", reason = "{REASON}"}}')
     assert main(["check", str(LEAKY)]) == 0
-    shown = capsys.readouterr().out
-    assert "1 finding ignored" in shown and REASON in shown
-    assert main(["check", str(LEAKY), "--no-findings", "retained-objects", "-f", "json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["ignored"]) == 1
+    assert "1 finding ignored" in capsys.readouterr().out
     assert main(["report", str(LEAKY), "--exit-code"]) == 0
     assert "Ignored by pyproject.toml" in capsys.readouterr().out
     assert main(["report", str(LEAKY), "--exit-code", "--all-findings"]) == 1

@@ -284,26 +284,6 @@ def rows_of(growth: _cell.Growth, namespace: dict[str, Any]) -> list[tuple[str, 
     return [row for row in growth.rows() if row[0].partition(".")[0] in namespace]
 
 
-def test_the_name_that_grew_is_shown_at_the_end_of_its_path():
-    namespace: dict[str, Any] = {"trainer": Trainer(), "level": [bytearray(1000) for _ in range(1000)]}
-    watch = _cell.Watch(namespace)
-    namespace["trainer"].history.extend(bytearray(1000) for _ in range(3000))
-    namespace["array"] = np.ones(10**6)
-    growth = watch.growth()
-    rows = rows_of(growth, namespace)
-    assert [row[0] for row in rows] == ["array", "trainer.history"]
-    assert rows[1][2] == "0 → 3,000"
-    assert "malloc in use +" in growth.heading()  # resident: what others freed may be used anew
-    assert "trainer.history" in growth._repr_html_()
-
-
-def test_what_only_the_notebook_keeps_is_named_too():
-    namespace: dict[str, Any] = {"Out": {}, "_": None}
-    watch = _cell.Watch(namespace)
-    namespace["Out"][3] = namespace["_"] = namespace["_3"] = bytearray(5 * MiB)
-    assert [row[0] for row in rows_of(watch.growth(), namespace)] == ["Out"]
-
-
 @pytest.fixture
 def other_module() -> Iterator[ModuleType]:
     """A module of the user's that is loaded beside the notebook."""
@@ -312,6 +292,36 @@ def other_module() -> Iterator[ModuleType]:
     sys.modules[module.__name__] = module
     yield module
     del sys.modules[module.__name__]
+
+
+def test_what_a_cell_left_is_told_by_its_names(other_module: ModuleType):
+    """In one cell, for a look reads all that this process has: each of these names grows in a way of its own."""
+    pages = [np.ones(10**5) for _ in range(4)]
+    vars(other_module).update(PAGES=[*pages])
+    namespace: dict[str, Any] = {
+        "trainer": Trainer(),
+        "level": [bytearray(1000) for _ in range(1000)],
+        "Out": {},
+        "_": None,
+        "old": tuple(bytearray(1000) for _ in range(3000)),
+        "pages": [*pages],
+    }
+    del pages
+    watch = _cell.Watch(namespace)
+    namespace["trainer"].history.extend(bytearray(1000) for _ in range(3000))  # at the end of its path
+    namespace["array"] = np.ones(10**6)
+    namespace["Out"][3] = namespace["_"] = namespace["_3"] = bytearray(5 * MiB)  # what only the notebook keeps
+    del namespace["old"]
+    namespace["new"] = [bytearray(1000) for _ in range(3000)]  # where others lay before
+    vars(other_module)["PAGES"].clear()  # it let go of what is held here still
+    namespace["pages"].append(np.ones(2 * MiB // 8))
+    growth = watch.growth()
+    rows = {name: (bytes, length) for name, bytes, length in rows_of(growth, namespace)}
+    assert rows.keys() == {"array", "trainer.history", "Out", "new", "pages"}
+    assert rows["trainer.history"][1] == rows["new"][1] == "0 → 3,000"
+    assert rows["pages"][0] == "+2.0 MiB"
+    assert "malloc in use +" in growth.heading()  # resident: what others freed may be used anew
+    assert "trainer.history" in growth._repr_html_()
 
 
 def test_what_another_let_go_of_is_no_growth_of_who_holds_it_still(other_module: ModuleType):
@@ -325,28 +335,6 @@ def test_what_another_let_go_of_is_no_growth_of_who_holds_it_still(other_module:
     del namespace["pages"]
     growth = watch.growth()
     assert [row for row in growth.rows() if row[0].startswith(("rules", "other_module"))] == []
-
-
-def test_what_is_new_beside_what_another_let_go_of_is_growth(other_module: ModuleType):
-    pages = [np.ones(10**5) for _ in range(4)]
-    vars(other_module).update(PAGES=[*pages])
-    namespace: dict[str, Any] = {"pages": [*pages]}
-    del pages
-    watch = _cell.Watch(namespace)
-    vars(other_module)["PAGES"].clear()
-    namespace["pages"].append(np.ones(2 * MiB // 8))
-    (row,) = rows_of(watch.growth(), namespace)
-    assert row[0] == "pages"
-    assert row[1] == "+2.0 MiB"
-
-
-def test_new_objects_where_others_lay_before_are_growth():
-    namespace: dict[str, Any] = {"old": tuple(bytearray(1000) for _ in range(3000))}
-    watch = _cell.Watch(namespace)
-    del namespace["old"]
-    namespace["new"] = [bytearray(1000) for _ in range(3000)]
-    (row,) = rows_of(watch.growth(), namespace)
-    assert (row[0], row[2]) == ("new", "0 → 3,000")
 
 
 def test_nothing_new_is_nothing_to_show():

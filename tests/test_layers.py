@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("sources")  # one worker reads them, for all rules
+
 PACKAGE = Path(__file__).parents[1] / "leakscope"
 FOUNDATION = {
     "schema",
@@ -180,34 +182,32 @@ def test_every_file_has_a_room():
     assert names <= {*ROOMS, *FOUNDATION, *ABOVE}
 
 
-@pytest.mark.parametrize("room", sorted(ROOMS))
-def test_a_room_imports_only_the_rooms_below_it(room):
-    allowed = ROOMS[room] | {room}
+def test_a_room_imports_only_the_rooms_below_it():
     wrong = [
         complaint(path, line, module)
+        for room in sorted(ROOMS)
         for path in sources(room)
         for line, module in imports(path, typing_too=True)
-        if inside(module) is not None and inside(module) not in allowed
+        if inside(module) is not None and inside(module) not in ROOMS[room] | {room}
     ]
     assert not wrong
 
 
-@pytest.mark.parametrize("room", sorted({*ROOMS, *FOUNDATION}))
-def test_a_room_imports_only_its_packages(room):
-    allowed = PACKAGES.get(room, set())
+def test_a_room_imports_only_its_packages():
     wrong = [
         complaint(path, line, module)
+        for room in sorted({*ROOMS, *FOUNDATION})
         for path in sources(room)
         for line, module in imports(path)
-        if inside(module) is None and not is_standard(module) and module.split(".")[0] not in allowed
+        if inside(module) is None and not is_standard(module) and module.split(".")[0] not in PACKAGES.get(room, set())
     ]
     assert not wrong
 
 
-@pytest.mark.parametrize("room", sorted(FOUNDATION))
-def test_the_foundation_rests_on_itself(room):
+def test_the_foundation_rests_on_itself():
     wrong = [
         complaint(path, line, module)
+        for room in sorted(FOUNDATION)
         for path in sources(room)
         for line, module in imports(path)
         if inside(module) not in {None, *FOUNDATION}
@@ -215,10 +215,10 @@ def test_the_foundation_rests_on_itself(room):
     assert not wrong
 
 
-@pytest.mark.parametrize("room", ["facts", "evidence", "analyzers", "reporting"])
-def test_judging_knows_the_recording_and_no_more_of_storage(room):
+def test_judging_knows_the_recording_and_no_more_of_storage():
     wrong = [
         complaint(path, line, module)
+        for room in ("facts", "evidence", "analyzers", "reporting")
         for path in sources(room)
         for line, module in imports(path, typing_too=True)
         if inside(module) == "storage" and module != "leakscope.storage.Recording"
@@ -265,16 +265,16 @@ def climbs(text: str) -> bool:
     return "__file__" in text and bool(_CLIMBS.search(text))
 
 
-@pytest.mark.parametrize("room", sorted({*ROOMS, *FOUNDATION}))
-def test_no_room_reaches_another_by_name_or_path(room):
+def test_no_room_reaches_another_by_name_or_path():
     """Searched as text: an import by a string, and a path to another room's files, are in no import statement."""
-    allowed = ROOMS.get(room, FOUNDATION) | {room}
     wrong = []
-    for path in sources(room):
-        text, name = path.read_text(), path.relative_to(PACKAGE).as_posix()
-        reached = {*_NAMED.findall(text), *_RELATIVE.findall(text)} & {*ROOMS, *FOUNDATION, *ABOVE} - allowed
-        wrong += [f"{name} names {other}" for other in sorted(reached) if (name, other) not in BY_NAME]
-        wrong += [f"{name} climbs to other rooms' files"] if climbs(text) and name not in BY_PATH else []
+    for room in sorted({*ROOMS, *FOUNDATION}):
+        allowed = ROOMS.get(room, FOUNDATION) | {room}
+        for path in sources(room):
+            text, name = path.read_text(), path.relative_to(PACKAGE).as_posix()
+            reached = {*_NAMED.findall(text), *_RELATIVE.findall(text)} & {*ROOMS, *FOUNDATION, *ABOVE} - allowed
+            wrong += [f"{name} names {other}" for other in sorted(reached) if (name, other) not in BY_NAME]
+            wrong += [f"{name} climbs to other rooms' files"] if climbs(text) and name not in BY_PATH else []
     assert not wrong
 
 

@@ -30,7 +30,7 @@ from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
-from ..facts.tables import int_of, text_of, without_last
+from ..facts.tables import int_of, records, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MOST, MiB, format_bytes, format_count
@@ -132,10 +132,12 @@ def _forms(case: Case, process: ProcessGrowth) -> list[_Form]:
         return []
     last = takes["take"].iloc[-1]
     rows = process.rows("data_forms")
-    holders = process.rows("holders")
-    by_path = {str(row["path"]): row for _, row in holders[holders["take"] == last].iterrows()}
-    forms: list[_Form] = []
     rows = rows[(rows["take"] == last) & (rows["data_form"] != _MAPPED)]
+    if not len(rows):
+        return []
+    holders = process.rows("holders")
+    by_path = {str(row["path"]): row for row in records(holders[holders["take"] == last])}
+    forms: list[_Form] = []
     for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
         if _is_on_its_way(str(row["path"]), by_path):
             continue
@@ -145,7 +147,7 @@ def _forms(case: Case, process: ProcessGrowth) -> list[_Form]:
     return forms
 
 
-def _is_on_its_way(path: str, by_path: dict[str, pd.Series[Any]]) -> bool:
+def _is_on_its_way(path: str, by_path: dict[str, dict[str, Any]]) -> bool:
     """Only a call into a library refers to it: one form is being made of another, and goes when the call ends."""
     at: str | None = path
     root = None
@@ -157,7 +159,7 @@ def _is_on_its_way(path: str, by_path: dict[str, pd.Series[Any]]) -> bool:
     return root is not None and text_of(root, "root_kind") == "frame"
 
 
-def _form(row: pd.Series[Any], by_path: dict[str, pd.Series[Any]]) -> _Form:
+def _form(row: pd.Series[Any], by_path: dict[str, dict[str, Any]]) -> _Form:
     path = str(row["path"])
     data_set = path
     named = by_path.get(path)
@@ -191,7 +193,7 @@ def _form(row: pd.Series[Any], by_path: dict[str, pd.Series[Any]]) -> _Form:
     )
 
 
-def _name(named: pd.Series[Any] | None, path: str, kind: str) -> str:
+def _name(named: dict[str, Any] | None, path: str, kind: str) -> str:
     """``Trainer.examples (list)`` for an attribute of the user's own class, else the whole way: ``main() rows``."""
     short = kind.rpartition(".")[2]
     owner, variable = text_of(named, "owner"), text_of(named, "variable")
@@ -200,7 +202,7 @@ def _name(named: pd.Series[Any] | None, path: str, kind: str) -> str:
     return f"{path} ({short})"
 
 
-def _is_of_user(row: pd.Series[Any] | None) -> bool:
+def _is_of_user(row: dict[str, Any] | None) -> bool:
     return row is not None and bool(row["is_user"]) and text_of(row, "variable") is not None
 
 

@@ -90,14 +90,13 @@ def _gains(maps: pd.DataFrame, column: str) -> list[_Gain]:
         return []
     files = files.assign(alike=files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True))
     time_s = files.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
+    sums = files.groupby(["alike", "look"])[[column, "map_count"]].sum().astype("float64").unstack(fill_value=0.0)
+    names = files.groupby("alike")["map_path"].unique()
     found = []
-    for alike, own in files.groupby("alike"):
-        looks = files["look"].drop_duplicates().sort_values()
-        sums = own.groupby("look")[[column, "map_count"]].sum().reindex(looks, fill_value=0).astype("float64")
-        names = own["map_path"].unique()
-        gained = int(sums[column].iloc[-1] - sums[column].iloc[0])
-        path = str(alike) if len(names) > 1 else str(names[0])
-        found.append(_Gain(path, len(names), gained, time_s, sums["map_count"].to_numpy()))
+    for alike, bytes, counts in zip(sums.index, sums[column].to_numpy(), sums["map_count"].to_numpy()):
+        own = names[alike]
+        path = str(alike) if len(own) > 1 else str(own[0])
+        found.append(_Gain(path, len(own), int(bytes[-1] - bytes[0]), time_s, counts))
     return sorted(found, key=lambda gain: -gain.bytes)
 
 

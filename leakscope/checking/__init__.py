@@ -6,7 +6,7 @@ about 5 MB per 1,000 steps, and a gate that is green for want of evidence is wor
 
 from __future__ import annotations
 
-from ._check import BROKEN, CANNOT_TELL, KEPT, Check, Outcome, check
+from ._check import BROKEN, CANNOT_TELL, KEPT, Check, Outcome, check, check_case
 from ._render import FORMATS, render
 from ._rules import Growth, Rules, read_rules
 
@@ -20,6 +20,7 @@ __all__ = [
     "Outcome",
     "Rules",
     "check",
+    "check_case",
     "read_rules",
     "render",
 ]

@@ -50,7 +50,11 @@ def check(
     recording: Recording, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None
 ) -> Check:
     """Hold a recording to the rules; without any rule it must not leak. What is ``ignored`` breaks none of them."""
-    case = Case(recording)
+    return check_case(Case(recording), rules, baseline, ignores)
+
+
+def check_case(case: Case, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None) -> Check:
+    """The same for who knows the facts of the recording already."""
     report = without_ignored(case.once(report_of), ignores or Ignores())
     outcomes = tuple(_outcomes(case, report, rules, baseline))
     found = {outcome.outcome for outcome in outcomes}

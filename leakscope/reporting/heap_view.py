@@ -43,6 +43,8 @@ def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
     pid = process.pid
     rows = case.rows("takes")
     rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
+    if len(rows) < 2:
+        return None
     exact = _exact(case, pid)
     if exact is not None and rows.index.isin(exact.takes).sum() != len(exact.takes):
         exact = None  # rows were lost

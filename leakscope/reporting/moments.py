@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..facts.tables import int_of, process_name
+from ..facts.tables import process_name, records
 from ..findings import Moment
 from ..units import format_duration, signal_name
 
@@ -52,7 +52,7 @@ def _goes_on(before: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
 
 def _moments(case: Case) -> Iterator[Moment]:
     processes = case.rows("processes")
-    names = {int_of(row, "pid"): process_name(row) for _, row in processes.iterrows()}
+    names = {row["pid"]: process_name(row) for row in records(processes)}
 
     def who(pid: Any) -> str:
         return f"{names.get(pid, 'process')}[{pid}]" if pid is not None else "the job"
@@ -74,10 +74,10 @@ def _moments(case: Case) -> Iterator[Moment]:
 
 def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
     """Births and ordinary ends of all processes but the first, as their memory was seen."""
-    rows = case.rows("processes")
-    parents = {int_of(row, "pid"): int_of(row, "ppid") for _, row in rows.iterrows()}
-    first = {int_of(row, "pid") for _, row in rows[rows["is_root"].fillna(False).astype(bool)].iterrows()}
-    killed = {int_of(row, "pid") for _, row in rows[rows["exit_signal"].fillna(0) != 0].iterrows()}
+    rows = records(case.rows("processes"))
+    parents = {row["pid"]: row["ppid"] for row in rows}
+    first = {row["pid"] for row in rows if row["is_root"]}
+    killed = {row["pid"] for row in rows if row["exit_signal"]}
     for process in case.growth.processes:
         if process.pid in first:
             continue

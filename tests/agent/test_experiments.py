@@ -37,7 +37,7 @@ END = "print(json.dumps(list(experiments.run({arguments}))))"
 
 def tried(program: str, arguments: str = "asked=True") -> list[dict[str, Any]]:
     source = BEGIN + program + END.format(arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
     assert done.stderr == ""
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,25 @@ FRAMES_OF_ALL = ("_current_frames", "current_frames")
 REPLACED = ("time", "_thread", "threading")  # by gevent, eventlet, freezegun, in the module
 
 
-def nodes(file: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(file.read_text()))
+@lru_cache(None)  # a dozen rules ask
+def nodes(file: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(file.read_text())))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """One worker runs all rules, and keeps no million nodes afterwards, which each collection would go through."""
+    yield
+    nodes.cache_clear()
+
+
+def everywhere(rule: Callable[[Path], list[str]]) -> Callable[[], None]:
+    """A test that a rule holds in every file: it returns the lines that break it."""
+
+    def test() -> None:
+        assert not [line for file in FILES for line in rule(file)], rule.__doc__
+
+    return test
 
 
 def found(file: Path, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
@@ -45,15 +63,11 @@ def lines(file: Path, wrong: list[ast.AST]) -> list[str]:
     return [f"{file.name}:{node.lineno} {text[node.lineno - 1].strip()}" for node in wrong]  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=FILES, ids=[str(file.relative_to(AGENT)) for file in FILES])
-def file(request: pytest.FixtureRequest) -> Path:
-    return Path(request.param)
-
-
-def test_frames_and_attributes_are_read_in_one_place(file: Path) -> None:
+@everywhere
+def test_frames_and_attributes_are_read_in_one_place(file: Path) -> list[str]:
     """``f_locals`` writes to a frame that somebody traces; ``__dict__`` and ``__getattribute__`` may be the job's."""
     if file.name in ("reading.py", "sitecustomize.py"):
-        return
+        return []
     wrong = [
         node
         for node in found(file, ast.Attribute)
@@ -62,10 +76,11 @@ def test_frames_and_attributes_are_read_in_one_place(file: Path) -> None:
         and not (node.attr == "__dict__" and ast.unparse(node.value) in OWN_DICTS)
         and not (node.attr == "__dict__" and file.name == "class_openers.py")  # of functions, by their exact type
     ]
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
-def test_classes_are_told_apart_by_their_ids(file: Path) -> None:
+@everywhere
+def test_classes_are_told_apart_by_their_ids(file: Path) -> list[str]:
     def is_type(node: ast.AST) -> bool:
         text = ast.unparse(node)
         return text in TYPES or re.fullmatch(r"types\.\w+Type", text) is not None
@@ -85,10 +100,11 @@ def test_classes_are_told_apart_by_their_ids(file: Path) -> None:
             is_tuple = isinstance(others, ast.Tuple) and any(map(is_type, others.elts))
             wrong += [node] * (is_tuple or asked.startswith(("mro_of(", "names.mro_of(")))
     allowed = [node for node in wrong if file.name == "openers.py" and "open_" in ast.unparse(node)]  # made into ids
-    assert not lines(file, [node for node in wrong if node not in allowed])
+    return lines(file, [node for node in wrong if node not in allowed])
 
 
-def test_functions_of_python_are_our_own(file: Path) -> None:
+@everywhere
+def test_functions_of_python_are_our_own(file: Path) -> list[str]:
     """An attribute of ``ctypes.pythonapi`` is one object for everybody: the job would find the types that we give it,
     and we those that the job gives it. What is looked up by ``[...]`` is made anew."""
     wrong = [
@@ -96,17 +112,19 @@ def test_functions_of_python_are_our_own(file: Path) -> None:
         for node in found(file, ast.Attribute)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("pythonapi")
     ]
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
-def test_frames_of_other_threads_are_not_asked_for(file: Path) -> None:
+@everywhere
+def test_frames_of_other_threads_are_not_asked_for(file: Path) -> list[str]:
     """One that is ours when its function returns keeps the variables, and has them finalized on a thread of ours."""
     wrong = [node for node in found(file, ast.Attribute) if getattr(node, "attr", "") in FRAMES_OF_ALL]
     allowed = {"doors.py": 1, "torch_look.py": 1, "tracked_segments.py": 1}  # the last in a process of Python's own
-    assert len(wrong) <= allowed.get(file.name, 0), lines(file, wrong)
+    return lines(file, wrong) if len(wrong) > allowed.get(file.name, 0) else []
 
 
-def test_no_codec_is_looked_up_but_the_one_that_is_loaded(file: Path) -> None:
+@everywhere
+def test_no_codec_is_looked_up_but_the_one_that_is_loaded(file: Path) -> list[str]:
     """Any other is imported as it is first used, by whatever the job has put among the finders of modules: with
     ``-X dev`` also those that Python otherwise knows by heart."""
     wrong = [
@@ -118,10 +136,11 @@ def test_no_codec_is_looked_up_but_the_one_that_is_loaded(file: Path) -> None:
         and node.args
         and ast.unparse(node.args[0]) != "'utf-8'"
     ]
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
-def test_no_object_is_asked_for_its_class(file: Path) -> None:
+@everywhere
+def test_no_object_is_asked_for_its_class(file: Path) -> list[str]:
     """``isinstance`` asks ``__class__``, which a proxy answers by evaluating what it stands for."""
     wrong = [
         node
@@ -129,10 +148,11 @@ def test_no_object_is_asked_for_its_class(file: Path) -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "repr", "hash", "vars")
     ]
     of_rows = ("sitecustomize.py", "masking.py")  # which see no object of the job's
-    assert not lines(file, [node for node in wrong if file.name not in of_rows])
+    return lines(file, [node for node in wrong if file.name not in of_rows])
 
 
-def test_the_collector_and_tracers_are_left_alone(file: Path) -> None:
+@everywhere
+def test_the_collector_and_tracers_are_left_alone(file: Path) -> list[str]:
     calls = (
         "gc.disable",
         "gc.enable",
@@ -143,23 +163,25 @@ def test_the_collector_and_tracers_are_left_alone(file: Path) -> None:
         "sys.setprofile",
     )
     wrong = [node for node in found(file, ast.Call) if isinstance(node, ast.Call) and ast.unparse(node.func) in calls]
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
-def test_functions_that_others_replace_are_bound_when_the_agent_is_loaded(file: Path) -> None:
+@everywhere
+def test_functions_that_others_replace_are_bound_when_the_agent_is_loaded(file: Path) -> list[str]:
     wrong = []
     for function in found(file, ast.FunctionDef):
         for node in ast.walk(function):
             is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
             if is_call and ast.unparse(node.func.value) in REPLACED and node.func.attr != "stack_size":  # type: ignore
                 wrong.append(node)
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
-def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> None:
+@everywhere
+def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> list[str]:
     """``sys.modules`` does not list them: one imported later would be a second one."""
     if file.name == "__init__.py":
-        return
+        return []
     wrong = [
         node
         for function in found(file, ast.FunctionDef)
@@ -168,7 +190,7 @@ def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> None:
         and node.level
         and getattr(function, "name", "") != "_gpu_history"  # as the agent begins, in a job that asked for it
     ]
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
 # What they open is read before the job begins; the journal is the recorder's, too.
@@ -178,17 +200,18 @@ OPENED_AT_THE_START = frozenset(
 OPENED_BY_OTHERS = frozenset(("files.py", "journal.py"))
 
 
-def test_no_file_of_ours_has_a_number_of_the_jobs(file: Path) -> None:
+@everywhere
+def test_no_file_of_ours_has_a_number_of_the_jobs(file: Path) -> list[str]:
     """Not for an instant: another thread of the job may close 0 just then, to have its own file there."""
     if file.name in OPENED_AT_THE_START | OPENED_BY_OTHERS:
-        return
+        return []
     wrong = []
     for node in found(file, ast.Call):
         assert isinstance(node, ast.Call)
         is_low = not any(word.arg == "opener" for word in node.keywords)
         is_open = ast.unparse(node.func) in ("open", "io.open", "os.open", "os.dup", "os.pipe")
         wrong += [node] * (is_open and is_low)
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
 BUILTIN = frozenset(("list", "dict", "tuple", "set", "frozenset", "type", "deque", "OrderedDict", "defaultdict"))
@@ -214,13 +237,15 @@ class _WhatRuns(ast.NodeTransformer):
         return node.value
 
 
-def test_what_runs_is_python_3_8(file: Path) -> None:
+@everywhere
+def test_what_runs_is_python_3_8(file: Path) -> list[str]:
     """mypy knows no Python as old: here is what parses there and fails."""
     tree = ast.parse(file.read_text(), feature_version=(3, 8))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     postponed = "from __future__ import annotations" in file.read_text()
-    assert postponed or not any(node.returns or any(arg.annotation for arg in node.args.args) for node in functions)
-    wrong: list[ast.AST] = []
+    wrong: list[ast.AST] = [
+        node for node in functions if not postponed and (node.returns or any(arg.annotation for arg in node.args.args))
+    ]
     for node in ast.walk(_WhatRuns().visit(tree)):
         if isinstance(node, ast.Subscript):
             wrong += [node] * (ast.unparse(node.value) in BUILTIN)
@@ -231,15 +256,16 @@ def test_what_runs_is_python_3_8(file: Path) -> None:
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             sides = {ast.unparse(node.left), ast.unparse(node.right)}
             wrong += [node] * bool(sides & (TYPES | {"None"}) or any(side.startswith("{") for side in sides))
-    assert not lines(file, wrong)
+    return lines(file, wrong)
 
 
-def test_types_cost_a_job_nothing(file: Path) -> None:
+@everywhere
+def test_types_cost_a_job_nothing(file: Path) -> list[str]:
     """The module ``typing`` takes 5 ms to load, ``collections`` 2: they are imported for mypy alone."""
     tree = _WhatRuns().visit(ast.parse(file.read_text()))
     imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    assert not {"typing", "collections", "collections.abc"}.intersection(imported)
+    return [f"{file.name} {name}" for name in imported if name in ("typing", "collections", "collections.abc")]
 
 
 @pytest.mark.live

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.checking import check, read_rules
+from leakscope.checking import check, check_case, read_rules
 from leakscope.cli import main
 from leakscope.errors import BadInput
+from leakscope.facts.case import Case
 from leakscope.storage import Recording, open_recording
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import PID, MiB, run
@@ -28,6 +29,12 @@ def runs(tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def recordings(runs) -> dict[str, Recording]:
     return {name: open_recording(path) for name, path in runs.items()}
+
+
+@pytest.fixture(scope="module")
+def cases(recordings) -> dict[str, Case]:
+    """Each is judged once, however many rules it is held to."""
+    return {name: Case(recording) for name, recording in recordings.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +75,8 @@ def test_a_service_is_told_by_its_requests(tmp_path):
         ("clean", {"no-duplicates": True, "max-rss": "1"}, 1),
     ],
 )
-def test_rules_and_exit_status(recordings, tmp_path, name, rules, status):
-    result = check(recordings[name], read_rules(rules, tmp_path))
+def test_rules_and_exit_status(cases, tmp_path, name, rules, status):
+    result = check_case(cases[name], read_rules(rules, tmp_path))
     assert result.exit_status == status, result.outcomes
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from leakscope.cli import main
-from leakscope.comparing import FORMATS, Comparison, compare, render
+from leakscope.comparing import FORMATS, Comparison, compare, compare_cases, render
 from leakscope.comparing._holders import finding_changes, fingerprint
+from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject
-from leakscope.storage import Recording
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import MiB, run
 from tests.renderers.reports import FULL
@@ -22,15 +22,15 @@ from tests.renderers.reports import FULL
 def compared(tmp_path_factory) -> Callable[[dict, dict], Comparison]:
     """Two runs compared; each is recorded and analysed once, however many tests ask for it."""
     folder = tmp_path_factory.mktemp("runs")
-    runs: dict[str, Recording] = {}
+    runs: dict[str, Case] = {}
 
-    def opened(columns: dict) -> Recording:
+    def opened(columns: dict) -> Case:
         key = repr(columns)
         if key not in runs:
-            runs[key] = run(folder / str(len(runs)), **columns).open()
+            runs[key] = Case(run(folder / str(len(runs)), **columns).open())
         return runs[key]
 
-    return lambda before, after: compare(opened(before), opened(after))
+    return lambda before, after: compare_cases(opened(before), opened(after))
 
 
 LEAK = {"leak_per_step": 0.5 * MiB}

@@ -13,7 +13,12 @@ from leakscope.importing import import_files
 from .allocator import GENERATIONS, Device, dump, snapshot, train
 
 pytestmark = pytest.mark.torch
-viz = pytest.importorskip("torch.cuda._memory_viz")
+
+
+@pytest.fixture
+def viz():
+    """Imported by who runs these tests, and not by each worker that collects them."""
+    return pytest.importorskip("torch.cuda._memory_viz")
 
 
 @pytest.fixture(params=GENERATIONS)
@@ -27,7 +32,7 @@ def pair(request, tmp_path):
     return whole, budget
 
 
-def test_stats(pair):
+def test_stats(pair, viz):
     whole, budget = pair
     told = viz.segsum(whole)
     device = budget.device
@@ -39,7 +44,7 @@ def test_stats(pair):
     assert f"total_free: {viz.Bytes(free)} ({100 * internal / free:.1f}% internal)" in told
 
 
-def test_trace(pair):
+def test_trace(pair, viz):
     whole, budget = pair
     told = viz.trace(whole)
     device = budget.device
@@ -49,7 +54,7 @@ def test_trace(pair):
     assert told.count("# free completed") == device.actions.count("free-completed")
 
 
-def test_memory_by_stack(pair):
+def test_memory_by_stack(pair, viz):
     """The flame graph of ``memory``: bytes by stack, those without one told apart."""
     whole, budget = pair
     lines = viz.memory(whole, format_flamegraph=lambda text: text).splitlines()
@@ -73,7 +78,7 @@ def test_memory_by_stack(pair):
     assert ours == theirs
 
 
-def test_the_curve_ends_at_what_is_alive(pair):
+def test_the_curve_ends_at_what_is_alive(pair, viz):
     _, budget = pair
     assert budget.device.levels[-1] == budget.device.requested_bytes
     assert budget.device.reserved_levels[0] == 0

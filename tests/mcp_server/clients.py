@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import anyio
-from mcp import Client, StdioServerParameters
+import pytest
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 LEAKSCOPE = Path(sys.executable).with_name("leakscope")
+# Asked without an import: the SDK takes 1.5 s to load, in each worker that collects these tests.
+needs_mcp = pytest.mark.skipif(find_spec("mcp_types") is None, reason="needs the extra mcp")
 
 
 class Said(NamedTuple):
@@ -32,6 +37,8 @@ class Asked:
 
 def session(folder: Path, talk: Callable[[Asked], Awaitable[None]], cwd: Path | None = None) -> None:
     """Start the server over ``folder``, let ``talk`` ask, and end it."""
+    import anyio
+    from mcp import Client, StdioServerParameters
 
     async def main() -> None:
         server = StdioServerParameters(command=str(LEAKSCOPE), args=["mcp", "--folder", str(folder)], cwd=cwd)

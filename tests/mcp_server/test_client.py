@@ -12,17 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from leakscope.cli import main
+from leakscope.mcp_server._reader import Reader
 from leakscope.mcp_server._tools import TOOLS
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import run
 
-pytest.importorskip("mcp_types", reason="needs the extra mcp")
+from .clients import LEAKSCOPE, needs_mcp, session
 
-from leakscope.mcp_server._reader import Reader
-
-from .clients import LEAKSCOPE, session
-
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, needs_mcp]
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "start"
 MiB = 1024**2

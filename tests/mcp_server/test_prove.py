@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp_types", reason="needs the extra mcp")
+from .clients import LEAKSCOPE, needs_mcp, session
 
-from .clients import LEAKSCOPE, session
-
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_mcp]
 
 PROGRAM = '''"""Keeps what it was given, at the same pace on a machine that is busy."""
 

@@ -14,7 +14,7 @@ from leakscope.agent.journal import read_blocks
 
 PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0  # what takes longer hangs: on a machine with forty busy programs a start takes half a minute
 # Needs LEAKSCOPE_STRESS. One signal only: a second would come in the middle of the words on the first. The thread that
 # it comes to is the agent's, unless it needs the job's.
 CRASHES_IN_A_TAKE = """

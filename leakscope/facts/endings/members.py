@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from ..processes.table import Process
-from ..tables import int_of, process_name, text_of
+from ..tables import int_of, process_name, records, text_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ...storage import Recording
 
 
@@ -59,7 +59,7 @@ def members(recording: Recording, everyone: Sequence[Process]) -> list[Member]:
     samples = samples[samples["rss_bytes"].fillna(0) > 0]  # one that is exiting shows as empty
     last = samples.drop_duplicates(["pid", "start_ticks"], keep="last").set_index(["pid", "start_ticks"])
     found = []
-    for _, row in recording.tables["processes"].iterrows():
+    for row in records(recording.tables["processes"]):
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         sample: pd.Series[Any] | None = last.loc[key] if key in last.index else None  # type: ignore[assignment]
         born_ns, died_ns = int_of(row, "born_mono_ns"), int_of(row, "died_mono_ns")
@@ -71,7 +71,7 @@ def members(recording: Recording, everyone: Sequence[Process]) -> list[Member]:
                 role=roles.get((key[0], round(born_s, 3))) or text_of(row, "role") or "other",
                 comm=text_of(row, "comm"),
                 cgroup=text_of(row, "cgroup"),
-                is_root=bool(row["is_root"]) if not pd.isna(row["is_root"]) else False,
+                is_root=bool(row["is_root"]),
                 born_s=born_s,
                 died_s=(died_ns - start_ns) / 1e9 if died_ns is not None else float("inf"),
                 exit_code=int_of(row, "exit_code"),

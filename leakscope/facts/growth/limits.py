@@ -11,7 +11,7 @@ import numpy as np
 from ...units import format_bytes
 from .. import imported
 from ..series.arithmetic import Floats
-from ..tables import int_of, process_name
+from ..tables import int_of, process_name, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
     devices = rows[rows["pid"].isna()]
     if len(devices):
         return [(_gpu_name(own), *_used(own)) for _, own in devices.groupby("gpu_uuid")]
-    names = {int_of(row, "pid"): process_name(row) for _, row in recording.tables["processes"].iterrows()}
+    names = {row["pid"]: process_name(row) for row in records(recording.tables["processes"])}
     found = []
     for _, own in rows.groupby(["gpu_uuid", "pid"]):
         pid = int_of(own.iloc[0], "pid")

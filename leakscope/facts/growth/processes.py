@@ -44,7 +44,7 @@ class ProcessGrowth:
     first_step_s: float | None = None
     hides: str = ""  # why ``growth_bytes`` is more than it came to hold: a sentence, where it is
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
-    _rows: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+    _parted: dict[str, dict[_Key, pd.DataFrame]] = field(default_factory=dict, repr=False)
 
     @property
     def held_bytes(self) -> Floats:
@@ -60,10 +60,10 @@ class ProcessGrowth:
 
     def rows(self, table: str) -> pd.DataFrame:
         """Its own rows of a table that has pid and start_ticks, by time. Shared by all who ask: do not change them."""
-        rows = self._rows.get(table)
-        if rows is None:
-            rows = self._rows[table] = rows_of(self.tables[table], self)
-        return rows
+        if table not in self._parted:  # for all processes at once: each asks for the same tables
+            self._parted[table] = dict(by_process(self.tables[table]))
+        rows = self._parted[table].get((self.pid, self.start_ticks))
+        return rows if rows is not None else self.tables[table].iloc[:0]
 
     def within(self, start_s: float, end_s: float) -> ProcessGrowth:
         """The same process, its ``growth_bytes`` what it gained between two moments."""
@@ -76,9 +76,11 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     steps = _first_steps_s(recording.tables["sentinels"])
     of_command = families(recording.tables["processes"], recording.tables["process_samples"])
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
+    samples = dict(by_process(recording.tables["process_samples"]))
+    parted = {"process_samples": samples}
     processes = (
-        _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()))
-        for key, rows in by_process(recording.tables["process_samples"])
+        _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()), parted)
+        for key, rows in samples.items()
     )
     return [process for process in processes if process.time_s.size]
 
@@ -125,6 +127,7 @@ def _process(
     first_step_s: float | None,
     of_command: Mapping[str, Family],
     copied: Sequence[Copied],
+    parted: dict[str, dict[_Key, pd.DataFrame]],
 ) -> ProcessGrowth:
     known = recording.tables["processes"]
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
@@ -147,6 +150,7 @@ def _process(
         exit_s=exit_s,
         first_step_s=first_step_s,
         tables=recording.tables,
+        _parted=parted,
     )
 
 

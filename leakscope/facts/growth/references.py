@@ -6,6 +6,7 @@ moves, unless an extension drops references that it does not own, or keeps those
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ def rest_of_none(process: ProcessGrowth) -> Rest | None:
     graphs = process.rows("heap_graphs")
     graphs = graphs[graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0))]
     columns = "none_reference_count", "none_known_count"
-    rest = _rest(process, NONE, graphs["take"].to_list(), *(graphs[name].to_list() for name in columns))
+    rest = _rest(_takes(process), NONE, graphs["take"].to_list(), *(graphs[name].to_list() for name in columns))
     return None if rest is None else rest.after_the_most()
 
 
@@ -95,24 +96,34 @@ def rests_of_types(process: ProcessGrowth) -> list[Rest]:
     with_keys = graphs["take"][graphs["key_reference_count"].notna()]
     # Where keys were not counted, as in older recordings, a list of records has one such reference for each field.
     strays = strays[(strays["type_name"] != _NAMES) | strays["take"].isin(with_keys)]
+    takes = _takes(process)
     found = (
-        _rest(process, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))
+        _rest(takes, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))
         for name, rows in strays.groupby("type_name", sort=False)
         if name != NONE
     )
     return [rest for rest in found if rest is not None]
 
 
+def _takes(process: ProcessGrowth) -> dict[int, tuple[float, float, float]]:
+    """{number of a snapshot: when it was made, its step, small objects alive}, not a number where one is not known."""
+    rows = process.rows("takes")
+    columns = ("time_s", "step", "allocated_blocks")
+    figures = (rows[name].to_numpy(dtype=np.float64, na_value=np.nan).tolist() for name in columns)
+    return dict(zip(rows["take"].tolist(), zip(*figures)))  # of two rows the last counts
+
+
 def _rest(
-    process: ProcessGrowth, type_name: str, takes: list[int], counts: list[float], known: list[float]
+    takes: Mapping[int, tuple[float, float, float]],
+    type_name: str,
+    told: list[int],
+    counts: list[float],
+    known: list[float],
 ) -> Rest | None:
-    rows = process.rows("takes").drop_duplicates("take", keep="last").set_index("take")
-    told = {take: both for take, *both in zip(takes, counts, known, strict=True) if take in rows.index}
-    rows = rows.loc[sorted(told)]
-    if len(rows) < _LEAST_TAKES or rows["time_s"].iloc[-1] <= rows["time_s"].iloc[0]:
+    told_of = {take: both for take, *both in zip(told, counts, known, strict=True) if take in takes}
+    numbers = sorted(told_of)
+    if len(numbers) < _LEAST_TAKES or takes[numbers[-1]][0] <= takes[numbers[0]][0]:
         return None
-    counted, of_objects = np.array([told[take] for take in rows.index], dtype=np.float64).T
-    time_s, step, blocks = (
-        rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("time_s", "step", "allocated_blocks")
-    )
+    counted, of_objects = np.array([told_of[take] for take in numbers], dtype=np.float64).T
+    time_s, step, blocks = np.array([takes[take] for take in numbers], dtype=np.float64).T
     return Rest(type_name, time_s, step, counted - of_objects, of_objects, blocks)

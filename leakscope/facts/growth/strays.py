@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ..heap.paths import keeps_growing
 from ..series.arithmetic import Floats
 from ..tables import without_last
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .processes import ProcessGrowth
 
 _MEASURES = (
@@ -85,14 +85,13 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
     numbers = [int(take) for take in graphs["take"]]
     unreached = graphs["unreached_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
     held = graphs["retained_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
-    types = (_stray(str(name), own, numbers) for name, own in rows.groupby("type_name", sort=False))
     return Strays(
         time_s=graphs["time_s"].to_numpy(dtype=np.float64),
         unreached_bytes=unreached,
         reached_bytes=held - unreached,
         knows_pools=bool(graphs["arena_bytes"].notna().all()),
         weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).astype(bool).all()),
-        types=tuple(types),
+        types=tuple(_by_type(rows, numbers)),
     )
 
 
@@ -150,15 +149,19 @@ def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFra
     return graphs[graphs["take"].isin([*before["take"], *inside["take"]])]
 
 
-def _stray(name: str, rows: pd.DataFrame, takes: list[int]) -> Stray:
+def _by_type(rows: pd.DataFrame, takes: list[int]) -> Iterator[Stray]:
     """A type that is not among the rows of a snapshot had next to nothing then."""
-    by_take = rows.drop_duplicates("take", keep="last").set_index("take")
-    values: list[Floats] = []
-    for measure in _MEASURES:
-        known = by_take[measure].astype("float64").fillna(0.0).reindex(takes, fill_value=0.0)
-        values.append(np.asarray(known, dtype=np.float64))
-    chains = rows["chain"].dropna()
-    return Stray(name, str(chains.iloc[-1]) if len(chains) else None, *values)
+    of_type, names = pd.factorize(rows["type_name"])  # -1 for none
+    at = rows["take"].map({take: i for i, take in enumerate(takes)}).to_numpy(dtype=np.float64, na_value=np.nan)
+    is_told = ~np.isnan(at) & (of_type >= 0)
+    where = of_type[is_told], at[is_told].astype(np.intp)
+    figures = np.zeros((len(_MEASURES), len(names), len(takes)))
+    for measure, values in zip(_MEASURES, figures):
+        values[where] = rows[measure].to_numpy(dtype=np.float64, na_value=0.0)[is_told]  # of two rows the last counts
+    told = zip(of_type.tolist(), rows["chain"].tolist())
+    chains = {number: chain for number, chain in told if isinstance(chain, str)}  # the last of each
+    for number, name in enumerate(names):
+        yield Stray(str(name), chains.get(number), *figures[:, number])
 
 
 def piles_up(values: Floats) -> bool:

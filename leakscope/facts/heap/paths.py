@@ -7,9 +7,10 @@ stable while its contents multiply (the accumulation point): ``trainer.history``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,20 +51,28 @@ class Heap:
     is_exact: bool = False  # from the graph of all objects: nothing is estimated
 
 
+# By recording, and then by how and of which snapshots of which process. A dozen diagnoses ask, each for a window of its
+# own, and most windows have the same snapshots.
+_known: WeakKeyDictionary[Recording, dict[tuple[str, int, tuple[int, ...]], Heap]] = WeakKeyDictionary()
+
+
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
     """The snapshots of a process in a window that may be compared: those that are whole, then all, then their graphs.
 
     One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
-    may tell more.
+    may tell more. Shared by all who ask: do not change them.
     """
     takes = recording.tables["takes"]
-    takes = _since_training_began(takes[takes["pid"] == pid], end_s)
+    takes = takes[takes["pid"] == pid]
+    if len(takes) < 2:
+        return
+    takes = _since_training_began(takes, end_s)
     walked = takes.drop(exact_takes(takes, recording.tables["heap_graphs"]).index)
     whole = walked[~walked["truncated"].fillna(False).astype(bool)]
     inside = whole[(whole["time_s"] >= start_s) & (whole["time_s"] <= end_s + 1)]
     if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(walked):
-        yield from _heap(recording, _takes(whole, start_s, end_s), pid)
-    yield from _heap(recording, _takes(walked, start_s, end_s), pid)
+        yield from _of_walks(recording, _takes(whole, start_s, end_s), pid)
+    yield from _of_walks(recording, _takes(walked, start_s, end_s), pid)
     yield from _of_graphs(recording, takes, start_s, end_s)
 
 
@@ -79,10 +88,22 @@ def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Hea
     return next(heaps(recording, pid, start_s, end_s), None)
 
 
-def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]:
-    if len(takes) < 2:
-        return
-    numbers = [int(n) for n in takes["take"]]
+def _once(recording: Recording, pid: int, takes: pd.DataFrame, lay_over: Callable[..., Heap]) -> Heap:
+    """``lay_over(recording, pid, takes, their numbers)``, done once."""
+    numbers = tuple(int(n) for n in takes["take"])
+    known = _known.setdefault(recording, {})
+    key = (lay_over.__name__, pid, numbers)
+    if key not in known:
+        known[key] = lay_over(recording, pid, takes, numbers)
+    return known[key]
+
+
+def _of_walks(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]:
+    if len(takes) >= 2:
+        yield _once(recording, pid, takes, _of_walk)
+
+
+def _of_walk(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
     rows = recording.tables["holders"]
     rows = rows[(rows["pid"] == pid) & rows["path"].notna()]
     truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
@@ -90,7 +111,7 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
     _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
     _fill_unseen(places, takes["time_s"].to_numpy(dtype=np.float64), truncated)
     roots = [place for place in places if place.parent is None]
-    yield _laid_over(recording, takes, pid, places, roots, is_truncated=bool(truncated.any()), is_exact=False)
+    return _laid_over(recording, takes, pid, places, roots, is_truncated=bool(truncated.any()), is_exact=False)
 
 
 def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float) -> Iterator[Heap]:
@@ -110,7 +131,7 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     if len(sets[0]) < 2 and len(at_end) and at_end["time_s"].iloc[-1] <= end_s + 1:
         sets.insert(1, _takes(weighed.assign(reason="schedule"), start_s, end_s))
     # Where members of long containers stood for others, what these hold was guessed: the last one knows.
-    is_guess = weighed["take"].map(lambda take: _are_sampled(recording.tables["heap_graphs"], pid, [take])).astype(bool)
+    is_guess = weighed["take"].isin(_sampled_takes(recording.tables["heap_graphs"], pid))
     exact = weighed[~is_guess]
     if is_guess.any() and exact["take"].isin(at_end["take"]).any() and at_end["time_s"].iloc[-1] <= end_s + _AFTER_S:
         sets.append(_takes(exact.assign(reason="schedule"), start_s, end_s + _AFTER_S))
@@ -119,13 +140,13 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
         numbers = tuple(int(n) for n in chosen["take"])
         if len(numbers) >= 2 and numbers not in told:
             told.add(numbers)
-            yield _of_graph(recording, pid, chosen, numbers)
+            yield _once(recording, pid, chosen, _of_graph)
 
 
 def _of_graph(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
     places = graph_places(recording, pid, numbers, by_holder=True)
     is_truncated = bool(takes["truncated"].fillna(False).astype(bool).any())  # sampled, or autograd graphs cut short
-    is_exact = not _are_sampled(recording.tables["heap_graphs"], pid, numbers)
+    is_exact = _sampled_takes(recording.tables["heap_graphs"], pid).isdisjoint(numbers)
     _carry_what_is_below(places)
     roots = _without_modules(places)
     return _laid_over(recording, takes, pid, places, roots, is_truncated=is_truncated, is_exact=is_exact)
@@ -146,9 +167,12 @@ def _carry_what_is_below(places: Sequence[Place]) -> None:
             place.parent.deep_bytes = np.maximum(place.parent.deep_bytes, place.deep_bytes)
 
 
-def _are_sampled(graphs: pd.DataFrame, pid: int, takes: Sequence[int]) -> bool:
-    own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
-    return "is_sampled" in own and bool(own["is_sampled"].fillna(False).astype(bool).any())
+def _sampled_takes(graphs: pd.DataFrame, pid: int) -> set[int]:
+    """Numbers of the snapshots of a process in which members of long containers stood for others."""
+    if "is_sampled" not in graphs:
+        return set()
+    own = graphs[(graphs["pid"] == pid) & graphs["is_sampled"].fillna(False).astype(bool) & graphs["take"].notna()]
+    return {int(take) for take in own["take"]}
 
 
 def _laid_over(
@@ -250,7 +274,7 @@ def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool
                 figures[i] = max(0.0, figures[source] - rise * back)
 
 
-def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
+def _places(rows: pd.DataFrame, takes: Sequence[int]) -> list[Place]:
     position = {take: i for i, take in enumerate(takes)}
     size = len(takes)
     places: dict[tuple[str, str], Place] = {}

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ...errors import BadInput
 from ...findings import AGENT
 from ..tables import AT_EXIT
@@ -16,8 +18,6 @@ from .graph import MODULES, graph_places, takes_with_graph
 from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ...storage import Recording
 
 _NO_GRAPH = (
@@ -100,7 +100,8 @@ def _made_at_exit(recording: Recording, graphs: pd.DataFrame) -> pd.Series[bool]
     takes = recording.tables["takes"]
     takes = takes[takes["reason"].eq(AT_EXIT).fillna(False)]
     at_exit = set(zip(takes["pid"], takes["take"]))
-    return graphs.apply(lambda row: (row["pid"], row["take"]) in at_exit, axis=1).astype(bool)
+    is_so = [key in at_exit for key in zip(graphs["pid"], graphs["take"])]
+    return pd.Series(is_so, index=graphs.index, dtype=bool)
 
 
 def _nearest(times_s: Floats, time_s: float) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ... import outside
 from ...units import GiB, format_bytes
 from .. import imported
-from ..tables import process_name, text_of
+from ..tables import Row, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ def _reduced(recording: Recording) -> list[str]:
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
     processes = recording.tables["processes"].drop_duplicates(["pid", "start_ticks"], keep="last")
-    known = {(row["pid"], row["start_ticks"]): process_name(row) for _, row in processes.iterrows()}
+    known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(processes)}
     sentences = [
         f"{known.get((pid, ticks), '')}[{int(pid)}]: {text}"
         for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
@@ -97,14 +97,14 @@ def _without_inside_view(recording: Recording) -> list[str]:
     return sentences
 
 
-def _blind(recording: Recording) -> list[pd.Series[Any]]:
+def _blind(recording: Recording) -> list[dict[str, Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
     seen = notes_of_agents(recording)
     known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
     rows = recording.tables["processes"].dropna(subset=["pid", "start_ticks"])
     return [
         row
-        for _, row in rows.iterrows()
+        for row in records(rows)
         if (int(row["pid"]), int(row["start_ticks"])) not in known
         and _is_python(row)
         and _life_s(recording, row) >= _LEAST_LIFE_S
@@ -132,17 +132,17 @@ def blind_spot(recording: Recording, pid: int | None) -> str | None:
     return f"{reason}: {outside.remedy(flag)}"
 
 
-def _is_python(row: pd.Series[Any]) -> bool:
+def _is_python(row: Row) -> bool:
     return outside.is_python(text_of(row, "exe") or text_of(row, "comm") or "")
 
 
-def _life_s(recording: Recording, row: pd.Series[Any]) -> float:
+def _life_s(recording: Recording, row: Row) -> float:
     samples = recording.tables["process_samples"]
     own = samples[(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
     return float(own["time_s"].max() - own["time_s"].min()) if len(own) else 0.0
 
 
-def _refused(recording: Recording, row: pd.Series[Any]) -> str | None:
+def _refused(recording: Recording, row: Row) -> str | None:
     """What the agent wrote down itself as it did not begin, and what helps; None if it did not get so far.
 
     A process that was forked says nothing: it runs the program of another, which did.
@@ -157,7 +157,7 @@ def _refused(recording: Recording, row: pd.Series[Any]) -> str | None:
     return None if not len(own) else str(own["text"].iloc[0])
 
 
-def _reason(recording: Recording, row: pd.Series[Any]) -> str:
+def _reason(recording: Recording, row: Row) -> str:
     """A limit that leaves no room, the interpreter's options that keep PYTHONPATH or site from being read, or a guess.
 
     A limit that the program set itself comes after the agent, who then was there.
@@ -173,7 +173,7 @@ def _reason(recording: Recording, row: pd.Series[Any]) -> str:
     return f"started with {flag}" if flag is not None else outside.UNKNOWN
 
 
-def _words(row: pd.Series[Any]) -> list[str]:
+def _words(row: Row) -> list[str]:
     try:
         return shlex.split(text_of(row, "cmdline") or "")
     except ValueError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from ...findings import ProcessRow
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import by_process, int_of, process_name, series, text_of
+from ..tables import Row, by_process, int_of, process_name, records, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -183,7 +183,7 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
     found = []
     samples = dict(by_process(recording.tables["process_samples"]))
     none = recording.tables["process_samples"].iloc[:0]
-    for _, row in recording.tables["processes"].iterrows():
+    for row in records(recording.tables["processes"]):
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         born_s = _seconds(row, "born_mono_ns", 0.0)
         found.append(
@@ -222,7 +222,7 @@ def _roles_told(recording: Recording) -> dict[int, str]:
     return told
 
 
-def _seconds(row: pd.Series[Any], column: str, unknown: float) -> float:
+def _seconds(row: Row, column: str, unknown: float) -> float:
     """A monotonic clock of a row as seconds since the recording began; the row's own time says when that was."""
     at_ns = int_of(row, column)
     return unknown if at_ns is None else float(row["time_s"]) + (at_ns - int(row["time_mono_ns"])) / 1e9
