@@ -171,6 +171,8 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
         bucket_t, bucket_y = t[teeth.floors_at], y[teeth.floors_at]
     slope, low, high, noise = slope_interval(bucket_t, bucket_y)
     rises = np.maximum(np.diff(kept), 0.0)
+    if growth >= _MUCH * least and _began_late(rises):
+        return verdict(CANNOT_TELL, "grew towards its end only, and was still growing: a longer run would tell")
     settled = _settled(rises)
     if settled:
         return verdict(FLAT, settled)
@@ -239,7 +241,7 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
 
 
 def _last_gulp(t: Floats, y: Floats, most: int, fell_bytes: float) -> int:
-    """Where the last rise begins of a program that then lets go of everything: it wrote out, joined or saved what it had.
+    """Where the last rise begins of a program that then lets go of everything: it joined, wrote or saved what it had.
 
     The knee of its last samples, where all that came after it was given back, and came far faster than what was before.
     """
@@ -249,9 +251,7 @@ def _last_gulp(t: Floats, y: Floats, most: int, fell_bytes: float) -> int:
     rise = float(y[-1] - y[knee])
     if not max(_GULP * float(np.ptp(y)), _fall_of(float(y[knee]))) <= rise <= fell_bytes:
         return y.size
-    pace, before = (
-        (y[b] - y[a]) / max(float(t[b] - t[a]), 1e-9) for a, b in ((knee, y.size - 1), (0, knee))
-    )
+    pace, before = ((y[b] - y[a]) / max(float(t[b] - t[a]), 1e-9) for a, b in ((knee, y.size - 1), (0, knee)))
     return knee + 1 if pace >= _GULPED * max(before, 0.0) else y.size
 
 
@@ -304,6 +304,12 @@ def _settled(rises: Floats) -> str:
     if span < 0.3 * rises.size:
         return "grew within a short stretch of the run only"
     return ""
+
+
+def _began_late(rises: Floats) -> bool:
+    """Nothing for half of the run, then a rise of several buckets that went on at the end: no single step either."""
+    risen = _risen(rises)
+    return bool(risen[0] >= rises.size // 2 and risen.size >= 3 and risen[-1] == rises.size - 1)
 
 
 def _quiet_at_end(rises: Floats) -> int:
