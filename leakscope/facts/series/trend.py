@@ -45,7 +45,6 @@ _STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody 
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
-_UNSEEN = 0.25  # of the window, between the samples at its end that only bound what came before
 _GULP = 0.3  # of all that the series moves: what a program takes for a copy of its results, before it lets go of them
 _GULPED = 5.0  # times the pace before it
 _QUIET = 0.2  # of the window without any growth, at its end
@@ -155,12 +154,9 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     def verdict(word: str, reason: str) -> Trend:
         return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high)
 
-    if growth < least <= to_end:
-        if t[-1] - t[-tail_count(y) - 1] >= _UNSEEN * (t[-1] - t[0]):
-            return verdict(CANNOT_TELL, "it was hardly sampled towards its end: a longer run would tell")
-        if not teeth.floors_at and _hardly_falls(bucket_y):
-            told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
-            return verdict(CANNOT_TELL, f"{told}: a longer run would tell")
+    if growth < least <= to_end and not teeth.floors_at and _hardly_falls(bucket_y):
+        told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
+        return verdict(CANNOT_TELL, f"{told}: a longer run would tell")
     if growth < least:
         return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
     if teeth.floors_at and not by_floors and growth < teeth.height_bytes:
