@@ -14,11 +14,12 @@ Weights of a model and the state of its optimizer are left out, and so is what w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
 from ..evidence import retained
+from ..facts.code.adding import Line
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import heap_of
 from ..facts.heap.standing import Standing, standing
@@ -95,7 +96,7 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
         grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
         bytes=int(one.held_bytes),
         process=process,
-        line=next(iter(lines), None) or definition_of(named.row),
+        line=_line(lines) or definition_of(named.row),
         device="cpu",
         holder=name,
         variable=text_of(named.row, "variable"),
@@ -107,6 +108,13 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
         remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
         series=series,
     )
+
+
+def _line(lines: Sequence[Line], sure_score: float = 0.7) -> Line | None:
+    """Where it came in: what surely adds to it; else, since it stands, what made it, and no call of a method of it."""
+    if lines and lines[0].score >= sure_score:
+        return lines[0]
+    return next((line for line in lines if line.kind == "creates"), next(iter(lines), None))
 
 
 def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evidence]:

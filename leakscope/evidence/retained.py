@@ -13,7 +13,7 @@ from ..facts.code.adding import Source
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.paths import Accumulation, heaps
-from ..facts.heap.place import OUTSIDE
+from ..facts.heap.place import OUTSIDE, Place
 from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import named_in
 from ..facts.where.stacks import growth_lines
@@ -81,7 +81,11 @@ def _levels_out(holder: Accumulation, growth: TreeGrowth) -> bool:
     fills = growth.fills
     if fills is None or fills.room is not None or holder.place is None:
         return False
-    return any(one.limit is not None and one.place.path == holder.place.path for one in fills.found)
+    limited = {one.place.path for one in fills.found if one.limit is not None}
+    inside: Place | None = holder.place  # of a cache that fills, what it keeps its members in is no other holder
+    while inside is not None and inside.path not in limited:
+        inside = inside.parent
+    return inside is not None
 
 
 def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:

@@ -391,3 +391,27 @@ def test_modules_that_are_imported_while_memory_grows_are_no_leak_yet(tmp_path):
 @pytest.mark.parametrize(("counts", "kept_mib"), [([500, 501, 501, 501], 0), ([500, 900, 1300, 1700], 60)])
 def test_a_few_modules_or_such_beside_a_holder_of_most_excuse_nothing(tmp_path, counts, kept_mib):
     assert importing(tmp_path, counts, kept_mib=kept_mib).leaking is True
+
+
+def test_libraries_that_were_imported_until_late_are_no_leak_yet(tmp_path):
+    """Their C code takes far more than their modules: most of it came before the last was there."""
+    builder = RecordingBuilder(tmp_path).process(1)
+    held = [(20 + min(n, 100) / 2 + max(n - 100, 0) / 20) * MiB for n in range(160)]
+    builder.samples(1, held, every_s=0.25)
+    for number, (at_s, count) in enumerate(zip((8.0, 18.0, 26.0, 38.0), (150, 200, 240, 240)), 1):
+        builder.take(1, number, at_s, rss_bytes=round(held[round(4 * at_s)]))
+        builder.heap(1, number, at_s, 0, 5, modules=count)
+    growth = tree_growth(builder.ends(40.0, exit_code=0).open())
+    assert growth.leaking is not True
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_what_came_before_the_agent_was_loaded_is_the_interpreters(tmp_path, noted):
+    """A start of 30 s on a busy machine, then 10 MiB in 24 s: its first minute is no level to hold the rest against."""
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [(8 + max(n - 120, 0) * 0.2) * MiB for n in range(240)], every_s=0.25)
+    if noted:
+        builder.note(1, 30.0, "loaded")
+    growth = tree_growth(builder.ends(60.0, exit_code=0).open())
+    assert growth.leaking is not False
+    assert growth.start_s > 30 or not noted

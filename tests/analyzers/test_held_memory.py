@@ -15,10 +15,20 @@ from .test_filling import row
 MB = 1_000_000
 
 
-def run(folder: Path, held_mb: Callable[[float], float], type_name: str = "dict") -> Report:
+STAGES = """
+class Cache:
+    def build(self, rows):
+        self.entries = rows[rows > 0].copy()
+        self.means = self.entries.groupby("user").mean()
+"""
+
+
+def run(folder: Path, held_mb: Callable[[float], float], type_name: str = "dict", source: str = "") -> Report:
     """30 s of a process of 50 MB beside what ``Cache.entries`` holds at each second."""
     builder = RecordingBuilder(folder).process(100)
     builder.samples(100, [50 * MB + round(held_mb(i / 4) * MB) for i in range(120)], every_s=0.25)
+    if source:
+        builder.source(100, "/job/serve.py", source)
     for number, at_s in enumerate((3.0, 9.0, 15.0, 21.0, 27.0), 1):
         held = round(held_mb(at_s) * MB)
         holders = [row("main() cache.entries", type_name=type_name, deep_bytes=held, length=held // 1000)]
@@ -42,6 +52,13 @@ def test_what_is_full_as_the_run_ends_is_said(tmp_path: Path) -> None:
     assert report.verdict.leaking is not True
     assert (finding.kind, finding.severity) == ("held-memory", "note")
     assert says(finding.title, "Cache.entries", "191 MiB", "21")
+
+
+def test_the_line_of_what_stands_is_where_it_was_made(tmp_path: Path) -> None:
+    """Not a later one that calls a method of it, as one that keeps adding to it would."""
+    report = run(tmp_path, lambda s: min(s, 10) * 20, "pandas.DataFrame", STAGES)
+    (finding,) = report.findings
+    assert finding.subject.line == STAGES.splitlines().index("        self.entries = rows[rows > 0].copy()") + 1
 
 
 def test_a_buffer_that_is_emptied_now_and_then_is_not(tmp_path: Path) -> None:

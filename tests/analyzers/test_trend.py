@@ -280,3 +280,60 @@ def test_what_stands_where_samples_are_rare_is_no_leak(seed):
     t = np.concatenate([np.arange(0, 40, 0.25), np.arange(40, 80, 3.0)])
     level = 100 * MiB + 3 * MiB * np.minimum(t, 40) + random.normal(0, MiB, t.size)
     assert judge(t, level).verdict != GROWING
+
+
+def started(begun_s, duration_s=60.0):
+    """Times of a run whose interpreter needed ``begun_s`` to start, and its memory until then."""
+    t = np.arange(0, duration_s, 0.25)
+    return t, 4 + 5 * np.clip(t / begun_s, 0, 1)
+
+
+def test_an_interpreter_that_starts_slowly_hides_no_leak():
+    """Half of the run on a busy machine: beside the level of that half, the leak looks like one step."""
+    t, y = started(30.0)
+    y = (y + 0.7 * np.clip(t - 30, 0, None)) * MiB
+    trend = judge(t, y, begun_s=30.0)
+    assert trend.verdict == GROWING and trend.start_s > 30
+
+
+def test_what_an_interpreter_takes_to_start_is_no_growth():
+    t, y = started(30.0)
+    y = (y * 4 + 0.2 * np.random.default_rng(0).random(t.size)) * MiB
+    assert judge(t, y, begun_s=30.0).verdict == FLAT
+
+
+def test_a_start_after_which_too_little_came_is_judged_with_it():
+    t, y = started(55.0)
+    assert judge(t, y * MiB, begun_s=55.0).start_s < 15
+
+
+def test_a_copy_of_everything_at_the_end_is_no_growth():
+    """What a program joined, and wrote, and let go of, as it ended."""
+    t = np.arange(0, 60, 0.25)
+    y = np.full(t.size, 40.0) + np.random.default_rng(0).normal(0, 0.3, t.size)
+    at = t >= 55
+    y[at] = np.interp(t[at], [55, 58, 58.5, 59.75], [40, 95, 95, 10])
+    trend = judge(t, y * MiB)
+    assert trend.verdict == FLAT and trend.end_s <= 56 and trend.growth_bytes < 5 * MiB
+
+
+def test_a_leak_that_is_let_go_of_at_the_end_is_one_all_the_same():
+    t = np.arange(0, 60, 0.25)
+    y = 40 + 1.5 * t
+    y[t >= 59] = 12.0
+    trend = judge(t, y * MiB)
+    assert trend.verdict == GROWING and trend.end_s > 57
+
+
+def test_a_slow_rise_without_a_pause_is_not_called_flat():
+    t = np.arange(0, 40, 0.25)
+    trend = judge(t, (20 + 0.33 * t) * MiB)
+    assert trend.verdict == CANNOT_TELL and "without a pause" in trend.reason
+
+
+def test_what_begins_to_grow_late_and_goes_on_is_not_called_over():
+    """A data set that is built for two thirds of the run, and then work that keeps all it reads."""
+    t = np.arange(0, 100, 0.5)
+    late = judge(t, (14 + 2 * np.clip(t - 70, 0, None)) * MiB)
+    assert late.verdict == CANNOT_TELL and "towards its end" in late.reason
+    assert judge(t, (14 + 2 * np.clip(t - 70, 0, 15)) * MiB).verdict != GROWING

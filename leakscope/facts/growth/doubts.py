@@ -10,6 +10,9 @@ from ...units import format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
 from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_place
 from ..heap.place import Place
+from ..series.arithmetic import level_at
+from ..series.trend import GROWING, judge
+from .filling import Fills
 from .processes import ProcessGrowth
 from .strays import strays_of
 
@@ -79,12 +82,17 @@ def importing(
     recording: Recording,
     process: ProcessGrowth,
     window_s: tuple[float, float],
+    filling: Fills | None = None,
     *,
     min_share: float = 0.3,  # of the growth: their Python objects, beside which are pages and memory of C code
     min_more: float = 0.1,  # of the modules that were there
     min_count: int = 50,
 ) -> str | None:
-    """Modules were imported while it grew, and nothing else is known to have gained as much: each is imported once."""
+    """Modules were imported while it grew, and nothing else is known to have gained as much: each is imported once.
+
+    Or their C libraries took more than their objects did: then most of the growth came before the last of them was
+    there, and what came after is none by itself.
+    """
     for heap in heaps(recording, process.pid, *window_s):
         modules = next((place for place in heap.places if place.path == MODULES and place.has_length), None)
         if modules is None:
@@ -92,11 +100,31 @@ def importing(
         more = float(modules.length[-1] - modules.length[0])
         gained = float(modules.deep_bytes[-1] - modules.deep_bytes[0])
         least = min_share * process.growth_bytes
-        held = sum(one.growth_bytes for one in accumulations(heap.roots, 0.1 * least))
-        if more >= max(min_count, min_more * modules.length[0]) and gained - held >= least > held:
-            told = f"{format_count(more)} modules were imported while it grew, and have {format_bytes(gained)}"
-            return f"{told}: a longer run would tell"
+        held = sum(one.growth_bytes for one in accumulations(heap.roots, 0.1 * least) if not _is_limited(one, filling))
+        if more < max(min_count, min_more * modules.length[0]) or held >= least:
+            continue
+        told = f"{format_count(more)} modules were imported while it grew"
+        if gained - held >= least:
+            return f"{told}, and have {format_bytes(gained)}: a longer run would tell"
+        until_s = float(heap.time_s[np.argmax(modules.length >= modules.length[-1])])
+        if _ended_by(process, window_s, until_s):
+            return f"{told}, until {format_duration(until_s)} at the latest: a longer run would tell"
     return None
+
+
+def _is_limited(one: Accumulation, filling: Fills | None) -> bool:
+    found = filling.found if filling is not None else ()
+    return one.place is not None and any(each.limit and each.place.path == one.place.path for each in found)
+
+
+def _ended_by(process: ProcessGrowth, window_s: tuple[float, float], until_s: float, *, min_share: float = 0.5) -> bool:
+    after = (process.time_s >= until_s) & (process.time_s <= window_s[1])
+    before = level_at(process.time_s, process.held_bytes, until_s) - level_at(
+        process.time_s, process.held_bytes, window_s[0]
+    )
+    if before < min_share * process.growth_bytes:
+        return False
+    return judge(process.time_s[after], process.held_bytes[after]).verdict != GROWING
 
 
 def unfinished(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:

@@ -31,6 +31,11 @@ class Job:
     time_s: Floats
     held_bytes: Floats
 
+    @property
+    def begun_s(self) -> float | None:
+        """When the first line of a program of it was about to run, as far as agents said so."""
+        return min((p.begun_s for p in self.processes if p.begun_s is not None), default=None)
+
 
 def job_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Job:
     """**Errors** ValueError where there is no process."""

@@ -28,7 +28,10 @@ _Key = tuple[int, int]  # pid, start_ticks
 
 @dataclass(frozen=True, eq=False)
 class ProcessGrowth:
-    """One process over its life. **Units** seconds and bytes; ``held_bytes`` is what the trend judges."""
+    """One process over its life. **Units** seconds and bytes; ``held_bytes`` is what the trend judges.
+
+    ``begun_s``: when its interpreter had started and the program's first line came next; None where nobody said.
+    """
 
     pid: int
     start_ticks: int
@@ -42,6 +45,7 @@ class ProcessGrowth:
     growth_bytes: int = 0
     exit_s: float = float("inf")
     first_step_s: float | None = None
+    begun_s: float | None = None
     hides: str = ""  # why ``growth_bytes`` is more than it came to hold: a sentence, where it is
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
     _parted: dict[str, dict[_Key, pd.DataFrame]] = field(default_factory=dict, repr=False)
@@ -134,7 +138,9 @@ def _process(
     row = known.iloc[-1] if len(known) else None
     family = of_command.get(text_of(row, "cmdline") or "", Family())
     time_s, private, shared, file = shares(rows, family, copied, _graphs_s(recording.tables["heap_graphs"], key))
-    exit_s = _exit_s(recording.tables["agent_notes"], key)
+    loaded, exits = (_noted_s(recording.tables["agent_notes"], key, note) for note in ("loaded", "exit"))
+    begun_s = float(loaded[0]) if loaded.size else None
+    exit_s = float(exits[-1]) if exits.size else float("inf")
     at_work = time_s <= exit_s
     if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life
         time_s, private, shared, file = (values[at_work] for values in (time_s, private, shared, file))
@@ -146,9 +152,10 @@ def _process(
         private,
         shared,
         file,
-        judge(time_s, private + shared, started_s=first_step_s),
+        judge(time_s, private + shared, started_s=first_step_s, begun_s=begun_s),
         exit_s=exit_s,
         first_step_s=first_step_s,
+        begun_s=begun_s,
         tables=recording.tables,
         _parted=parted,
     )
@@ -160,8 +167,8 @@ def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
     return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
 
 
-def _exit_s(notes: pd.DataFrame, key: _Key) -> float:
-    """When the interpreter began to shut down, by its agent; infinite where it did not say."""
-    exits = notes[notes["note"].eq("exit").fillna(False)]
-    own = exits[exits["pid"].eq(key[0]).fillna(False) & (exits["start_ticks"].fillna(0) == key[1])]
-    return float(own["time_s"].iloc[-1]) if len(own) else float("inf")
+def _noted_s(notes: pd.DataFrame, key: _Key, note: str) -> Floats:
+    """When the agent of a process noted that it was loaded, or that the interpreter began to shut down."""
+    noted = notes[notes["note"].eq(note).fillna(False)]
+    own = noted[noted["pid"].eq(key[0]).fillna(False) & (noted["start_ticks"].fillna(0) == key[1])]
+    return own["time_s"].to_numpy(dtype=np.float64)

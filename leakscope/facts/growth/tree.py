@@ -144,7 +144,7 @@ def _doubted(
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None
     asked = (recording, main, window_s)
-    doubt = doubt or uncollected(main, window_s) or importing(*asked) or unfinished(*asked)
+    doubt = doubt or uncollected(main, window_s) or importing(*asked, filling) or unfinished(*asked)
     if doubt is not None:
         return None, doubt
     return _LEAKING[view.trend.verdict], view.trend.reason

@@ -45,6 +45,8 @@ _STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody 
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_GULP = 0.3  # of all that the series moves: what a program takes for a copy of its results, before it lets go of them
+_GULPED = 5.0  # times the pace before it
 _QUIET = 0.2  # of the window without any growth, at its end
 _EARLY = 0.75  # of the growth in the first third of the window, and no growth in the rest: something was filled
 _FADES = "the growth is coming to an end: the last third added little"
@@ -74,6 +76,7 @@ def judge(
     value_bytes: Floats,
     *,
     started_s: float | None = None,  # when the work began, where somebody knows: all before it is start-up
+    begun_s: float | None = None,  # when the interpreter had started: on a busy machine that alone takes half a minute
     min_samples: int = 16,  # two for each of the eight buckets
     min_growth_bytes: int = 2 * DRIFT_BYTES,
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
@@ -84,6 +87,8 @@ def judge(
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])
     warm_up_s, needed_s = _WARM_UP * duration_s, _LEAST_S / (1 - _WARM_UP)
+    if begun_s is not None and begun_s - t[0] > warm_up_s and t[-1] - begun_s >= needed_s:
+        warm_up_s = begun_s - float(t[0]) + _WARM_UP * float(t[-1] - begun_s)
     if started_s is not None and t[-1] - started_s - _FIRST_WORK_S >= max(_LEAST_S, _LEAST_AT_WORK * duration_s):
         warm_up_s = max(warm_up_s, started_s - float(t[0]) + _FIRST_WORK_S)
     use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
@@ -149,6 +154,9 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     def verdict(word: str, reason: str) -> Trend:
         return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high)
 
+    if growth < least <= to_end and not teeth.floors_at and _hardly_falls(bucket_y):
+        told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
+        return verdict(CANNOT_TELL, f"{told}: a longer run would tell")
     if growth < least:
         return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
     if teeth.floors_at and not by_floors and growth < teeth.height_bytes:
@@ -159,6 +167,8 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
         bucket_t, bucket_y = t[teeth.floors_at], y[teeth.floors_at]
     slope, low, high, noise = slope_interval(bucket_t, bucket_y)
     rises = np.maximum(np.diff(kept), 0.0)
+    if growth >= _MUCH * least and _began_late(rises):
+        return verdict(CANNOT_TELL, "grew towards its end only, and was still growing: a longer run would tell")
     settled = _settled(rises)
     if settled:
         return verdict(FLAT, settled)
@@ -209,7 +219,7 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     t, y = t[use], y[use]
     order = np.argsort(t, kind="stable")
     t, y = t[order], y[order]
-    most_cut = _TAKEN_DOWN * y.size
+    whole, most_cut = y, _TAKEN_DOWN * y.size
     for _ in range(4):
         if y.size < 16:
             break
@@ -220,7 +230,25 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     # Further back only what falls without a pause: a program that lets go of something and goes on comes to rest.
     while y.size >= 16 and most_cut >= 1 and y[-2] - y[-1] > _fall_of(float(y[-2])):
         t, y, most_cut = t[:-1], y[:-1], most_cut - 1
+    if y.size < whole.size and most_cut >= 2 and y.size >= 16:
+        end = _last_gulp(t, y, int(most_cut), float(y[-1] - whole[y.size :].min()))
+        t, y = t[:end], y[:end]
     return t, y
+
+
+def _last_gulp(t: Floats, y: Floats, most: int, fell_bytes: float) -> int:
+    """Where the last rise begins of a program that then lets go of everything: it joined, wrote or saved what it had.
+
+    The knee of its last samples, where all that came after it was given back, and came far faster than what was before.
+    """
+    first = y.size - most - 1
+    chord = y[first] + (y[-1] - y[first]) * (t[first:] - t[first]) / max(float(t[-1] - t[first]), 1e-9)
+    knee = first + int(np.argmax(chord - y[first:]))
+    rise = float(y[-1] - y[knee])
+    if not max(_GULP * float(np.ptp(y)), _fall_of(float(y[knee]))) <= rise <= fell_bytes:
+        return y.size
+    pace, before = ((y[b] - y[a]) / max(float(t[b] - t[a]), 1e-9) for a, b in ((knee, y.size - 1), (0, knee)))
+    return knee + 1 if pace >= _GULPED * max(before, 0.0) else y.size
 
 
 def _fall_of(level: float) -> float:
@@ -272,6 +300,12 @@ def _settled(rises: Floats) -> str:
     if span < 0.3 * rises.size:
         return "grew within a short stretch of the run only"
     return ""
+
+
+def _began_late(rises: Floats) -> bool:
+    """Nothing for half of the run, then a rise of several buckets that went on at the end: no single step either."""
+    risen = _risen(rises)
+    return bool(risen[0] >= rises.size // 2 and risen.size >= 3 and risen[-1] == rises.size - 1)
 
 
 def _quiet_at_end(rises: Floats) -> int:
