@@ -27,7 +27,7 @@ def reason() -> str | None:
         return "its Python keeps a list of all objects (Py_TRACE_REFS): in a usual build the agent begins"
     is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
     if is_gil_enabled is not None and not is_gil_enabled():  # objects do not hold still for anybody
-        return "its Python is free-threaded: with PYTHON_GIL=1, or in a usual build, the agent begins"
+        return "its Python is free-threaded: in a usual build the agent begins, with PYTHON_GIL=1 one that estimates"
     return None
 
 

@@ -84,7 +84,9 @@ def _interpreter(path: str, folder: str) -> Check:
     if version < _OLDEST:
         return limited(name, f"{outside}, the agent needs {_OLDEST[0]}.{_OLDEST[1]}")
     if has_gil == "0":
-        return limited(name, f"{outside}, it is free-threaded", "PYTHON_GIL=1, or a usual build")
+        return limited(
+            name, f"{outside}, it is free-threaded", "a usual build; with PYTHON_GIL=1 what is inside is estimated"
+        )
     if is_reached == "0":
         return limited(name, f"{outside}, it ignores PYTHONPATH", "start it without -I, -E and -S")
     if lists == "1":

@@ -11,7 +11,8 @@ import pytest
 from leakscope.agent import refusal
 from leakscope.agent.journal import read_blocks
 
-from .staging import run, stage
+from ..harm.interpreters import Interpreter, interpreters
+from .staging import rows, run, stage
 
 pytestmark = pytest.mark.live
 
@@ -54,3 +55,51 @@ def test_pypy_writes_it_down(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     (row,) = refused(journal)
     assert row["text"].startswith("it runs in pypy, ")
+
+
+REFUSED: list[Any] = [one for one in interpreters() if one.is_refused] or [
+    pytest.param(None, marks=pytest.mark.skip(reason="LEAKSCOPE_PYTHONS names no Python that is refused"))
+]
+THREADS = """
+import os, threading, time
+pid = os.fork()
+if not pid:
+    os._exit(0)
+os.waitpid(pid, 0)
+held = []
+def work(end):
+    while time.monotonic() < end:
+        held.append([0] * 10)
+        if not len(held) % 1000:
+            time.sleep(0.01)
+threads = [threading.Thread(target=work, args=(time.monotonic() + 1,)) for _ in range(4)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+print(len(held) > 4)
+"""
+
+
+@pytest.mark.parametrize("interpreter", REFUSED, ids=str)
+def test_a_real_one_writes_it_down(tmp_path: Path, interpreter: Interpreter) -> None:
+    journal = stage(tmp_path)
+    done = run(journal, "-c", THREADS, python=interpreter.path, LEAKSCOPE_STRESS="0.05")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    (row,) = refused(journal)
+    assert row["text"].startswith(("its Python is free-threaded: ", "its Python keeps a list of all objects "))
+
+
+@pytest.mark.parametrize("interpreter", REFUSED, ids=str)
+def test_a_free_threaded_one_with_a_lock_is_no_other_build(tmp_path: Path, interpreter: Interpreter) -> None:
+    """What stands where in an object does not change with the lock: nothing is read that needs to know it."""
+    if "t" not in interpreter.flags:
+        pytest.skip("it is not free-threaded")
+    journal = stage(tmp_path)
+    environment = {"LEAKSCOPE_STRESS": "0.05", "PYTHON_GIL": "1"}
+    done = run(journal, "-c", THREADS, python=interpreter.path, **environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    found = rows(journal)
+    notes = {row["note"]: row["text"] for row in found["agent_notes"]}
+    assert notes["no-heap-graph"] == notes["no-allocation-samples"] == "this Python is a free-threaded build"
+    assert found["takes"] and "heap_graphs" not in found

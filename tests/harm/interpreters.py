@@ -19,7 +19,9 @@ OLDEST = (3, 8)  # that the agent runs in
 OLDEST_MINOR, NEWEST_MINOR = 8, 15
 _ASK = """
 import importlib.util, json, sys
-print(json.dumps([list(sys.version_info[:3]), [m for m in sys.argv[1:] if importlib.util.find_spec(m)]]))
+refused = hasattr(sys, "getobjects") or not getattr(sys, "_is_gil_enabled", lambda: True)()
+libraries = [m for m in sys.argv[1:] if importlib.util.find_spec(m)]
+print(json.dumps([list(sys.version_info[:3]), sys.abiflags, refused, libraries]))
 """
 LIBRARIES = (
     "_interpreters", "_xxsubinterpreters", "coverage", "ctypes", "debugpy", "eventlet", "freezegun", "gevent",
@@ -28,14 +30,19 @@ LIBRARIES = (
 
 
 class Interpreter(NamedTuple):
-    """A Python to run programs with, and which of ``LIBRARIES`` it can import."""
+    """A Python to run programs with, and which of ``LIBRARIES`` it can import.
+
+    ``flags``: d of a debug build, t of a free-threaded one. ``is_refused``: the agent does not begin in it.
+    """
 
     path: str
     version: tuple[int, ...]
+    flags: str
+    is_refused: bool
     libraries: frozenset[str]
 
     def __str__(self) -> str:
-        return ".".join(map(str, self.version))
+        return ".".join(map(str, self.version)) + self.flags
 
 
 @lru_cache(maxsize=1)
@@ -59,5 +66,7 @@ def _ask(path: str) -> Interpreter | None:
         told = subprocess.run([path, "-c", _ASK, *LIBRARIES], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None  # a shim without its Python, or Python 2
-    version, libraries = json.loads(told.stdout)
-    return Interpreter(path, tuple(version), frozenset(libraries)) if tuple(version) >= OLDEST else None
+    version, flags, is_refused, libraries = json.loads(told.stdout)
+    if tuple(version) < OLDEST:
+        return None
+    return Interpreter(path, tuple(version), flags, is_refused, frozenset(libraries))

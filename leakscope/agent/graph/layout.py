@@ -76,8 +76,8 @@ def refusal() -> str | None:
         return "Python %d.%d is not known" % sys.version_info[:2]
     if hasattr(sys, "getobjects"):
         return "this Python keeps a list of all objects"
-    if sys.version_info >= (3, 13) and not sys._is_gil_enabled():
-        return "this Python has no global lock"
+    if "t" in sys.abiflags:  # with PYTHON_GIL=1, too: objects begin with their thread
+        return "this Python is a free-threaded build"
     if ctypes.sizeof(ctypes.c_void_p) != _BYTES or sys.byteorder != "little":
         return "this is no 64-bit machine with the least byte first"
     if object.__basicsize__ != 16 or tuple.__basicsize__ != _TUPLE_ITEMS:

@@ -20,7 +20,7 @@ except ImportError:
 def asks():
     agent = sys.modules.get("_leakscope_agent")
     while not is_over:
-        if agent is not None:
+        if agent is not None and agent._kept:  # else it did not begin in this Python
             deque(map(any, repeat(agent._kept[0].doors.other_interpreters, 2000)), maxlen=0)
 
 
