@@ -123,7 +123,7 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
     groups: dict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in everyone:
         groups[process.role, process.name].append(process)
-    # Shares of pages are read more seldom than the rest: on a busy machine processes come and go after the last of these.
+    # Shares of pages are read more seldom than the rest: processes may come and go after the last time.
     known = [float(tree.time_s[-1])] if tree.time_s.size else []
     known += [float(p.samples["time_s"].max()) for p in everyone if len(p.samples)]
     end_s = max(known + [p.died_s for p in everyone if p.died_s < float("inf")], default=0.0)
