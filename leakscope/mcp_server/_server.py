@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,19 @@ _CHECKS = {tool.name: jsonschema.Draft202012Validator(tool.schema) for tool in T
 
 
 def run(folder: Path) -> None:
-    """Until stdin ends."""
-    anyio.run(_serve, folder)
+    """Until stdin ends, or the client is gone."""
+    try:
+        anyio.run(_serve, folder)
+    except Exception as error:
+        if not _is_of_gone_client(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered for it
+
+
+def _is_of_gone_client(error: BaseException) -> bool:
+    """Also of a group of errors, as a group of tasks raises them."""
+    inner = getattr(error, "exceptions", ())
+    return all(map(_is_of_gone_client, inner)) if inner else isinstance(error, (BrokenPipeError, ConnectionResetError))
 
 
 async def _serve(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -156,3 +157,18 @@ def test_it_ends_with_its_client(tmp_path):
         [LEAKSCOPE, "mcp", "--folder", tmp_path], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_client_that_goes_away_before_its_answer_is_no_error(tmp_path):
+    """As one does that was stopped: what the server says then lands in the client's log."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    server = subprocess.Popen(
+        [LEAKSCOPE, "mcp", "--folder", tmp_path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    server.stdout.close()
+    server.stdin.write(json.dumps({**asked, "params": about}) + "\n")
+    server.stdin.close()
+    assert server.stderr.read() == ""
+    assert server.wait(timeout=300) == 0
