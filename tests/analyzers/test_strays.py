@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leakscope.facts.case import Case
+
 from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
 
@@ -181,7 +183,7 @@ def test_blocks_that_are_no_objects_belong_to_c_code(tmp_path):
     (finding,) = report.findings
     assert finding.bytes > 100 * MiB
     assert any("of them objects" in evidence.text for evidence in finding.evidence)
-    grown = {row.account: row.growth_bytes for row in report.ledger}
+    grown = {row.account: row.growth_bytes for row in Case(recording).ledger}
     assert grown["native"] > 100 * MiB
     assert grown["python-objects"] < MiB
 
