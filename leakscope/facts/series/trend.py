@@ -82,6 +82,23 @@ def judge(
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
+    if begun_s is not None:  # so little memory does an interpreter take that its start hides growth, but makes none
+        whole = _judge(time_s, value_bytes, None, started_s, min_samples, min_growth_bytes, min_growth_fraction)
+        if whole.verdict == GROWING:
+            return whole
+    return _judge(time_s, value_bytes, begun_s, started_s, min_samples, min_growth_bytes, min_growth_fraction)
+
+
+def _judge(
+    time_s: Floats,
+    value_bytes: Floats,
+    begun_s: float | None,
+    started_s: float | None,
+    min_samples: int,
+    min_growth_bytes: int,
+    min_growth_fraction: float,
+) -> Trend:
+    """Question 1 of the module's list, and the others."""
     t, y = _tidy(time_s, value_bytes)
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
