@@ -82,11 +82,12 @@ def judge(
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
-    if begun_s is not None:  # so little memory does an interpreter take that its start hides growth, but makes none
-        whole = _judge(time_s, value_bytes, None, started_s, min_samples, min_growth_bytes, min_growth_fraction)
-        if whole.verdict == GROWING:
-            return whole
-    return _judge(time_s, value_bytes, begun_s, started_s, min_samples, min_growth_bytes, min_growth_fraction)
+    more = started_s, min_samples, min_growth_bytes, min_growth_fraction
+    trend = _judge(time_s, value_bytes, begun_s, *more)
+    if begun_s is None or trend.verdict == GROWING:
+        return trend
+    whole = _judge(time_s, value_bytes, None, *more)  # an interpreter takes little: its start hides growth, makes none
+    return whole if whole.verdict == GROWING else trend
 
 
 def _judge(
