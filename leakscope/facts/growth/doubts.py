@@ -193,7 +193,8 @@ def _repeating(
     rows = process.rows("process_samples").dropna(subset=["cpu_s"])
     if len(rows) < 2:
         return None
-    spent_s = np.diff(np.interp(heap.time_s, *(rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "cpu_s"))))
+    at_s, cpu_s = (rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "cpu_s"))
+    spent_s = np.diff(np.interp(heap.time_s, at_s, cpu_s))
     if not spent_s.size or spent_s.min() < _LEAST_CPU_S:
         return None
     paces = np.diff(place.length) / spent_s

@@ -52,8 +52,8 @@ def _of_all(job: Job) -> View:
     """What all processes hold, over time."""
     lasting = sum(_lived(p, job) >= 0.5 for p in job.processes)
     least = DRIFT_BYTES * (1 + max(1, lasting))  # each process drifts a little, and the drifts add up
-    began = {"started_s": job.worker.first_step_s, "begun_s": job.begun_s}
-    return View(judge(job.time_s, job.held_bytes, **began, min_growth_bytes=least))
+    started_s, begun_s = job.worker.first_step_s, job.begun_s
+    return View(judge(job.time_s, job.held_bytes, started_s=started_s, begun_s=begun_s, min_growth_bytes=least))
 
 
 def _of_each(
