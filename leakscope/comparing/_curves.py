@@ -10,7 +10,7 @@ import numpy as np
 
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import FLAT, LEAST_STEPS
+from ..facts.series.trend import FLAT, GROWING, LEAST_STEPS
 from ..reporting.laps import counted_steps
 from ..reporting.timeline import thinned
 from ._comparison import Overlay, RunCurve
@@ -54,7 +54,9 @@ def curve_of(case: Case) -> Curve:
 def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
     """The whole tree; where a growing process hides behind others that shrink or come and go, that process."""
     if growth.leaking and growth.trend.verdict == FLAT and growth.main is not None:
-        return growth.main.time_s, growth.main.held_bytes
+        # Not one that only inherits the pages of others that end: it gained more, at once.
+        one = next((p for p in growth.processes if p.trend.verdict == GROWING), growth.main)
+        return one.time_s, one.held_bytes
     return growth.time_s, growth.held_bytes
 
 

@@ -337,3 +337,10 @@ def test_what_begins_to_grow_late_and_goes_on_is_not_called_over():
     late = judge(t, (14 + 2 * np.clip(t - 70, 0, None)) * MiB)
     assert late.verdict == CANNOT_TELL and "towards its end" in late.reason
     assert judge(t, (14 + 2 * np.clip(t - 70, 0, 15)) * MiB).verdict != GROWING
+
+
+def test_a_slow_start_of_an_interpreter_takes_no_growth_away():
+    """After it too little came to be judged by itself, which was growth before anybody knew of the start."""
+    t, y = started(20.0, 50.0)
+    y = (y + 0.35 * np.clip(t - 8, 0, None)) * MiB
+    assert judge(t, y).verdict == judge(t, y, begun_s=20.0).verdict == GROWING

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
+_KEYED = ("dict", "set", "collections.OrderedDict", "collections.Counter", "collections.defaultdict")
+_LEAST_CPU_S = 0.1  # between two snapshots: it is counted in hundredths
 _LEAST_SHARE = 0.05  # of the growth: what holds less explains nothing
 
 
@@ -133,7 +135,11 @@ def unfinished(recording: Recording, process: ProcessGrowth, window_s: tuple[flo
     if looked is None:
         return None
     heap, found = looked
-    return _emptied(recording, process, window_s, heap, found) or _arriving(process, heap, found)
+    return (
+        _emptied(recording, process, window_s, heap, found)
+        or _arriving(process, heap, found)
+        or _repeating(process, heap, found)
+    )
 
 
 def _arriving(
@@ -161,6 +167,41 @@ def _arriving(
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
     return f"{told}: a longer run would tell whether more comes"
+
+
+def _repeating(
+    process: ProcessGrowth,
+    heap: Heap,
+    found: list[Accumulation],
+    *,
+    min_takes: int = 4,  # of three intervals that vary by chance one in six would be in this order
+    most_late: float = 0.5,  # of the pace of the first interval, in the last
+    min_share: float = 0.5,  # of what all holders gained: less, and it does not explain it
+) -> str | None:
+    """Most is in a table whose keys begin to repeat: for the same work it gains ever less, as a vocabulary does.
+
+    By CPU time, since on a busy machine the same work takes ever longer. Of lists nothing follows from that: what is
+    copied whole, or gone through, costs more with each member.
+    """
+    tables = [one for one in found if one.place is not None and user_place(one.place).type_name in _KEYED]
+    largest = max(tables, key=lambda one: one.growth_bytes, default=None)
+    if largest is None or largest.place is None or len(heap.takes) < min_takes:
+        return None
+    place = user_place(largest.place)
+    if not place.has_length or largest.growth_bytes < min_share * sum(one.growth_bytes for one in found):
+        return None
+    rows = process.rows("process_samples").dropna(subset=["cpu_s"])
+    if len(rows) < 2:
+        return None
+    at_s, cpu_s = (rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "cpu_s"))
+    spent_s = np.diff(np.interp(heap.time_s, at_s, cpu_s))
+    if not spent_s.size or spent_s.min() < _LEAST_CPU_S:
+        return None
+    paces = np.diff(place.length) / spent_s
+    if paces[-1] <= 0 or not (np.diff(paces) < 0).all() or paces[-1] > most_late * paces[0]:
+        return None
+    told = f"{place.path} gains ever less for the same work: {format_count(paces[0])} members in a second of CPU time"
+    return f"{told} at first, {format_count(paces[-1])} at last: a longer run would tell whether its keys only repeat"
 
 
 def _came_at_once(one: Accumulation, min_at_once: float) -> bool:

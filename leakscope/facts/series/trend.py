@@ -82,6 +82,24 @@ def judge(
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
+    more = started_s, min_samples, min_growth_bytes, min_growth_fraction
+    trend = _judge(time_s, value_bytes, begun_s, *more)
+    if begun_s is None or trend.verdict == GROWING:
+        return trend
+    whole = _judge(time_s, value_bytes, None, *more)  # an interpreter takes little: its start hides growth, makes none
+    return whole if whole.verdict == GROWING else trend
+
+
+def _judge(
+    time_s: Floats,
+    value_bytes: Floats,
+    begun_s: float | None,
+    started_s: float | None,
+    min_samples: int,
+    min_growth_bytes: int,
+    min_growth_fraction: float,
+) -> Trend:
+    """Question 1 of the module's list, and the others."""
     t, y = _tidy(time_s, value_bytes)
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
