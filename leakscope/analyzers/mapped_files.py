@@ -90,13 +90,14 @@ def _gains(maps: pd.DataFrame, column: str) -> list[_Gain]:
         return []
     files = files.assign(alike=files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True))
     time_s = files.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
-    sums = files.groupby(["alike", "look"])[[column, "map_count"]].sum().astype("float64").unstack(fill_value=0.0)
+    by_look = files.groupby(["alike", "look"])
+    sums, counts = (by_look[name].sum().astype("float64").unstack(fill_value=0) for name in (column, "map_count"))
     names = files.groupby("alike")["map_path"].unique()
     found = []
-    for alike, bytes, counts in zip(sums.index, sums[column].to_numpy(), sums["map_count"].to_numpy()):
+    for alike, bytes, count in zip(sums.index, sums.to_numpy(), counts.to_numpy()):
         own = names[alike]
         path = str(alike) if len(own) > 1 else str(own[0])
-        found.append(_Gain(path, len(own), int(bytes[-1] - bytes[0]), time_s, counts))
+        found.append(_Gain(path, len(own), int(bytes[-1] - bytes[0]), time_s, count))
     return sorted(found, key=lambda gain: -gain.bytes)
 
 
