@@ -25,9 +25,8 @@ def reason() -> str | None:
         return f"it runs in {name}, the agent knows CPython alone: a run with CPython shows its holders"
     if hasattr(sys, "getobjects"):  # everything in an object lies two words further on
         return "its Python keeps a list of all objects (Py_TRACE_REFS): in a usual build the agent begins"
-    is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
-    if is_gil_enabled is not None and not is_gil_enabled():  # objects do not hold still for anybody
-        return "its Python is free-threaded: in a usual build the agent begins, with PYTHON_GIL=1 one that estimates"
+    if "t" in sys.abiflags:  # objects do not hold still for anybody; with PYTHON_GIL=1 they are still made otherwise
+        return "its Python is free-threaded: in a usual build the agent begins"
     return None
 
 

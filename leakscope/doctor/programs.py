@@ -18,7 +18,7 @@ _OLDEST = (3, 8)
 _MARK = "leakscope_doctor"
 _QUESTION = f"""
 import sys
-gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+gil = "t" not in getattr(sys, "abiflags", "")
 name = getattr(getattr(sys, "implementation", None), "name", "cpython")
 lists = hasattr(sys, "getobjects")
 print(*sys.version_info[:2], int(gil), int(hasattr(sys, "{_MARK}")), int(lists), name, sys.executable)
@@ -84,9 +84,7 @@ def _interpreter(path: str, folder: str) -> Check:
     if version < _OLDEST:
         return limited(name, f"{outside}, the agent needs {_OLDEST[0]}.{_OLDEST[1]}")
     if has_gil == "0":
-        return limited(
-            name, f"{outside}, it is free-threaded", "a usual build; with PYTHON_GIL=1 what is inside is estimated"
-        )
+        return limited(name, f"{outside}, it is free-threaded", "a usual build")
     if is_reached == "0":
         return limited(name, f"{outside}, it ignores PYTHONPATH", "start it without -I, -E and -S")
     if lists == "1":

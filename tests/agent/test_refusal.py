@@ -12,7 +12,7 @@ from leakscope.agent import refusal
 from leakscope.agent.journal import read_blocks
 
 from ..harm.interpreters import Interpreter, interpreters
-from .staging import rows, run, stage
+from .staging import run, stage
 
 pytestmark = pytest.mark.live
 
@@ -36,7 +36,7 @@ def as_another(tmp_path: Path, made_so: str) -> list[dict[str, Any]]:
     ("made_so", "said"),
     [
         ("sys.implementation.name = 'pypy'", "it runs in pypy, "),
-        ("sys._is_gil_enabled = lambda: False", "its Python is free-threaded: "),
+        ("sys.abiflags = 't'", "its Python is free-threaded: "),
         ("sys.getobjects = lambda *_: []", "its Python keeps a list of all objects "),
         ("sys.modules['_ctypes'] = None", "the agent could not begin: ModuleNotFoundError: "),
     ],
@@ -81,25 +81,13 @@ print(len(held) > 4)
 """
 
 
+@pytest.mark.parametrize("lock", ["0", "1"])
 @pytest.mark.parametrize("interpreter", REFUSED, ids=str)
-def test_a_real_one_writes_it_down(tmp_path: Path, interpreter: Interpreter) -> None:
+def test_a_real_one_writes_it_down(tmp_path: Path, interpreter: Interpreter, lock: str) -> None:
+    """Also a free-threaded one that runs with the lock: finalizers ran otherwise there while objects were read."""
     journal = stage(tmp_path)
-    done = run(journal, "-c", THREADS, python=interpreter.path, LEAKSCOPE_STRESS="0.05")
+    environment = {"LEAKSCOPE_STRESS": "0.05", **({"PYTHON_GIL": lock} if "t" in interpreter.flags else {})}
+    done = run(journal, "-c", THREADS, python=interpreter.path, **environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     (row,) = refused(journal)
     assert row["text"].startswith(("its Python is free-threaded: ", "its Python keeps a list of all objects "))
-
-
-@pytest.mark.parametrize("interpreter", REFUSED, ids=str)
-def test_a_free_threaded_one_with_a_lock_is_no_other_build(tmp_path: Path, interpreter: Interpreter) -> None:
-    """What stands where in an object does not change with the lock: nothing is read that needs to know it."""
-    if "t" not in interpreter.flags:
-        pytest.skip("it is not free-threaded")
-    journal = stage(tmp_path)
-    environment = {"LEAKSCOPE_STRESS": "0.05", "PYTHON_GIL": "1"}
-    done = run(journal, "-c", THREADS, python=interpreter.path, **environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
-    found = rows(journal)
-    notes = {row["note"]: row["text"] for row in found["agent_notes"]}
-    assert notes["no-heap-graph"] == notes["no-allocation-samples"] == "this Python is a free-threaded build"
-    assert found["takes"] and "heap_graphs" not in found

@@ -19,7 +19,7 @@ OLDEST = (3, 8)  # that the agent runs in
 OLDEST_MINOR, NEWEST_MINOR = 8, 15
 _ASK = """
 import importlib.util, json, sys
-refused = hasattr(sys, "getobjects") or not getattr(sys, "_is_gil_enabled", lambda: True)()
+refused = hasattr(sys, "getobjects") or "t" in sys.abiflags
 libraries = [m for m in sys.argv[1:] if importlib.util.find_spec(m)]
 print(json.dumps([list(sys.version_info[:3]), sys.abiflags, refused, libraries]))
 """

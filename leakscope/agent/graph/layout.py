@@ -76,7 +76,7 @@ def refusal() -> str | None:
         return "Python %d.%d is not known" % sys.version_info[:2]
     if hasattr(sys, "getobjects"):
         return "this Python keeps a list of all objects"
-    if "t" in sys.abiflags:  # with PYTHON_GIL=1, too: objects begin with their thread
+    if "t" in sys.abiflags:
         return "this Python is a free-threaded build"
     if ctypes.sizeof(ctypes.c_void_p) != _BYTES or sys.byteorder != "little":
         return "this is no 64-bit machine with the least byte first"
