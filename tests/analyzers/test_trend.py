@@ -27,7 +27,7 @@ def test_leaks_are_found(shape):
     assert found >= 0.9 * len(SEEDS)
 
 
-@pytest.mark.parametrize("shape", curves.INNOCENTS, ids=lambda s: s.__name__)
+@pytest.mark.parametrize("shape", curves.RESIDENT_INNOCENTS, ids=lambda s: s.__name__)
 def test_innocents_raise_no_alarm(shape):
     words = verdicts(shape)
     assert words.count(GROWING) <= 0.04 * len(SEEDS)
