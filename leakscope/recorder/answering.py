@@ -26,6 +26,7 @@ FIRST_LOOK_S = 16.0  # and somewhat longer ones for an earlier answer
 WAITING_S = 180.0  # so long a helper waits beside the job: later it looks and ends
 NEXT_LOOK = 2.0  # times the age of the recording at the last look
 PATIENCE_S = 0.5
+MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, but for a leak with its line
 ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 _CODE = "from leakscope.answering.__main__ import main; os._exit(main())"
@@ -38,6 +39,11 @@ class Answer(NamedTuple):
 
     lines: list[str]
     as_of_s: float = 0.0
+
+    def is_told(self, elapsed_s: float) -> bool:
+        """Whether it is worth a word after a run of ``elapsed_s``: half of one that leaks may look as if it ended well."""
+        names_a_line = self.lines[0].startswith("LEAKING") and len(self.lines) > 1
+        return not self.as_of_s or names_a_line or self.as_of_s >= MOST_OF_A_RUN * elapsed_s
 
     def told(self) -> list[str]:
         """With the moment behind the verdict."""
@@ -89,8 +95,10 @@ class Answering:
         if (pid := self._let_go()) is not None:
             finalizing.stop(pid)
 
-    def answer(self) -> Answer | None:
-        """What it says of the finished file, if it says so soon; else what was said before. The helper is gone then."""
+    def answer(self, elapsed_s: float) -> Answer | None:
+        """What it says of the finished file, if it says so soon; else what was said before, of most of a run of
+        ``elapsed_s``. The helper is gone then.
+        """
         until_s = time.monotonic() + PATIENCE_S
         if self.pid is not None:
             finalizing.hurries(self.pid)
@@ -107,7 +115,7 @@ class Answering:
                     break
         self.stop()
         self._remove_leftover()
-        return self._answer
+        return self._answer if self._answer is not None and self._answer.is_told(elapsed_s) else None
 
     def _remove_leftover(self) -> None:
         """What a helper that was stopped had begun to write: the file with its verdict."""

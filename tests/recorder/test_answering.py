@@ -42,7 +42,7 @@ def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> Non
     pid = answers.pid
     assert pid is not None and os.getpriority(os.PRIO_PROCESS, pid) > 0
     wait_for(lambda: answers._listen() or answers._is_ready)
-    answer = answers.answer()
+    answer = answers.answer(20.0)
     assert answer is not None and answer.told() == answer.lines
     verdict, place, remedy = answer.lines
     assert verdict.startswith("LEAKING: ")
@@ -55,8 +55,19 @@ def test_an_earlier_look_is_told_with_its_time(answers: Answering, monkeypatch: 
     answers.go_on(answering.FIRST_S, 0)
     wait_for(lambda: answers.go_on(answering.FIRST_LOOK_S, 0) or answers._answer is not None)
     monkeypatch.setattr(answering, "PATIENCE_S", 0.0)
-    answer = answers.answer()
+    answer = answers.answer(20.0)
     assert answer is not None and answer.told()[0].endswith("(As of 16.0 s.)")
+
+
+def test_half_of_a_run_says_nothing_of_its_end_but_for_a_leak_with_its_line() -> None:
+    well, unknown = (
+        ["NOT LEAKING: memory does not keep growing"],
+        ["LEAKING: train.py gained 352 MiB, its holder is unknown"],
+    )
+    named = ["LEAKING: CACHE (dict) keeps growing", "serve.py:12  CACHE[key] = row", "do: bound CACHE"]
+    assert [answering.Answer(lines, 16.0).is_told(30.0) for lines in (well, unknown, named)] == [False, False, True]
+    assert answering.Answer(well, 26.0).is_told(30.0)
+    assert answering.Answer(well).is_told(30.0)  # of the end
 
 
 def test_no_helper_where_memory_is_short_or_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +79,7 @@ def test_no_helper_where_memory_is_short_or_the_run_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(answering, "too_full", lambda *_: None)
     monkeypatch.setattr(finalizing, "is_possible", lambda: True)
     assert asked.go_on(100.0, 0) is None and asked.pid is None  # it does not try again
-    assert asked.answer() is None
+    assert asked.answer(20.0) is None
 
 
 @pytest.mark.live

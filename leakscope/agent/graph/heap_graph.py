@@ -42,7 +42,7 @@ LEAST_CHILDREN = 8  # to be told by type
 LEAST_STRAYS = 16  # of one type
 # For each object that the collector tracks: 90 to 220 ns as they lie near or far; then what this heap took.
 OBJECT_S, LEAST_OBJECT_S = 150e-9, 50e-9
-SAFETY = 1.25
+SAFETY = 1.1  # of what this heap took: a snapshot takes but a share of the longest pause, and the first one costs most
 BLOCKS_S = 0.010  # for what lies behind objects' pointers; or an eighth of what reading objects takes
 MEANINGFUL = 50000  # objects
 LEAST_NODES = 2000  # of a graph that is sampled: 0.3 ms, and fewer are hardly more than the modules

@@ -122,7 +122,7 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     if same and original_stays and copy_stays:
         if len(both) < 2:
             begun = _since_before_training(original, copy, now, history, thresholds)
-            if begun is None and not copy.is_model and not history.may_train():
+            if begun is None and not history.may_train():
                 return case(UNUSED, now)  # seen once is enough: nothing here tells the two apart
             pair = case("undecided" if begun is None else SAME, now)
             return pair if begun is None else replace(pair, between_s=last.time_s - begun.time_s)
