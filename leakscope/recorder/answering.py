@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     as_of_s: float = 0.0
 
     def is_told(self, elapsed_s: float) -> bool:
-        """Whether it is worth a word after a run of ``elapsed_s``: half of one that leaks may look as if it ended well."""
+        """Whether it is worth a word after a run of ``elapsed_s``: half of one that leaks may look well."""
         names_a_line = self.lines[0].startswith("LEAKING") and len(self.lines) > 1
         return not self.as_of_s or names_a_line or self.as_of_s >= MOST_OF_A_RUN * elapsed_s
 

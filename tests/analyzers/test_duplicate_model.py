@@ -222,6 +222,14 @@ def test_a_checkpoint_beside_the_model_that_serves_is_worth_a_note_at_first_sigh
     assert "nothing trains" in finding.evidence[0].text
 
 
+def test_two_models_of_one_content_that_serve_are_worth_a_note_at_first_sight(tmp_path):
+    """A slow machine had time for one look at the weights."""
+    model = encoder().eval()
+    (finding,) = Job(tmp_path, trains=False).look(model=model, half=copy.deepcopy(model)).told().findings
+    assert (finding.severity, finding.subject.variable) == ("note", "half")
+    assert any("both may be in use" in doubt for doubt in finding.doubts)
+
+
 def test_a_checkpoint_beside_an_optimizer_that_has_not_stepped_may_be_its_reference(tmp_path):
     model = encoder()
     job = Job(tmp_path, trains=False).look(model=model, best=clone(model.state_dict()))
