@@ -739,6 +739,39 @@ def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_pa
     assert held["dominator_node"] == variable["node"]
 
 
+WRAPPED = """
+import contextlib, json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Quietly(contextlib.ContextDecorator):
+    def __enter__(self): pass
+    def __exit__(self, *error): pass
+
+class Service:
+    def __init__(self):
+        self.model = [str(number) for number in range(20000)]
+    @Quietly()
+    def run(self):
+        graph = HeapGraph()
+        graph.read(1, 1 << 40, 1 << 40)
+        print(json.dumps(graph.work_out().rows))
+
+Service().run()
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_the_users_function_names_what_a_wrapper_of_a_library_has_too(interpreter: Interpreter, tmp_path: Path) -> None:
+    folder = stage(tmp_path)
+    printed = output_of(WRAPPED.format(folder=str(folder)), interpreter, tmp_path)
+    found = {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
+    (service,) = (row for row in found.values() if (row["type_name"] or "").endswith(".Service"))
+    if interpreter.version >= (3, 11):  # before, frames are objects, and the first one to run names what it holds
+        assert (service["edge_name"], found[service["path_node"]]["owner"]) == ("self", "Service.run")
+
+
 RUNNING = """
 import json, sys, threading
 sys.path.insert(0, {folder!r})

@@ -276,8 +276,24 @@ static int is_variable(const struct graph *g, uint32_t node)
     return node >= GROUPS && kinds[((uint32_t *)g->type.at)[node]].base == VARIABLE;
 }
 
+/* Whether it is a running function of a library: a wrapper of torch's around a method has its self, too. */
+static int is_of_library(const struct graph *g, uint32_t node)
+{
+    static const char *const folders[] = {"/site-packages/", "/dist-packages/", "/lib/python3."};
+    if (((uint32_t *)g->type.at)[node] != TYPE_FRAME)
+        return 0;
+    const char *file = (char *)g->text.at + ((uint32_t *)g->references.at)[node], *end = strchr(file, '\n');
+    for (size_t i = 0; end && i < sizeof folders / sizeof *folders; i++) {
+        const char *found = strstr(file, folders[i]);
+        if (found && found < end)
+            return 1;
+    }
+    return !strncmp(file, "<frozen ", 8);
+}
+
 /* A short way to each node by names that a person knows: what modules name, then what is in context variables, then what
- * the variables of functions do, those that began first before those they called; what lies farther off then has the shortest way from any. */
+ * the variables of functions do, those that began first before those they called, and those of libraries last; what lies
+ * farther off then has the shortest way from any. */
 static uint32_t find_paths(const struct graph *g, struct work *w)
 {
     uint32_t *path = w->path.at, *queue = w->queue.at, count = 0;
@@ -297,12 +313,13 @@ static uint32_t find_paths(const struct graph *g, struct work *w)
             }
     count = walk(g, w, named, count, NEAR_VARIABLES);
     queue[count++] = THREADS;
-    for (uint32_t k = begin[THREADS + 1]; k-- > begin[THREADS];)
-        if (path[edge[k]] == NONE) {
-            path[edge[k]] = THREADS;
-            queue[count] = edge[k];
-            count = walk(g, w, count, count + 1, NEAR_FRAMES);
-        }
+    for (int of_library = 0; of_library < 2; of_library++)
+        for (uint32_t k = begin[THREADS + 1]; k-- > begin[THREADS];)
+            if (path[edge[k]] == NONE && is_of_library(g, edge[k]) == of_library) {
+                path[edge[k]] = THREADS;
+                queue[count] = edge[k];
+                count = walk(g, w, count, count + 1, NEAR_FRAMES);
+            }
     count = walk(g, w, 0, count, NONE);
     for (uint32_t group = RECORDER; group < GROUPS; group++) {
         uint32_t first = count;
