@@ -245,6 +245,7 @@ class HeapGraph:
         self._object_s = OBJECT_S
         self.is_measured = False  # ``object_s``, on a graph of all objects
         self._node_s = OBJECT_S
+        self._bytes_each = float(BYTES_AN_OBJECT)  # for each that is tracked, with the strings and numbers on it
         self.counted = 0  # objects that the collector tracked when it was to be read last, at least
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
@@ -381,7 +382,7 @@ class HeapGraph:
         most_bytes = left_bytes // MEMORY_SHARE
         nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_AN_OBJECT)) if most_nodes else 0
         bounds = _Bounds(
-            bytes=most_bytes, bytes_each=BYTES_AN_OBJECT, objects=int(min(most_objects, _MANY)),
+            bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
             nodes=nodes if nodes >= LEAST_NODES else 0,
         )  # fmt: skip
         picked: list[Any] = []
@@ -411,12 +412,16 @@ class HeapGraph:
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
             nodes = graph.contents.nodes
+            if self.counted > LEAST_NODES and not self.is_sampled:
+                self._bytes_each = BYTES_AN_OBJECT * max(1.0, nodes / self.counted)
             if self.counted > MEANINGFUL and not self.is_sampled:
                 self._object_s = max(LEAST_OBJECT_S, SAFETY * took_s / self.counted)
                 self.is_measured = True
             if nodes > MEANINGFUL:
                 self._node_s = max(LEAST_OBJECT_S, SAFETY * took_s / nodes)
             return list(zip(types, counts)), picked
+        if 0 < self.counted <= bounds.objects and self.counted * self._bytes_each <= most_bytes:
+            self._bytes_each *= 2  # more hangs on each than there was memory for: of the next a part
         return None
 
     def _give_blocks(self) -> object:
