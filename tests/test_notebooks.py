@@ -15,7 +15,8 @@ LARGEST_RECORDING = 300 * 1024
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_shows_what_it_was_committed_with(path: Path):
+def test_a_notebook_runs_and_shows_what_it_was_committed_with(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # tests that run at once are told how wide their terminal is
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel", reason="there is no kernel to run notebooks: pip install -e '.[test]'")
