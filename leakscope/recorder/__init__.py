@@ -305,8 +305,8 @@ class _Recording:
             console.pass_on(self._alerting.finish())
         if self._metering is not None:
             console.pass_on(self._metering.finish())
-        is_asked = self._answering is not None and self._helper_status == 0
-        answer = self._answering.answer(elapsed_s) if self._answering is not None and is_asked else None
+        answering = self._answering if self._helper_status == 0 else None
+        answer = answering.answer(elapsed_s) if answering is not None else None
         uploaded = self._uploaded() if self._upload is not None else ""
         if self._trackers is not None:
             console.pass_on(self._trackers.finish())

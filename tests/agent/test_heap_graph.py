@@ -24,7 +24,7 @@ import pyarrow
 import pytest
 
 from leakscope.agent.graph import heap_graph
-from leakscope.agent.graph.heap_graph import HeapGraph
+from leakscope.agent.graph.heap_graph import BYTES_AN_OBJECT, MEMORY_SHARE, HeapGraph
 
 from ..harm.interpreters import Interpreter, interpreters
 from .staging import stage
@@ -82,6 +82,12 @@ def nodes(with_labels: bool = False) -> Nodes:
     found = Nodes(numpy.frombuffer(ctypes.string_at(read.contents.rows, size), _LAYOUT))
     graph._free(read)
     return found
+
+
+def nodes_of(program: str, interpreter: Interpreter, tmp_path: Path) -> dict[int, dict[str, Any]]:
+    """By number, what a program says that prints the rows of its own graph."""
+    printed = output_of(program.format(folder=str(stage(tmp_path))), interpreter, tmp_path)
+    return {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
 
 
 def output_of(program: str, interpreter: Interpreter, folder: Path) -> str:
@@ -320,6 +326,21 @@ def test_too_little_memory_is_no_error() -> None:
     for most in (0, 1000, 100_000, 1_000_000, 5_000_000):
         graph.read(1, 1 << 40, most * heap_graph.MEMORY_SHARE)
         assert graph.work_out() is None or most >= 1_000_000
+
+
+def test_near_a_limit_what_hangs_on_each_object_is_learnt_from_the_first_graph() -> None:
+    """Text and numbers take memory, too, of which the number of tracked objects says nothing."""
+    graph = HeapGraph()
+    gc.collect()
+    kept = [[f"{number} {part}" for part in range(50)] for number in range(20_000)]
+    left_bytes = 2 * MEMORY_SHARE * BYTES_AN_OBJECT * len(gc.get_objects())
+    seen = []
+    for number in (1, 2):
+        is_read = graph.read(number, 1e9, left_bytes, most_nodes=1e9) is not None
+        is_sampled = graph.is_sampled
+        seen.append((is_sampled, is_read and graph.work_out() is not None))
+    assert seen == [(False, False), (True, True)]
+    assert len(kept) == 20_000
 
 
 def test_two_threads_do_not_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -689,9 +710,7 @@ print(json.dumps(main()))
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_what_is_gone_when_names_are_asked_for_has_its_own(interpreter: Interpreter, tmp_path: Path) -> None:
     """Where a function was that has ended, another lies; an attribute that has a new value had another."""
-    folder = stage(tmp_path)
-    printed = output_of(REPLACED.format(folder=str(folder)), interpreter, tmp_path)
-    found = {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
+    found = nodes_of(REPLACED, interpreter, tmp_path)
     held = [row for row in found.values() if row["child_count"] >= 20_000 and row["type_name"] == "list"]
     names = sorted(str(row["edge_name"]) for row in held)
     if interpreter.version >= (3, 11):
@@ -729,9 +748,7 @@ print(json.dumps(serve()))
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_path: Path) -> None:
     """And not the context, to which only C code refers, nor the function that happens to have it in a variable."""
-    folder = stage(tmp_path)
-    printed = output_of(CONTEXT.format(folder=str(folder)), interpreter, tmp_path)
-    found = {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
+    found = nodes_of(CONTEXT, interpreter, tmp_path)
     held = max((row for row in found.values() if row["type_name"] == "list"), key=lambda row: row["retained_bytes"])
     variable = found[held["path_node"]]
     assert held["retained_bytes"] > 3000 * 100
@@ -764,9 +781,7 @@ Service().run()
 @pytest.mark.live
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_the_users_function_names_what_a_wrapper_of_a_library_has_too(interpreter: Interpreter, tmp_path: Path) -> None:
-    folder = stage(tmp_path)
-    printed = output_of(WRAPPED.format(folder=str(folder)), interpreter, tmp_path)
-    found = {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
+    found = nodes_of(WRAPPED, interpreter, tmp_path)
     (service,) = (row for row in found.values() if (row["type_name"] or "").endswith(".Service"))
     if interpreter.version >= (3, 11):  # before, frames are objects, and the first one to run names what it holds
         assert (service["edge_name"], found[service["path_node"]]["owner"]) == ("self", "Service.run")

@@ -48,6 +48,9 @@ MEANINGFUL = 50000  # objects
 LEAST_NODES = 2000  # of a graph that is sampled: 0.3 ms, and fewer are hardly more than the modules
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
 BYTES_AN_OBJECT = 100  # while it is read and worked out: 93 were measured of a million lists of a number
+BYTES_A_SAMPLED_NODE = (
+    130  # where members stand for others: how many, as well; with 100 it did not suffice, with 115 it did
+)
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
@@ -380,7 +383,7 @@ class HeapGraph:
         self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, most_nodes: float
     ) -> Swept | None:
         most_bytes = left_bytes // MEMORY_SHARE
-        nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_AN_OBJECT)) if most_nodes else 0
+        nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_A_SAMPLED_NODE)) if most_nodes else 0
         bounds = _Bounds(
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
             nodes=nodes if nodes >= LEAST_NODES else 0,
