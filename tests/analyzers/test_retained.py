@@ -805,3 +805,56 @@ def test_what_is_emptied_after_the_last_samples_is_no_leak_yet(tmp_path: Path) -
     )
     assert report.verdict.leaking is None
     assert says(report.verdict.headline, "main() trainer.history", "25.2 s", "emptied")
+
+
+CHANNELS = """
+import busline
+
+class Job:
+    def __init__(self, number):
+        self.sink = busline.Sink(f"{number}.txt")
+        self.channel = busline.channel(f"jobs.{number}")
+        self.channel.to(self.sink)
+
+def main():
+    busline.configure(level=INFO)
+    while True:
+        Job(new_number())
+"""
+
+
+def test_of_calls_of_a_library_that_holds_it_the_one_that_makes_members_is_named(tmp_path: Path) -> None:
+    """What set it up ran once; what makes an object of another class adds nothing to it, whatever it allocates."""
+    table = "busline.hub.channels"
+    library = {
+        "owner": "Hub",
+        "owner_module": "busline.hub",
+        "owner_file": None,
+        "is_user": False,
+        "root_kind": "module",
+    }
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, count = 240 * MB * f, 2000 * f
+        members = {"edge_kind": "item", "type_name": "busline.Channel", "object_count": count, **library}
+        return [
+            place("busline.hub", deep, parent=None, type_name="busline.hub.Hub", **library),
+            place(table, deep, type_name="dict", length=count, member_type="busline.Channel", **library),
+            place(table + "[*]", deep, parent=table, **members),
+        ]
+
+    builder = growing_run(tmp_path, CHANNELS)
+    for number, at_s in enumerate(TAKES_S, 1):
+        types = [{"type_name": f"busline.{name}", "object_count": 100 * number} for name in ("Channel", "Sink")]
+        builder.take(
+            100, number, at_s, holders=holders(at_s / 24), types=types, rss_bytes=50 * MB + round(at_s * 10 * MB)
+        )
+        for line, bytes_a_second in ((6, 8 * MB), (7, MB)):
+            stack = f"/job/train.py:13 main\n/job/train.py:{line} Job.__init__"
+            builder.row(
+                "allocation_stacks", at_s, 100, allocator="malloc", stack=stack, function="Job.__init__",
+                owner_file="/job/train.py", owner_line=line, live_bytes=int(at_s * bytes_a_second), settled_bytes=0,
+                sample_count=40, error_bytes=0, asked_bytes=int(at_s * bytes_a_second),
+            )  # fmt: skip
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.line) == ("retained-objects", 7)

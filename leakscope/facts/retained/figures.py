@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...confidence import Ground
-from ..code.adding import Line, Source, adding_lines
+from ..code.adding import CALLS, Line, Source, adding_lines
+from ..code.index import tail
 from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
@@ -19,6 +21,7 @@ from ..where.holders import holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
+_CALLED = re.compile(r"(\w+)\(")
 _LARGEST_SMALL = 512  # bytes: larger objects are malloc's
 _MOST = 0.5
 _SOME = 0.2  # of what stays: below, a line's function took no part in it
@@ -128,7 +131,10 @@ def retained(
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
-    adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
+    if all(line.kind == CALLS for line in lines):
+        adding = _by_what_they_make(lines, place, process, lines_of(growth, process, sources, NATIVE + OBJECTS))
+    else:
+        adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
     return Retained(
         holder=holder,
         look=look,
@@ -177,6 +183,23 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
     total = sum(one.bytes for one in made if one.bytes > 0)
     adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand
     return [*adding, *(line for line in lines if line.kind == "creates")]
+
+
+def _by_what_they_make(
+    lines: Sequence[Line], place: Place, process: ProcessGrowth, made: Sequence[GrowthLine]
+) -> Sequence[Line]:
+    """Calls of the library that holds it. What such a call adds is allocated within it, so at its own line; one that
+    makes an object of another class than the members are adds nothing.
+    """
+    bytes_at = {(one.file, one.line): one.bytes for one in made}
+    members = {tail(child.type_name) for child in place.children}
+    types = map(str, process.rows("object_types")["type_name"].unique())
+    others = {tail(name) for name in types if "." in name} - members  # of modules: dict and list are anything
+
+    def order(line: Line) -> tuple[bool, float]:
+        return not others.isdisjoint(_CALLED.findall(line.text)), -bytes_at.get((line.file, line.line), 0.0)
+
+    return sorted(lines, key=order)
 
 
 def _graph_below(place: Place) -> Place | None:
