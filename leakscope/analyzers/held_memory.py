@@ -1,11 +1,13 @@
 """A cache, queue or list that filled during the run and is kept since: held, not growing.
 
 Looks for:     holders with a name of yours that gained much between two snapshots, and have stood since; where memory
-               does not keep growing, also those that were full as the run ended.
+               does not keep growing, also those that were full as the run ended; where nobody can tell whether it
+               does, those that gained most of what was gained.
 Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
                is over, a cache that is idle. It ends when its holder lets go.
-Decides by:    min_share of what its process holds and min_bytes, gained during the run; still there in the last
-               snapshot, and hardly more than in the one before, or never less than in any before.
+Decides by:    min_share of what its process holds and min_bytes, gained during the run (where nobody can tell, most of
+               the growth is enough); still there in the last snapshot, and hardly more than in the one before, or never
+               less than in any before.
 Mistaken when: it is wanted: a data set that was read in, a copy of the weights that evaluation uses.
 Do:            let go of it once it is no longer needed, or nothing.
 
@@ -24,6 +26,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import heap_of
 from ..facts.heap.standing import Standing, standing
 from ..facts.series.arithmetic import level_at
+from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
@@ -46,6 +49,7 @@ def findings(
     *,
     min_bytes: int = 32 * MiB,
     min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
+    min_growth_share: float = 0.5,  # where nobody can tell: of what was gained
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first."""
     looked = False
@@ -56,6 +60,8 @@ def findings(
             continue
         looked = True
         least = max(min_bytes, min_share * float(process.held_bytes.max()))
+        if case.growth.leaking is None:  # whoever lets it run for longer wants to know what to watch
+            least = min(least, max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes))
         told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
         for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
             if one.place.said not in told:

@@ -78,6 +78,14 @@ def test_little_beside_the_process_is_not(tmp_path: Path) -> None:
     assert not run(tmp_path, lambda s: min(s, 10)).findings
 
 
+def test_where_nobody_can_tell_what_gained_most_is_said_however_little_it_is(tmp_path: Path) -> None:
+    """A rise that begins late may be the beginning of a leak: who runs it longer knows where to look."""
+    report = run(tmp_path, lambda s: max(0.0, 2 * (s - 18)))
+    (finding,) = report.findings
+    assert report.verdict.leaking is None
+    assert (finding.kind, finding.severity, finding.subject.variable) == ("held-memory", "note", "entries")
+
+
 def test_weights_and_the_state_of_their_optimizer_are_not(tmp_path: Path) -> None:
     assert not run(tmp_path, lambda s: min(s, 10) * 20, "torch.optim.adamw.AdamW").findings
 
