@@ -31,7 +31,6 @@ NEEDS = retained.NEEDS
 TELLS = (FILLS,)
 AFTER = ()
 _KIND = "filling"
-_FAR = 0.1  # of the limit: what it takes when it is full is no more than a guess
 
 
 def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | RuledOut | Skipped]:
@@ -112,7 +111,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
 
 
 def _doubts(filling: Filling) -> Iterator[str]:
-    if filling.full_share < _FAR:
+    if filling.is_far:
         yield f"it is at {filling.full_share:.0%} of its limit: what it takes when it is full is a guess"
     if filling.line is not None and filling.full_share < 1:
         yield "the limit is read from the source: the program was not seen to keep to it yet"

@@ -107,6 +107,13 @@ def test_a_limit_of_unknown_height_leaves_it_open(tmp_path: Path) -> None:
     assert "serve.py:12" in report.verdict.headline
 
 
+def test_far_from_a_limit_that_is_many_times_the_process_nobody_can_tell(tmp_path: Path) -> None:
+    report = run(tmp_path, members=200)
+    assert report.verdict.leaking is None
+    assert (only(report).kind, only(report).severity) == ("filling", "note")
+    assert says(report.verdict.headline, "5%", "GiB")
+
+
 def test_a_leak_beside_it_is_told_first(tmp_path: Path) -> None:
     report = run(tmp_path, other_mb=200)
     assert report.verdict.leaking is True

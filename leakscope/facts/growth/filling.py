@@ -32,6 +32,7 @@ _LEAST_SHARE = 0.05  # of what its process gained: below, it matters to nobody
 _OVER = 1.02  # times the limit: a program that compares before it adds has one more, or a batch
 _DEARER = 1.5  # times what a member takes on average: new ones that take more are not all that grows
 _WHEN_FULL = 0.25  # of its growth: what members hold on to has no such limit
+_FAR = 0.1  # of the limit: what it takes when it is full is no more than a guess
 _AFTER = 0.3  # of the window: growth that goes on so long after it was full is not its own
 
 
@@ -68,6 +69,10 @@ class Filling:
     @property
     def full_share(self) -> float:
         return min(self.length / self.limit, 1.0) if self.limit else 0.0
+
+    @property
+    def is_far(self) -> bool:
+        return self.full_share < _FAR
 
     @property
     def level_bytes(self) -> float:
