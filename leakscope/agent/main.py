@@ -310,9 +310,9 @@ class Agent:
             forker = names.forker(sys._getframe())
             self.steps.forked()
             taker.forked(is_loader=forker in names.LOADERS)
-            text = f"forked by {forker}: it takes no snapshot, which would copy its parent's pages"
+            text = f"forked by {forker}: it takes no snapshot"
             if taker.fork is not None:
-                text += ", until it has gained much more itself"
+                text += " until it has gained memory of its own"
             outbox.note("forked", text)
             self._begin_thread()
         except Exception:

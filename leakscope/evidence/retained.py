@@ -14,11 +14,12 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.paths import Accumulation, heaps
 from ..facts.heap.place import OUTSIDE, Place
+from ..facts.retained.figures import retained
 from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import named_in
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
-from .retained_finding import GRAPH, OBJECTS, finding_of
+from .retained_finding import GRAPH, OBJECTS, Seen, finding_of
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -51,7 +52,7 @@ def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iter
 def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
     """Findings of both kinds; None where no growing process has two snapshots."""
     growth, sources = case.growth, case.sources
-    found: list[Finding] | None = None
+    seen: dict[tuple[object, ...], list[Seen]] | None = None
     for process in case.carriers(min_bytes):
         looks = [
             look_at(heap, process, growth, min_share, min_bytes)
@@ -59,7 +60,7 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
         ]
         if looks:
             look = _believed(looks)
-            found = found or []
+            seen = {} if seen is None else seen
             package = _package(growth, process, sources) if look.explained_share < 0.5 else None
             holders = [
                 holder
@@ -67,8 +68,9 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
                 if not _is_lost(holder, sources) and not _levels_out(holder, growth)
             ]
             for rank, holder in enumerate(holders):
-                found.append(finding_of(case, holder, rank, look, process))
-    return found
+                one = Seen(retained(holder, look, process, growth, sources), rank, process)
+                seen.setdefault(one.key, []).append(one)
+    return [finding_of(case, alike) for alike in seen.values()] if seen is not None else None
 
 
 def _believed(looks: Sequence[Look]) -> Look:

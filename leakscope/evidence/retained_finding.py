@@ -1,16 +1,14 @@
-"""One holder of growing memory as a finding."""
+"""One holder of growing memory as a finding, whether one process has it or each of several that do the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
-from ..facts.heap.paths import Accumulation
 from ..facts.heap.place import Place
-from ..facts.retained.figures import retained
-from ..facts.retained.look import Look
+from ..facts.retained.figures import Retained
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..findings import Evidence, Finding, Series
@@ -22,27 +20,45 @@ if TYPE_CHECKING:
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
+_MOST_TOLD = 4  # processes
 _MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 
 
-def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process: ProcessGrowth) -> Finding:
-    """``rank``: 0 for the holder of its process that gained most."""
-    found = retained(holder, look, process, case.growth, case.sources)
-    time_s, place = _rounded(look.heap.time_s), found.place
+class Seen(NamedTuple):
+    """A holder as it was found in one process. ``rank``: 0 for the holder of its process that gained most."""
+
+    found: Retained
+    rank: int
+    process: ProcessGrowth
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same of workers that run one program and fill the same thing at the same line."""
+        line = self.found.line
+        place = (line.file, line.line) if line is not None else None
+        return self.found.is_graph, self.found.place.said, self.found.name, place, self.process.name, self.process.role
+
+
+def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
+    """One finding. ``alike``: all with one key, that of the process which gained most first."""
+    found, rank, process = alike[0]
+    time_s, place = _rounded(found.look.heap.time_s), found.place
     series = [Series(f"bytes held by {found.name}", time_s, _rounded(place.deep_bytes, 0))]
     if place.has_length:
         series.append(Series("members", time_s, _rounded(place.length, 0), y_unit="count"))
     most = max(p.growth_bytes for p in case.growth.processes)
     is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
     row = found.named.row
+    total = sum(one.found.total_bytes for one in alike)
+    each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
-        title(found),
-        severity="critical" if is_main else severity_of(case.growth, found.total_bytes),
+        title(found, total, len(alike)),
+        severity="critical" if is_main else severity_of(case.growth, total),
         grounds=found.grounds,
-        bytes=found.total_bytes,
-        bytes_per_hour=case.bytes_per_hour(found.total_bytes),
-        bytes_per_step=found.bytes_per_step,
+        bytes=total,
+        bytes_per_hour=case.bytes_per_hour(total),
+        bytes_per_step=sum(filter(None, each_step)) if all(each_step) else None,
         process=process,
         line=found.line or definition_of(row),
         device="cpu",
@@ -52,11 +68,20 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
         type=_type_text(found.place, found.kept),
         module=text_of(row, "owner_module"),
         library=None if found.named.is_user else _library(found.place),
-        evidence=[*evidence(found, case.step_unit), *_too_high(case, place)],
+        evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
-        remedy=remedy(found),
+        remedy=remedy(found, total),
         series=series,
     )
+
+
+def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:
+    if len(alike) == 1:
+        return
+    gained = [(format_bytes(one.found.total_bytes, signed=True), one.process.label) for one in alike]
+    told = ", ".join(f"{size} in {label}" for size, label in gained[:_MOST_TOLD])
+    more = f", and {len(gained) - _MOST_TOLD} more" if len(gained) > _MOST_TOLD else ""
+    yield Evidence(f"the same in {len(gained)} processes: {told}{more}", {"processes": len(gained)})
 
 
 def _too_high(case: Case, place: Place) -> Iterator[Evidence]:

@@ -25,10 +25,11 @@ _SOME_NATIVE = 0.1  # of what it holds
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
-def title(found: Retained) -> str:
-    total = found.total_bytes
+def title(found: Retained, total: int, processes: int) -> str:
+    """``total``: bytes, in all of so many ``processes`` that have it."""
     held = int(total / found.pinning_ratio)
-    text = f"{found.name} keeps growing: {format_bytes(held, signed=True)} {_of_what(found)}"
+    where = f" in each of {processes} processes" if processes > 1 else ""
+    text = f"{found.name} keeps growing{where}: {format_bytes(held, signed=True)} {_of_what(found)}"
     if total - held >= 0.2 * total:
         text += f", and {format_bytes(total - held)} of freed memory between them that cannot be used again"
     return text
@@ -190,11 +191,11 @@ def _bounded(limit: int, found: Retained) -> Iterator[str]:
     yield text
 
 
-def remedy(found: Retained) -> list[str]:
+def remedy(found: Retained, total: int) -> list[str]:
     place, line = found.place, found.line
     variable = text_of(found.named.row, "variable") or found.name
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
-    size = format_bytes(found.total_bytes)
+    size = format_bytes(total)
     would_free = f"would free about {size} by the end of a run like this one"
     for registry, how in _LET_GO.items():
         if place.path.startswith(registry):

@@ -194,7 +194,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
     if suspect.how == "adds":
         yield (
             f"{suspect.name} is what the workers' code adds to; its contents were not measured, "
-            f"since a forked worker takes no snapshot{f': {alone} would' if team.is_loader else ''}"
+            f"since no snapshot was taken in them{f': {alone} would' if team.is_loader else ''}"
         )
     elif suspect.how == "read" and not team.is_copying:
         yield (
@@ -203,7 +203,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         )
     elif suspect.how == "nothing":
         yield (
-            "nothing was checked inside them, since a forked worker takes no snapshot: "
+            "nothing was checked inside them, since no snapshot was taken in them: "
             f"{alone} lets the holder be named"
         )
 

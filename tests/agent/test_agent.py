@@ -346,6 +346,33 @@ if __name__ == "__main__":
     assert max(t.get("copied_bytes") or 0 for t in found["takes"] if t["pid"] == server) < 16 << 20
 
 
+def test_a_worker_that_fills_a_cache_of_its_own_is_looked_into_whatever_its_parent_has(tmp_path: Path) -> None:
+    """As those of a web server that loaded the application before it forked: to read the graph copies no page."""
+    if HeapGraph().refusal is not None:
+        pytest.skip("no heap graph")
+    text = """
+import os, time
+words = [f"word {n}" for n in range(400_000)]  # 25 MB, far more than what the worker may copy
+cache = {}
+pid = os.fork()
+if pid:
+    os.waitpid(pid, 0)
+    print(pid)
+else:
+    for n in range(50):
+        cache[n] = b"x" * (1 << 19)
+        time.sleep(0.08)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert done.returncode == 0
+    worker = int(done.stdout)
+    found = rows(journal)
+    assert [t for t in found["takes"] if t["pid"] == worker]
+    held = [h for h in holders(found) if h["pid"] == worker and h["variable"] == "cache"]
+    assert max(h["deep_bytes"] for h in held) > 8 << 20
+
+
 def test_a_fork_made_in_the_middle_of_a_take_collects_its_garbage(tmp_path: Path) -> None:
     text = """
 import gc, os, sys, threading, time, types

@@ -858,3 +858,20 @@ def test_of_calls_of_a_library_that_holds_it_the_one_that_makes_members_is_named
             )  # fmt: skip
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert (found.kind, found.subject.line) == ("retained-objects", 7)
+
+
+def test_workers_that_fill_the_same_thing_are_one_finding(tmp_path: Path) -> None:
+    """Of a web server, say: with eight workers nobody wants to read eight times what is wrong."""
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [30 * MB] * 96, every_s=0.25)
+    builder.source(1, "/job/train.py", SOURCE)
+    for pid, faster in ((11, 1.0), (12, 1.1)):
+        builder.process(pid, ppid=1, role="python-fork")
+        builder.samples(pid, [50 * MB + round(10 * MB * faster * i / 4) for i in range(96)], every_s=0.25)
+        for number, at_s in enumerate(TAKES_S, 1):
+            gained = 10 * MB * faster * at_s
+            builder.take(pid, number, at_s, holders=history(gained, 90 * at_s), rss_bytes=round(50 * MB + gained))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    (found,) = [f for f in report.findings if f.kind == "retained-objects"]
+    assert says(found.title, "Trainer.history", "each of 2 processes")
+    assert found.bytes == pytest.approx(report.verdict.growth_bytes, rel=0.1)
+    assert any(says(e.text, "[11]", "[12]") for e in found.evidence)

@@ -1,17 +1,18 @@
 """Pages shared between a process and its forks: what a snapshot would copy of them, and when that is bearable.
 
-Looking at an object writes to its page (its reference count), of which the other processes then keep a copy of their
-own. Runs in the job.
+Looking at an object from Python writes to its page (its reference count), of which the other processes then keep a copy
+of their own. Reading the heap's graph writes to none. Runs in the job.
 """
 
 from __future__ import annotations
 
-from ..interpreter import files
+from ..interpreter import doors, files
 from ..native.memory import anonymous_bytes
 
 # A fork that has gained less than this by itself is no suspect, and most live too short for a look.
-LEAST_GAINED_BYTES = 16 << 20
+LEAST_GAINED_BYTES = 8 << 20
 MOST_COPIED_SHARE = 0.25  # of what it has gained, were all that is shared copied; measured: a third of it is
+GRAPH_BYTES_A_BLOCK = 130  # of Python's small objects, for as long as the graph is read
 ASK_AGAIN = 1.5  # times what it had gained at the last answer: the answer costs 20 ms a GiB
 
 
@@ -22,7 +23,9 @@ class Fork:
     fork that only reads what its parent has gains nothing: pages it copies by that were in its resident memory before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, copies: bool) -> None:
+        """``copies``: a snapshot writes to the pages that are shared."""
+        self._copies = copies
         self._at_fork_bytes = anonymous_bytes()
         self._ask_bytes: float = LEAST_GAINED_BYTES
 
@@ -31,17 +34,24 @@ class Fork:
         gained = self._gained_bytes()
         if gained < self._ask_bytes:
             return False
+        self._ask_bytes = ASK_AGAIN * gained
+        if not self._copies:
+            blocks = doors.allocated_blocks()
+            return blocks is not None and self._allows(GRAPH_BYTES_A_BLOCK * blocks)
         shared = shared_dirty_bytes()
-        self._ask_bytes = max(ASK_AGAIN * gained, (shared or 0) / MOST_COPIED_SHARE)
-        return self.allows(shared)
+        self._ask_bytes = max(self._ask_bytes, (shared or 0) / MOST_COPIED_SHARE)
+        return self.allows_copies(shared)
 
-    def allows(self, shared_bytes: int | None) -> bool:
+    def allows_copies(self, shared_bytes: int | None) -> bool:
         """None: nobody can tell what is shared."""
-        available = available_bytes()
-        if shared_bytes is None or available is None:
+        if shared_bytes is None or shared_bytes > MOST_COPIED_SHARE * self._gained_bytes():
             return False
-        # There may be many like it: a hundred of them together take no more than what is free.
-        return shared_bytes <= min(MOST_COPIED_SHARE * self._gained_bytes(), available // 100)
+        return self._allows(shared_bytes)
+
+    def _allows(self, cost_bytes: int) -> bool:
+        """There may be many like it: a hundred of them together take no more than what is free."""
+        available = available_bytes()
+        return available is not None and cost_bytes <= available // 100
 
     def _gained_bytes(self) -> int:
         return anonymous_bytes() - self._at_fork_bytes

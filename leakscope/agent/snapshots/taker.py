@@ -158,7 +158,8 @@ class Taker:
         self._full_heap.forked()
         self._has_said_refusal = False
         self.main_thread = get_ident()
-        self.fork = sharing.Fork() if self.may_take and not is_loader else None
+        can_read = heap_graph.load() is None if self._graph is None else self._has_graph()
+        self.fork = sharing.Fork(copies=not can_read) if self.may_take and not is_loader else None
         self.takes = self.may_take and self._stress_s is not None
 
     # ---- on the agent's thread
@@ -534,7 +535,7 @@ class Taker:
         """Looking at an object writes to its page, which its other processes then hold a copy of: bound that cost."""
         if self._stress_s is not None:
             return True
-        if self.fork.allows(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
+        if self.fork.allows_copies(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
         shared = f"{(shared_bytes or 0) >> 20} MiB"
         text = f"{shared} are shared with forked children and {what} would copy them"
