@@ -203,8 +203,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         )
     elif suspect.how == "nothing":
         yield (
-            "nothing was checked inside them, since no snapshot was taken in them: "
-            f"{alone} lets the holder be named"
+            f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
         )
 
 

@@ -108,7 +108,7 @@ class Names:
         variable, owner, edge = self._holder.variable, self._holder.owner, self._holder.edge_kind
         scopes = self._index.functions_named(owner, self._holder.owner_module, self._holder.owner_file)
         if edge in ("attribute", "class-attribute"):
-            self._learn(Field(tail(owner) or None, variable), 1.0)
+            self._learn(Field(self._class_of(owner), variable), 1.0)
             for scope in self._index.classes.get(tail(owner), []):
                 self._learn(Variable(scope, variable), 1.0)
             return
@@ -123,6 +123,15 @@ class Names:
                 if variable in scope.bound and variable not in scope.elsewhere:
                     self._learn(Variable(scope, variable), 0.6)
             self._learn(Field(None, variable), 0.6)
+
+    def _class_of(self, owner: str | None) -> str | None:
+        """None: it may be any. A class that a module of the program has without defining it was made as it ran."""
+        name = tail(owner)
+        holder = self._holder
+        modules = [scope for scope in self._index.scopes if scope.kind == "module"]
+        if name in self._index.classes or not any(is_of(s, holder.owner_module, holder.owner_file) for s in modules):
+            return name or None
+        return None
 
     def _modules(self) -> list[Scope]:
         holder = self._holder
