@@ -295,6 +295,28 @@ def test_what_was_full_before_the_machine_became_busy_is_no_leak(tmp_path):
     assert starved(tmp_path, filled_at=36).leaking is False
 
 
+def waiting(folder, *, waits=0.5, filled_at=math.inf):
+    """100 s of a server that waits for a core for a share of the time, and so does its client: it has ever less to do.
+    It gains 5 MiB for each second of CPU time.
+    """
+    cpu_s = [20 * (1 - math.exp(-t / 40)) for t in range(101)]
+    held = [round((60 + 5 * min(spent, filled_at)) * MiB) for spent in cpu_s]
+    builder = RecordingBuilder(folder).process(1)
+    builder.samples(1, held, cpu_s=cpu_s, run_delay_s=[waits * t for t in range(101)])
+    return tree_growth(builder.ends(100.0).open())
+
+
+def test_a_leak_that_a_busy_machine_gives_less_to_do_is_one(tmp_path):
+    growth = waiting(tmp_path)
+    assert growth.leaking is True
+    assert "CPU time" in growth.reason
+
+
+@pytest.mark.parametrize("how", [{"waits": 0.1}, {"filled_at": 14}])
+def test_what_slows_down_by_itself_or_was_full_is_not(tmp_path, how):
+    assert waiting(tmp_path, **how).leaking is not True
+
+
 def ramp_with_peaks(folder, gained_mib):
     """30 s; one sample in twelve meets a copy of 20 MiB that is gone at the next, one near the end one of 75 MiB."""
     peaks = dict.fromkeys(range(5, 120, 12), 20) | {114: 75}

@@ -14,12 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats
-from ..series.trend import DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
+from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
 from .job import Job
 from .processes import ProcessGrowth
 
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
 
+_LEAST_CPU_S = 5.0  # of a process that has a core for half of the time at best
 _LEAST_OWN_S = 10.0  # of a process that is starved: the judge wants as much of anybody
 
 
@@ -44,6 +45,7 @@ def views(job: Job) -> Iterator[View]:
     yield from _of_each(job)
     yield from _by_step(job, plain)
     yield from _by_own_time(job, plain)
+    yield from _by_cpu_time(job, plain)
     yield from _by_work(job.worker)
     yield from _in_use(job.worker)
 
@@ -93,6 +95,32 @@ def _by_own_time(job: Job, plain: View) -> Iterator[View]:
     at_s, delay_s = rows["time_s"].to_numpy(dtype=np.float64), rows["run_delay_s"].to_numpy(dtype=np.float64)
     own_s = np.maximum.accumulate(at_s - delay_s)  # the two are not read at one instant
     yield from _by_pace(job, plain, at_s, own_s, "counted in time that it did not wait for a core", least=_LEAST_OWN_S)
+
+
+def _by_cpu_time(
+    job: Job,
+    plain: View,
+    *,
+    min_waited: float = 0.3,  # of the last third of the time: it was the machine that was slow, not the program
+    min_work: float = 0.15,  # of the first third's: with less, nobody knows what it would have gone on to do
+) -> Iterator[View]:
+    """What all hold, over the worker's CPU time, where it waits for a core and nobody can tell by the clock.
+
+    Measured: a server beside twenty busy processes did a quarter as much at the end as at first, of which not even half
+    was the time that it waited itself: its client waits as well.
+    """
+    if plain.trend.verdict != CANNOT_TELL:
+        return
+    rows = job.worker.rows("process_samples")
+    rows = rows[rows["run_delay_s"].notna() & rows["cpu_s"].notna()]
+    if len(rows) < 8:
+        return
+    at_s, delay_s, cpu_s = (rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "run_delay_s", "cpu_s"))
+    thirds_s = np.quantile(job.time_s, [0.0, 1 / 3, 2 / 3, 1.0])
+    waited, done = (np.diff(np.interp(thirds_s, at_s, values)) for values in (delay_s, cpu_s))
+    if waited[-1] < min_waited * (thirds_s[-1] - thirds_s[-2]) or done[-1] < min_work * done[0]:
+        return
+    yield from _by_pace(job, plain, at_s, cpu_s, "counted in CPU time: it waited for a core", least=_LEAST_CPU_S)
 
 
 def _by_pace(
