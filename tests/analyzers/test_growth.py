@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from leakscope import analyze
 from leakscope.facts.growth.tree import tree_growth
 from tests.builders import RecordingBuilder
 from tests.sentences import says
@@ -413,6 +414,22 @@ def test_modules_that_are_imported_while_memory_grows_are_no_leak_yet(tmp_path):
 @pytest.mark.parametrize(("counts", "kept_mib"), [([500, 501, 501, 501], 0), ([500, 900, 1300, 1700], 60)])
 def test_a_few_modules_or_such_beside_a_holder_of_most_excuse_nothing(tmp_path, counts, kept_mib):
     assert importing(tmp_path, counts, kept_mib=kept_mib).leaking is True
+
+
+def test_what_was_imported_before_the_judged_window_excuses_nothing(tmp_path):
+    """Training began after a slow start, and no snapshot was made since but that at the end: it knows what grew."""
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [(60 + min(n, 60) + max(n - 60, 0)) * MiB for n in range(121)])
+    builder.sentinels(1, step=list(range(1, 61)), from_s=61.0)
+    takes = (
+        (10.0, 500, 0, "schedule"), (30.0, 1200, 0, "schedule"), (60.5, 1900, 0, "schedule"), (120.0, 1900, 50, "exit"),
+    )  # fmt: skip
+    for number, (at_s, count, kept_mib, reason) in enumerate(takes, 1):
+        builder.take(1, number, at_s, reason=reason, rss_bytes=round((60 + at_s) * MiB))
+        builder.heap(1, number, at_s, kept_mib * MiB, 5 + 9 * kept_mib, modules=count)
+    report = analyze(builder.note(1, 120.0, "exit").ends(120.5, exit_code=0).open())
+    assert report.verdict.leaking is True
+    assert report.findings[0].subject.variable == "KEPT"
 
 
 def test_libraries_that_were_imported_until_late_are_no_leak_yet(tmp_path):

@@ -117,9 +117,9 @@ def _of_walk(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Seque
 def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float) -> Iterator[Heap]:
     """The same of those that read the whole graph: those that weighed tensors if the last did, then the others.
 
-    Where none of those that weighed can be compared, the last takes part though the process was ending: the locals of
-    main() are gone by then, and what still grew was kept to the end. So it does beside those that read all objects,
-    where others read only some.
+    Where none of those that weighed can be compared, or all lie before the window, the last takes part though the
+    process was ending: the locals of main() are gone by then, and what still grew was kept to the end. So it does
+    beside those that read all objects, where others read only some.
     """
     if not len(takes):
         return
@@ -128,15 +128,17 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     weighed = takes[takes["take"].isin(takes_with_graph(recording, pid))]
     working = takes[takes["take"].isin(takes_with_graph(recording, pid, but=at_end["take"]))]
     sets = [_takes(weighed, start_s, end_s), _takes(working, start_s, end_s)]
-    if len(sets[0]) < 2 and len(at_end) and at_end["time_s"].iloc[-1] <= end_s + 1:
-        sets.insert(1, _takes(weighed.assign(reason="schedule"), start_s, end_s))
+    ends_soon = len(at_end) and at_end["time_s"].iloc[-1] <= end_s + _AFTER_S
+    is_dark = not (sets[0]["time_s"] >= start_s).any()  # what those say was before all that is asked about
+    if (len(sets[0]) < 2 or is_dark) and ends_soon:
+        sets.insert(1, _takes(weighed.assign(reason="schedule"), start_s, end_s + _AFTER_S))
     # Where members of long containers stood for others, what these hold was guessed: the last one knows.
     is_guess = weighed["take"].isin(_sampled_takes(recording.tables["heap_graphs"], pid))
     exact = weighed[~is_guess]
-    if is_guess.any() and exact["take"].isin(at_end["take"]).any() and at_end["time_s"].iloc[-1] <= end_s + _AFTER_S:
+    if is_guess.any() and exact["take"].isin(at_end["take"]).any() and ends_soon:
         sets.append(_takes(exact.assign(reason="schedule"), start_s, end_s + _AFTER_S))
     told: set[tuple[int, ...]] = set()
-    for chosen in sets:
+    for chosen in [one for one in sets if (one["time_s"] >= start_s).any()] or sets:
         numbers = tuple(int(n) for n in chosen["take"])
         if len(numbers) >= 2 and numbers not in told:
             told.add(numbers)
