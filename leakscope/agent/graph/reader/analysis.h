@@ -207,21 +207,29 @@ static uint64_t add_up(const struct graph *g, const struct work *w, uint32_t typ
 }
 
 /* What each node retains for certain: one of many with a sample or two looks large by chance. ``native``: of the samples,
- * what it retains; of ``certain`` the variances serve first. */
-static void doubt(const struct graph *g, const struct work *w, const uint64_t *native, float *certain)
+ * what it retains; of ``certain`` the variances serve first: of the samples, and of members that stand for others. What
+ * chance alone may bring about is told where there is enough of it together, at one that holds more. */
+static void doubt(const struct graph *g, struct work *w, uint64_t *native, float *certain)
 {
+    enum { CERTAIN = 3, WORTH_A_WORD = 2 }; /* standard errors */
     const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
-    const uint64_t *retained = w->retained.at;
+    uint64_t *retained = w->retained.at;
     for (uint32_t i = 0; i < g->reached; i++) {
         uint32_t of_block = vertex[i] - g->first_block;
         int is_block = vertex[i] >= GROUPS && types[vertex[i]] == TYPE_BLOCK && of_block < g->block_count;
         certain[i] = is_block ? (float)ARRAY(g, variance, double)[of_block] : 0;
     }
-    for (uint32_t i = native[0] ? (uint32_t)g->reached : 0; i-- > 1;)
-        certain[dominator[i]] += certain[i] * (float)(weight_of(w, i) * weight_of(w, i));
+    for (uint32_t i = native[0] ? (uint32_t)g->reached : 0; i-- > 1;) {
+        double weight = weight_of(w, i), bytes = (double)native[i];
+        certain[dominator[i]] += (float)((double)certain[i] * weight * weight + bytes * bytes * weight * (weight - 1));
+    }
     for (uint32_t i = 0; i < g->reached; i++) {
-        double error = 3 * sqrt((double)certain[i]), most = (double)native[i];
-        certain[i] = (float)((double)retained[i] - (error < most ? error : most));
+        double error = sqrt((double)certain[i]), most = (double)native[i];
+        int is_chance = vertex[i] >= GROUPS && most < WORTH_A_WORD * error;
+        retained[i] -= is_chance ? native[i] : 0;
+        native[i] = is_chance ? 0 : native[i];
+        most = is_chance ? 0 : most;
+        certain[i] = (float)((double)retained[i] - (CERTAIN * error < most ? CERTAIN * error : most));
     }
 }
 
