@@ -107,7 +107,8 @@ def importing(
             continue
         told = f"{format_count(more)} modules were imported while it grew"
         if gained - held >= least:
-            return f"{told}, and have {format_bytes(gained)}: a longer run would tell"
+            theirs = format_bytes(min(gained - held, process.growth_bytes))
+            return f"{told}, and have {theirs} of it: a longer run would tell"
         until_s = float(heap.time_s[np.argmax(modules.length >= modules.length[-1])])
         if _ended_by(process, window_s, until_s):
             return f"{told}, until {format_duration(until_s)} at the latest: a longer run would tell"
