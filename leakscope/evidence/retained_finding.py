@@ -53,7 +53,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
-        title(found, total, len(alike)),
+        title(found, total, sum(one.found.held_bytes for one in alike), len(alike)),
         severity="critical" if is_main else severity_of(case.growth, total),
         grounds=found.grounds,
         bytes=total,

@@ -25,9 +25,8 @@ _SOME_NATIVE = 0.1  # of what it holds
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
-def title(found: Retained, total: int, processes: int) -> str:
-    """``total``: bytes, in all of so many ``processes`` that have it."""
-    held = int(total / found.pinning_ratio)
+def title(found: Retained, total: int, held: int, processes: int) -> str:
+    """Bytes with and without what it pins, in all of so many ``processes`` that have it."""
     where = f" in each of {processes} processes" if processes > 1 else ""
     text = f"{found.name} keeps growing{where}: {format_bytes(held, signed=True)} {_of_what(found)}"
     if total - held >= 0.2 * total:

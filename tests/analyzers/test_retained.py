@@ -875,3 +875,44 @@ def test_workers_that_fill_the_same_thing_are_one_finding(tmp_path: Path) -> Non
     assert says(found.title, "Trainer.history", "each of 2 processes")
     assert found.bytes == pytest.approx(report.verdict.growth_bytes, rel=0.1)
     assert any(says(e.text, "[11]", "[12]") for e in found.evidence)
+
+
+GATEWAY = """class Gateway:
+    def __init__(self):
+        self.cache, self.failures = {}, []
+
+    def handle(self, request):
+        self.cache[request.key] = request
+        if request.failed:
+            self.failures.append(request)
+
+
+def main():
+    gateway = Gateway()
+    while True:
+        gateway.handle(Request())
+"""
+
+
+def test_a_list_that_grows_beside_a_cache_that_is_emptied_now_and_then_is_named(tmp_path: Path) -> None:
+    """The object that has both holds less in the last snapshot than in the first, as the cache was just emptied."""
+    takes_s = tuple(float(s) for s in range(4, 160, 8))
+    cache = {s: 60 * MB * ((s + 9) % 15) / 15 for s in takes_s}
+    failures = {s: 0.8 * MB * s for s in takes_s}
+    rss = [round(50 * MB + 0.8 * MB * i / 4 + 60 * MB * ((i / 4 + 9) % 15) / 15) for i in range(640)]
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, every_s=0.25)
+    builder.source(100, "/job/train.py", GATEWAY)
+    own = {"owner": "Gateway", "parent": "main() gateway"}
+    for number, at_s in enumerate(takes_s, 1):
+        kept, gone = failures[at_s], cache[at_s]
+        holders = [
+            place("main() gateway", kept + gone, type_name="__main__.Gateway"),
+            place("main() gateway.cache", gone, type_name="dict", length=gone / 1000, **own),
+            place("main() gateway.failures", kept, length=kept / 1000, member_type="Request", **own),
+        ]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=round(50 * MB + kept + gone))
+    report = analyze(builder.ends(160.0, exit_code=0).open())
+    assert report.verdict.leaking is True
+    found = first(report)
+    assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "failures", 8)
+    assert says(found.title, "Gateway.failures")

@@ -409,27 +409,45 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
 
 def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
     for root in roots:
-        if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
-            if multiplies(root) and root.root_kind == "thread":
+        if _grows(root, threshold_bytes) and multiplies(root):
+            if root.root_kind == "thread":
                 continue  # ever more threads, each with its locals: that is thread-pileup's finding
-            if multiplies(root) and root.root_kind in ("task", "generator", "frame", OUTSIDE):
+            if root.root_kind in ("task", "generator", "frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
-            else:
-                yield from _below(root, threshold_bytes)
+                continue
+        yield from _below(root, threshold_bytes, is_growing=_grows(root, threshold_bytes))
 
 
-def _below(place: Place, threshold_bytes: float) -> Iterator[Accumulation]:
-    growing = [c for c in place.children if c.growth_bytes >= threshold_bytes and keeps_growing(c.deep_bytes)]
+def _below(place: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:
+    """Also of a place that does not grow: what comes and goes in it may be more than what something else in it gains."""
+    growing = [c for c in place.children if _grows(c, threshold_bytes) and (is_growing or _in_many_steps(c.deep_bytes))]
     arrived = _arrived(place, growing)
     members = [
         c for c in growing if c in arrived or (_may_be_member(c) and (multiplies(c) or _are_ever_more(c, place)))
     ]
-    for child in growing:
-        if child not in members:
-            yield from _below(child, threshold_bytes)
-    rest = place.growth_bytes - sum(c.growth_bytes for c in growing if c not in members)
-    if members or (not growing and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
+    hidden = 0.0
+    for child in place.children:
+        for one in _below(child, threshold_bytes, is_growing=child in growing) if child not in members else ():
+            hidden += one.growth_bytes if child not in growing else 0.0
+            yield one
+    if not is_growing:
+        if members:
+            yield Accumulation(place, sum(c.growth_bytes for c in members), tuple(members))
+        return
+    rest = place.growth_bytes - hidden - sum(c.growth_bytes for c in growing if c not in members)
+    is_lowest = not growing and not hidden
+    if members or (is_lowest and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
         yield Accumulation(place, rest, tuple(members))
+
+
+def _grows(place: Place, threshold_bytes: float) -> bool:
+    return place.growth_bytes >= threshold_bytes and keeps_growing(place.deep_bytes)
+
+
+def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
+    """It rose as in ``least`` equal steps or more: what only moved there from beside did so in one."""
+    rises = np.maximum(np.diff(values), 0.0)
+    return bool(rises.sum() ** 2 >= least * np.square(rises).sum())
 
 
 def _arrived(place: Place, growing: Sequence[Place], *, least: int = 3) -> list[Place]:

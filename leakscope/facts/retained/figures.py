@@ -33,8 +33,8 @@ _RESIDENT = 1.1  # times what there is: estimates of what is held are no better 
 class Retained:
     """One holder. ``place`` is what accumulates, ``named`` the user's name for it, ``kept`` what it is made of.
 
-    **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``weighed_bytes`` what the
-    snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
+    **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``held_bytes`` that without it;
+    ``weighed_bytes`` what the snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
     nobody has written to yet. ``made``: lines that allocated what stays in the process, the most first, by samples.
     """
 
@@ -50,6 +50,7 @@ class Retained:
     pinning_ratio: float
     rate: float
     total_bytes: int
+    held_bytes: int
     untouched: bool
     made: Sequence[GrowthLine] = ()
 
@@ -128,6 +129,7 @@ def retained(
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
+    window_s = max(growth.end_s - growth.start_s, look.seconds)
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
@@ -149,7 +151,8 @@ def retained(
         ),
         pinning_ratio=pinning_ratio,
         rate=rate,
-        total_bytes=int(min(rate * max(growth.end_s - growth.start_s, look.seconds), most)),
+        total_bytes=int(min(rate * window_s, most)),
+        held_bytes=int(min(rate / pinning_ratio * window_s, most)),
         untouched=untouched,
         made=made,
     )
