@@ -419,8 +419,8 @@ def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator
 
 
 def _below(place: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:
-    """Also of a place that does not grow: what comes and goes in it may be more than what something else in it gains."""
-    growing = [c for c in place.children if _grows(c, threshold_bytes) and (is_growing or _in_many_steps(c.deep_bytes))]
+    """Also of a place that does not grow: what comes and goes in it may be more than what one thing in it gains."""
+    growing = [c for c in place.children if _grows(c, threshold_bytes) and (is_growing or _by_itself(c))]
     arrived = _arrived(place, growing)
     members = [
         c for c in growing if c in arrived or (_may_be_member(c) and (multiplies(c) or _are_ever_more(c, place)))
@@ -441,13 +441,22 @@ def _below(place: Place, threshold_bytes: float, *, is_growing: bool) -> Iterato
 
 
 def _grows(place: Place, threshold_bytes: float) -> bool:
-    return place.growth_bytes >= threshold_bytes and keeps_growing(place.deep_bytes)
+    return place.growth_bytes >= threshold_bytes and (keeps_growing(place.deep_bytes) or _is_filled(place))
+
+
+def _by_itself(place: Place) -> bool:
+    return _in_many_steps(place.deep_bytes) or _is_filled(place)
+
+
+def _is_filled(place: Place) -> bool:
+    """It has ever more members, whatever they hold alone: what others hold with them counts there now, and now here."""
+    return place.has_length and keeps_growing(place.length, min_persistence=0.9) and _in_many_steps(place.length)
 
 
 def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
     """It rose as in ``least`` equal steps or more: what only moved there from beside did so in one."""
     rises = np.maximum(np.diff(values), 0.0)
-    return bool(rises.sum() ** 2 >= least * np.square(rises).sum())
+    return bool(rises.sum() ** 2 >= least * np.square(rises).sum() > 0)
 
 
 def _arrived(place: Place, growing: Sequence[Place], *, least: int = 3) -> list[Place]:

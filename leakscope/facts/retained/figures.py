@@ -34,8 +34,9 @@ class Retained:
     """One holder. ``place`` is what accumulates, ``named`` the user's name for it, ``kept`` what it is made of.
 
     **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``held_bytes`` that without it;
-    ``weighed_bytes`` what the snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
-    nobody has written to yet. ``made``: lines that allocated what stays in the process, the most first, by samples.
+    ``weighed_bytes`` what the snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a
+    second, ``untouched`` what nobody has written to yet. ``made``: lines that allocated what stays in the process, the
+    most first, by samples.
     """
 
     holder: Accumulation
