@@ -13,7 +13,7 @@ from ..facts.heap.place import OUTSIDE
 from ..facts.retained.figures import Retained
 from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
-from ..facts.where.holders import holder_name
+from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration, per_step, steps_together
@@ -199,6 +199,11 @@ def remedy(found: Retained, total: int) -> list[str]:
     for registry, how in _LET_GO.items():
         if place.path.startswith(registry):
             return [f"{how}; that {would_free}"]
+    if are_results_of_cells(place):
+        return [
+            f"end the last line of a cell with a semicolon, or assign it to a variable: IPython keeps what it returns; "
+            f"that {would_free} (%reset -f out frees what is there, InteractiveShell.cache_size = 0 keeps none)"
+        ]
     if place.root_kind == OUTSIDE:
         return [
             f"unregister what is registered{where} after use (as atexit.unregister does), or register one function "

@@ -239,3 +239,26 @@ def test_the_last_snapshot_knows_what_those_that_read_some_members_guessed(tmp_p
         builder.heap(PID, number, at_s, kept, 100 * at_s, is_sampled=is_sampled)
     (finding,), _ = looked(sentinels(builder), "retained-objects")
     assert finding.subject.variable == "KEPT" and finding.bytes > 100 * MiB
+
+
+def test_results_of_cells_are_one_thing_though_each_has_a_name_and_a_place_in_out(tmp_path):
+    """Held by two, each hangs below neither: they are told at the module whose variables they are."""
+    main = [
+        node(0, None, None, None, **SMALL, root_kind=None), node(1, 0, None, None, **SMALL),
+        node(6, 1, None, None, type_name="dict", **SMALL),
+        node(7, 6, "key", "['__main__']", type_name="module", **SMALL),
+        node(8, 7, "namespace", None, type_name="dict", length=lambda s: 30 + 2 * s, **SMALL),
+    ]  # fmt: skip
+    results = [
+        node(
+            20 + n, 8, "key", f"['_{n}']", type_name="numpy.ndarray", dominator_node=6, child_count=0,
+            retained_bytes=lambda s, n=n: LEAK_BYTES_PER_S if s > n else 0,
+        )
+        for n in range(3, 18)
+    ]  # fmt: skip
+    builder = with_graphs(sentinels(trainer(tmp_path)), nodes=[*main, *results])
+    builder.source(PID + 1, "/home/me/notebooks.py", "NOTEBOOKS = []")  # who started the kernel
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "IPython's Out (results of cells)"
+    assert finding.bytes >= 100 * MiB
+    assert any("semicolon" in advice for advice in finding.remedy)

@@ -81,10 +81,21 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_hol
             counts[position[int(row["take"])]] = row["object_count"]
             bytes[position[int(row["take"])]] = row["retained_bytes"]
     user_files = frozenset(recording.tables["sources"]["file"].dropna())
-    user_modules = dict(zip(recording.tables["sources"]["module"], recording.tables["sources"]["file"]))
+    user_modules = _user_modules(recording, pid)
     shared = recording.tables["heap_shared"]
     shared = shared[by_holder & (shared["pid"] == pid) & shared["take"].isin(takes)]
     return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes)))
+
+
+def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
+    """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
+    sources, notes = recording.tables["sources"], recording.tables["agent_notes"]
+    own = sources[sources["pid"] == pid]
+    forked = notes[notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False)]
+    others = dict(zip(sources["module"], sources["file"]))
+    if not len(forked):
+        others.pop("__main__", None)
+    return others | dict(zip(own["module"], own["file"]))
 
 
 def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, float]]:
@@ -240,10 +251,11 @@ def _places(
             (node.retained > 0).astype(np.float64), _lengths(node),
             has_length=bool(row["length"]), numbers=frozenset(node.numbers),
         )  # fmt: skip
+    new_globals = _new_globals(nodes, places)
     for number, place in places.items():
         place.named_by = places.get(place.row["path_node"])
         dominator = _number(nodes[number].row["dominator_node"])
-        above = places.get(first_of_chain.get(dominator, dominator))
+        above = new_globals.get(number) or places.get(first_of_chain.get(dominator, dominator))
         if above is not None and above is not place:
             place.parent = above
             above.children.append(place)
@@ -270,6 +282,35 @@ def _places(
     for place in roots:
         _weigh_arrays(place, nodes)
     yield from found
+
+
+def _new_globals(nodes: Mapping[int, _Node], places: Mapping[int, Place]) -> dict[int, Place]:
+    """Of names that a module gets ever more of, {number of what is behind each: the place of the module's variables}.
+
+    It is held by others, too, or it would hang there: results of cells are in ``Out`` and in ``_1``, ``_2``, ``_3``.
+    """
+    of_module: dict[int, list[_Node]] = {}
+    for node in nodes.values():
+        above, holds = (nodes.get(_number(node.row[column])) for column in ("path_node", "dominator_node"))
+        if (
+            holds is not None
+            and _number(holds.row["path_node"]) == OF_MODULES  # the dict of all modules
+            and above is not None
+            and node.number in places
+            and above.number in places
+            and above.row["edge_kind"] == "namespace"
+            and not node.retained[0]
+            and node.retained[-1]
+        ):
+            of_module.setdefault(above.number, []).append(node)
+    found: dict[int, Place] = {}
+    for number, new in of_module.items():
+        if len(new) < _LEAST_CHILDREN:
+            continue
+        place = places[number]
+        place.deep_bytes = place.deep_bytes + sum(node.retained for node in new)
+        found |= dict.fromkeys((node.number for node in new), place)
+    return found
 
 
 def _ours(nodes: Mapping[int, _Node]) -> set[int]:

@@ -143,7 +143,7 @@ def retained(
         look=look,
         place=place,
         named=named,
-        kept=holder.handle or _graph_below(place) or heaviest_leaf(holder.largest or place),
+        kept=holder.handle or _graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
         link=link,
         weighed_bytes=weighed,
@@ -157,6 +157,13 @@ def retained(
         untouched=untouched,
         made=made,
     )
+
+
+def _largest(holder: Accumulation, place: Place) -> Place:
+    """Of variables that a module gets ever more of, each is a place of its own."""
+    if place.row["edge_kind"] == "namespace" and place.children:
+        return max(place.children, key=lambda child: child.growth_bytes)
+    return holder.largest or place
 
 
 def _is_large(place: Place) -> bool:

@@ -12,12 +12,24 @@ from ..heap.place import OUTSIDE, Place
 from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 
+_RESULT = re.compile(r"_\d+")
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
+
+
+def are_results_of_cells(place: Place) -> bool:
+    """Most in it are variables ``_1``, ``_2``, ``_3``, in which IPython keeps what cells return, as in ``Out``."""
+    results = (child for child in place.children if _RESULT.fullmatch(str(child.row["variable"])))
+    gained = sum(child.growth_bytes for child in results if child.row["edge_kind"] == "global")
+    return place.row["edge_kind"] == "namespace" and gained >= 0.5 * place.growth_bytes > 0
 
 
 def holder_name(place: Place) -> str:
     """How a person says it: ``Trainer.history (list)``, ``main() rows (list)``, ``services.CACHE (dict)``."""
     row = place.row
+    if are_results_of_cells(place):
+        return "IPython's Out (results of cells)"
+    if row["edge_kind"] == "namespace" and place.root_kind == "module":
+        return f"global variables of {place.path.removesuffix('.__dict__')}"
     variable, owner, edge = row["variable"], row["owner"], row["edge_kind"]
     kind = place.type_name.rsplit(".", 1)[-1]
     if not isinstance(variable, str):
