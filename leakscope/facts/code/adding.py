@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from .names import Holder, Names
+from .package_calls import package_calls
 from .points_to import ADDERS, THING, Term, Things, adds
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
@@ -90,7 +91,7 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
     if holder.edge_kind in ("task", "generator"):
         return _ranked(index, _calls_of_function(index, holder))
     uses = _Uses(Names(index, holder), holder.type_name)
-    return _ranked(index, uses.events) or _ranked(index, _calls_into(holder.owner_module))
+    return _ranked(index, uses.events) or _ranked(index, _calls_into(index, holder.owner_module))
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:
@@ -211,9 +212,10 @@ def _calls_of_function(index: Index, holder: Holder) -> Events:
     return events
 
 
-def _calls_into(module: str | None) -> Events:
-    """Calls of a library that holds the memory itself; those with changing arguments first."""
+def _calls_into(index: Index, module: str | None) -> Events:
+    """Calls of a library that holds the memory itself, and of its objects; those with changing arguments first."""
     package = (module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
+    known = {call for _, call, _ in package_calls(index, package)} if package else set()
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
@@ -224,13 +226,14 @@ def _calls_into(module: str | None) -> Events:
         while isinstance(root, ast.Attribute):
             parts.append(root.attr)
             root = root.value
+        imported, member = "", ""
         if isinstance(root, ast.Name):
             imported, member = scope.binding(root.id).imports.get(root.id, ("", ""))
-            # By way of another library, too: np.ctypeslib fills what ctypes keeps.
-            if imported.split(".", 1)[0] == package or (imported and any(part.startswith(package) for part in parts)):
-                changing = any(not isinstance(a, ast.Constant) for a in (*node.args, *(k.value for k in node.keywords)))
-                feeds = _FEEDERS.match(parts[0] if parts else member)
-                yield _Event(node, CALLS, 0.7 if feeds else (0.5 if changing else 0.3))
+        # By way of another library, too: np.ctypeslib fills what ctypes keeps.
+        if node in known or (imported and any(part.startswith(package) for part in parts)):
+            changing = any(not isinstance(a, ast.Constant) for a in (*node.args, *(k.value for k in node.keywords)))
+            feeds = _FEEDERS.match(parts[0] if parts else member)
+            yield _Event(node, CALLS, 0.7 if feeds else (0.5 if changing else 0.3))
 
     return events
 

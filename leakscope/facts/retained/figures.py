@@ -15,7 +15,7 @@ from ..growth.tree import TreeGrowth
 from ..heap.paths import Accumulation, Heap, heaviest_leaf, keeps_growing
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
-from ..tables import int_of
+from ..tables import int_of, text_of
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
@@ -200,12 +200,13 @@ def _by_what_they_make(
     lines: Sequence[Line], place: Place, process: ProcessGrowth, made: Sequence[GrowthLine]
 ) -> Sequence[Line]:
     """Calls of the library that holds it. What such a call adds is allocated within it, so at its own line; one that
-    makes an object of another class than the members are adds nothing.
+    makes an object of another class of the library's than the members are adds nothing.
     """
     bytes_at = {(one.file, one.line): one.bytes for one in made}
     members = {tail(child.type_name) for child in place.children}
     types = map(str, process.rows("object_types")["type_name"].unique())
-    others = {tail(name) for name in types if "." in name} - members  # of modules: dict and list are anything
+    library = (text_of(place.row, "owner_module") or "").split(".")[0]
+    others = {tail(name) for name in types if name.startswith(f"{library}.")} - members
 
     def order(line: Line) -> tuple[bool, float]:
         return not others.isdisjoint(_CALLED.findall(line.text)), -bytes_at.get((line.file, line.line), 0.0)
