@@ -91,7 +91,13 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
     if holder.edge_kind in ("task", "generator"):
         return _ranked(index, _calls_of_function(index, holder))
     uses = _Uses(Names(index, holder), holder.type_name)
-    return _ranked(index, uses.events) or _ranked(index, _calls_into(index, holder.owner_module))
+    package = (holder.owner_module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
+    calls = _calls_into(package)
+    return (
+        _ranked(index, uses.events)
+        or _ranked(index, _repeated(index, calls))
+        or _ranked(index, _calls_of_objects(index, package), calls)
+    )
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:
@@ -212,10 +218,8 @@ def _calls_of_function(index: Index, holder: Holder) -> Events:
     return events
 
 
-def _calls_into(index: Index, module: str | None) -> Events:
-    """Calls of a library that holds the memory itself, and of its objects; those with changing arguments first."""
-    package = (module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
-    known = {call for _, call, _ in package_calls(index, package)} if package else set()
+def _calls_into(package: str) -> Events:
+    """Calls of a library that holds the memory itself; those with changing arguments first."""
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
@@ -226,16 +230,41 @@ def _calls_into(index: Index, module: str | None) -> Events:
         while isinstance(root, ast.Attribute):
             parts.append(root.attr)
             root = root.value
-        imported, member = "", ""
         if isinstance(root, ast.Name):
             imported, member = scope.binding(root.id).imports.get(root.id, ("", ""))
-        # By way of another library, too: np.ctypeslib fills what ctypes keeps.
-        if node in known or (imported and any(part.startswith(package) for part in parts)):
-            changing = any(not isinstance(a, ast.Constant) for a in (*node.args, *(k.value for k in node.keywords)))
-            feeds = _FEEDERS.match(parts[0] if parts else member)
-            yield _Event(node, CALLS, 0.7 if feeds else (0.5 if changing else 0.3))
+            # By way of another library, too: np.ctypeslib fills what ctypes keeps.
+            if imported.split(".", 1)[0] == package or (imported and any(part.startswith(package) for part in parts)):
+                yield _Event(node, CALLS, _by_name(node, parts[0] if parts else member))
 
     return events
+
+
+def _calls_of_objects(index: Index, package: str) -> Events:
+    """Calls of methods of a library's objects: what fills a scheduler that was made once."""
+    known = {call for _, call, _ in package_calls(index, package)} if package else set()
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        if node in known and isinstance(node, ast.Call) and not _READING.match(last_name(node.func)):
+            yield _Event(node, CALLS, _by_name(node, last_name(node.func)))
+
+    return events
+
+
+def _by_name(call: ast.Call, name: str) -> float:
+    """How likely a library's function keeps something of each call."""
+    changing = any(not isinstance(argument, ast.Constant) for argument in _arguments(call))
+    return 0.7 if _FEEDERS.match(name) else 0.5 if changing else 0.3
+
+
+def _repeated(index: Index, events: Events) -> Events:
+    """Those of lines that run again and again."""
+
+    def repeated(scope: Scope, site: Site) -> Iterator[_Event]:
+        if index.is_repeated(site, scope):
+            yield from events(scope, site)
+
+    return repeated
 
 
 class _Uses:
@@ -450,12 +479,12 @@ def _remembers(node: ast.expr) -> bool:
     return any(re.search("cache|memo", last_name(n), re.IGNORECASE) for n in ast.walk(node))
 
 
-def _ranked(index: Index, events: Events) -> list[Line]:
+def _ranked(index: Index, *kinds: Events) -> list[Line]:
     """One line a place, the likeliest first; equals in the order of the source."""
     best: dict[tuple[str, int], Line] = {}
     for scope in index.scopes:
         for site in scope.sites:
-            for event in events(scope, site):
+            for event in (event for events in kinds for event in events(scope, site)):
                 if event.weight <= 0:
                     continue
                 score = event.weight * _often(index, scope, site, event)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import format_bytes
-from ..heap.paths import Heap, accumulations, heap_of, user_place
+from ..heap.paths import Heap, accumulations, heap_of, user_holder
 from ..heap.place import Place
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES, GROWING, Trend
@@ -83,13 +83,13 @@ def beneath(
     if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness
         min_growth_bytes, min_share = min_growth_bytes // 4, 0.0
     found = [
-        (one.growth_bytes, user_place(one.place))
+        (one.growth_bytes, user_holder(one.place))
         for one in accumulations(heap.roots, min_growth_bytes)
         if one.place is not None
         and one.growth_bytes >= min_growth_bytes
         and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
         and not one.place.first_seen  # a straight line of ours is no evidence
-        and _rises(heap.time_s, user_place(one.place).deep_bytes, min_late_pace)
+        and _rises(heap.time_s, user_holder(one.place).deep_bytes, min_late_pace)
     ]
     if not found:
         return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...units import format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
-from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_place
+from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder
 from ..heap.place import Place
 from ..series.arithmetic import level_at
 from ..series.trend import GROWING, judge
@@ -163,7 +163,7 @@ def _arriving(
         return None
     largest = max(came, key=lambda one: one.growth_bytes).place
     assert largest is not None  # else it did not come at once
-    largest = user_place(largest)
+    largest = user_holder(largest)
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
@@ -184,11 +184,11 @@ def _repeating(
     By CPU time, since on a busy machine the same work takes ever longer. Of lists nothing follows from that: what is
     copied whole, or gone through, costs more with each member.
     """
-    tables = [one for one in found if one.place is not None and user_place(one.place).type_name in _KEYED]
+    tables = [one for one in found if one.place is not None and user_holder(one.place).type_name in _KEYED]
     largest = max(tables, key=lambda one: one.growth_bytes, default=None)
     if largest is None or largest.place is None or len(heap.takes) < min_takes:
         return None
-    place = user_place(largest.place)
+    place = user_holder(largest.place)
     if not place.has_length or largest.growth_bytes < min_share * sum(one.growth_bytes for one in found):
         return None
     rows = process.rows("process_samples").dropna(subset=["cpu_s"])
@@ -209,7 +209,7 @@ def _came_at_once(one: Accumulation, min_at_once: float) -> bool:
     """Seen at the user's name: what is in it may be another object each time, as a buffer that was made larger is."""
     if one.place is None or one.is_guess:
         return False
-    named = user_place(one.place)
+    named = user_holder(one.place)
     return bool(np.diff(named.deep_bytes).max() >= min_at_once * named.growth_bytes > 0)
 
 
@@ -231,7 +231,7 @@ def _emptied(
         return None
     at, last_s = int(np.argmax(whole.time_s > heap.time_s[-1])), float(heap.time_s[-1])
     places = {place.path: place for place in whole.places}
-    named = [(one.growth_bytes, user_place(one.place)) for one in found if one.place is not None]
+    named = [(one.growth_bytes, user_holder(one.place)) for one in found if one.place is not None]
     let_go = [
         (gained, place, places[place.path])
         for gained, place in named

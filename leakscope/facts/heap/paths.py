@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import MOST
 from ..tables import AT_EXIT, records
 from .graph import MODULES, graph_places, takes_with_graph
 from .holders import exact_takes
@@ -495,6 +496,12 @@ def user_place(place: Place) -> Place:
     if not isinstance(place.row["variable"], str) and place.named_by is not None:
         return next((found for found in ways[1] if _is_naming(found) and isinstance(found.row["variable"], str)), place)
     return place
+
+
+def user_holder(place: Place) -> Place:
+    """``user_place``, if that gained with it; the place itself where what it holds is told as somebody else's, too."""
+    named = user_place(place)
+    return named if named.growth_bytes >= MOST * place.growth_bytes else place
 
 
 def _up(place: Place, *, by_name: bool) -> Iterator[Place]:
