@@ -55,6 +55,18 @@ class Subject:
     module: str | None = None
     library: str | None = None
 
+    @property
+    def process_text(self) -> str | None:
+        """Who it is about: ``train.py (pid 4242)``, ``gunicorn (python-fork, pid 91)``, ``train.py (pid 7, cuda:1)``.
+
+        Not what goes without saying: that the program itself is it, and that memory is the machine's.
+        """
+        if not self.process:
+            return None
+        role, pid = self.role if self.role != "trainer" else "", f"pid {self.pid}" if self.pid is not None else ""
+        extra = ", ".join(filter(None, (role, pid, self.device if self.device != "cpu" else "")))
+        return f"{self.process} ({extra})" if extra else self.process
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -115,10 +115,8 @@ def _where(subject: Subject) -> Iterator[tuple[str, str]]:
         yield "path", code(subject.path)
     if subject.library:
         yield "library", code(subject.library, 100)
-    if subject.process:
-        known = [subject.role or "", f"pid {subject.pid}" if subject.pid is not None else "", subject.device or ""]
-        extra = ", ".join(part for part in known if part)
-        yield "process", code(subject.process, 100) + (f" ({text(extra, 100)})" if extra else "")
+    if subject.process and subject.process_text:
+        yield "process", code(subject.process, 100) + text(subject.process_text[len(subject.process) :], 100)
 
 
 def _numbered(excerpt: Excerpt) -> list[str]:

@@ -219,10 +219,8 @@ def _further(finding: Finding) -> Iterator[str]:
         yield f"path {subject.path}"
     if subject.library:
         yield subject.library
-    if subject.process:
-        known = [subject.role or "", f"pid {subject.pid}" if subject.pid is not None else "", subject.device or ""]
-        extra = ", ".join(part for part in known if part)
-        yield subject.process + (f" ({extra})" if extra else "")
+    if subject.process_text:
+        yield subject.process_text
 
 
 def _source(excerpt: Excerpt, around: int) -> Table:

@@ -34,7 +34,7 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
    Doubts
      · sizes are estimated from a sample of the members
    600 MiB, 2.0 GiB per minute, 128 KiB per step, 97% sure · retained-objects ·
-   path main() trainer.history[*] · train.py (trainer, pid 4242)
+   path main() trainer.history[*] · train.py (pid 4242)
 
 2. note: The model's weights live twice
    200 MiB, wasted, 80% sure · duplicate-model · train.py (pid 4242)
