@@ -2,15 +2,21 @@
 
 The type of ``(c_uint64 * 7)()`` is a class that ctypes makes, and forgets with its last array: a cycle of seven
 objects, which only a collection frees. A job may have switched that off, or count what one finds. So these classes are
-kept, and arrays whose length varies have room for a power of two.
+kept, and arrays whose length varies have room for a power of two. Large ones lie in memory of their own, which Python
+did not hand out: where the job has tracemalloc on, they would be among what it compares.
 """
 
 from __future__ import annotations
+
+import ctypes
+import mmap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+LARGE_BYTES = 32 * 1024
 
 _classes: dict[tuple[int, int], Any] = {}
 
@@ -25,8 +31,12 @@ def of(kind: Any, length: int) -> Any:
 
 
 def empty(kind: Any, count: int) -> Any:
-    """Zeros: ``count`` of them or more."""
-    return of(kind, 1 << max(0, count - 1).bit_length())()
+    """Zeros: ``count`` of them or more. **Errors** OSError where there is no room for large ones."""
+    found = of(kind, 1 << max(0, count - 1).bit_length())
+    size = ctypes.sizeof(found)
+    if size < LARGE_BYTES:
+        return found()
+    return found.from_buffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def filled(kind: Any, members: Sequence[Any]) -> Any:
