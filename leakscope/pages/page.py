@@ -161,6 +161,7 @@ def environment() -> Environment:
         slot=charts.account_slot,
         rests_on=rests_on,
         unbroken=_unbroken,
+        path=_path,
         zip=zip,
     )
     return environment
@@ -173,6 +174,11 @@ def _lines(series: Sequence[Series]) -> list[charts.Chart]:
 def _unbroken(text: str) -> Markup:
     """A line does not end between a number and its unit."""
     return Markup(_AMOUNT.sub("\\1\N{NO-BREAK SPACE}\\2", str(escape(printable(text)))))
+
+
+def _path(path: str) -> Markup:
+    """A line ends behind a folder, not within a name or the number of a line."""
+    return Markup("/<wbr>").join(printable(path).split("/"))
 
 
 def _growth(value: float) -> str:
