@@ -38,6 +38,7 @@ document.querySelectorAll('.leakscope[data-cell="%(mark)s"]:not(.scripted)').for
 """
 _LATER = ("more.js",)
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
+_FOLDER_END = re.compile(r"(?<=[^/\s])/(?=[^/\s])")
 _STYLES = ("colours.css", "page.css", "charts.css")
 _OF_UPLOT = "uplot/uPlot.min.css"
 _WHOLE = re.compile(r"^(\s*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
@@ -178,7 +179,7 @@ def _unbroken(text: str) -> Markup:
 
 def _path(path: str) -> Markup:
     """A line ends behind a folder, not within a name or the number of a line."""
-    return Markup("/<wbr>").join(printable(path).split("/"))
+    return Markup(_FOLDER_END.sub("/<wbr>", str(escape(printable(path)))))
 
 
 def _growth(value: float) -> str:
