@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	types agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
+	types agent-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
