@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	types agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
+	types agent-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -33,6 +33,7 @@ help:
 	@echo "make site   build the documentation site into site/ (strict: a broken link or an orphan page fails)"
 	@echo "make tutorials  record the programs of the tutorials anew (10 minutes; TUTORIAL=name: one of them)"
 	@echo "make pictures  draw the page in the README anew (needs Chromium)"
+	@echo "make notebooks  run the notebooks anew (NOTEBOOK=name: one of them)"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make bench-fleet  what an index, a query and a report of 40,960 recordings cost (30 minutes; BENCH='--only index')"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
@@ -162,6 +163,10 @@ docs: $(VENV)/installed-test
 # After it: make docs, which shows what these runs printed. TUTORIAL: names of folders of docs/tutorials.
 tutorials: $(VENV)/installed-test
 	@$(RUN) -m tests.tutorials $(TUTORIAL)
+
+# Run anew and stored without scripts. NOTEBOOK: parts of names.
+notebooks: $(VENV)/installed-test
+	@$(RUN) -m tests.notebooks $(NOTEBOOK)
 
 pictures: $(VENV)/installed-test
 	@$(RUN) -m tests.pictures

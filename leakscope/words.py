@@ -31,7 +31,8 @@ def judged(verdict: Verdict) -> str:
     """`` (own and shared memory, 12.1 s to 27.9 s)``: what amounts of growth are of; empty if nothing was judged."""
     if verdict.start_s is None or verdict.end_s is None:
         return ""
-    return f" (own and shared memory, {verdict.start_s:.1f} s to {verdict.end_s:.1f} s)"
+    start, end = (f"{at_s:.1f} s" if at_s < 1 else format_duration(at_s) for at_s in (verdict.start_s, verdict.end_s))
+    return f" (own and shared memory, {start} to {end})"
 
 
 def printable(text: str) -> str:

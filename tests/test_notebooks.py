@@ -8,26 +8,25 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+from .notebooks import FOLDER, NOTEBOOKS, executed
+
 LARGEST_RECORDING = 300 * 1024
+LARGEST_NOTEBOOK = 500_000  # bytes: a forge shows one of this size at once
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_was_committed_with(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # tests that run at once are told how wide their terminal is
-    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")
+    pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel", reason="there is no kernel to run notebooks: pip install -e '.[test]'")
     pytest.importorskip("resvg_py")
-    notebook = nbformat.read(path, as_version=4)
-    committed = texts(notebook)
-    where = {"metadata": {"path": str(FOLDER)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    committed = texts(nbformat.read(path, as_version=4))
+    notebook = executed(path)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type == "error"]
-    assert texts(notebook) == committed, "run it anew (Run all cells, save), and read what changed beside its text"
+    assert texts(notebook) == committed, "make notebooks, and read what changed beside the text of this one"
 
 
 def texts(notebook: Any) -> list[str]:
@@ -44,6 +43,8 @@ def test_a_notebook_was_committed_as_it_ran(path: Path):
     assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any("text/html" in output.get("data", {}) for output in outputs)
+    assert "<script" not in json.dumps(outputs), "make notebooks: scripts do not run where it is read"
+    assert path.stat().st_size <= LARGEST_NOTEBOOK
 
 
 def test_recordings_are_small_and_each_has_its_program():

@@ -80,10 +80,10 @@ def made(kind: str, text: str, folder: Path) -> str:
 
 
 def printed(command: str, folder: Path, *, color: bool = False) -> str:
-    """What a command prints. ``leakscope record`` is not run: it printed that when the recording was made."""
+    """What a command prints. ``record`` and ``snapshot`` are not run: they printed that as they wrote their file."""
     words = shlex.split(command)
     assert words[0] == "leakscope", f"{command}: nothing else can be run in a block of a page"
-    if words[1] == "record":
+    if words[1] in ("record", "snapshot"):
         output = words[words.index("-o") + 1]
         return (folder / output).with_suffix(".txt").read_text("utf-8")
     words, pipe = (words[: words.index("|")], words[words.index("|") + 1 :]) if "|" in words else (words, [])

@@ -43,7 +43,8 @@ def show(
     last, first = len(tree.takes) - 1, tree.nearest(since_s)
     lines = list(_head(recording, tree, first, last))
     shown = list(_below(tree.roots, tree, first, last, by_growth, (), depth))
-    lines += ["", f"{'retained':>10}  {'growth':>10}  holder", *shown[:_MOST_LINES]]
+    grown = f"{'growth':>10}  " if last > first else ""  # of one snapshot nobody knows
+    lines += ["", f"{'retained':>10}  {grown}holder", *shown[:_MOST_LINES]]
     if len(shown) > _MOST_LINES:
         lines.append(f"{'':24}… {len(shown) - _MOST_LINES} more lines")
     if not shown:
@@ -166,10 +167,11 @@ def _below(
         if figure(place) < least:
             break
         place = steps_of(place, last)
-        growth = format_bytes(place.deep_bytes[last] - place.deep_bytes[first], signed=True)
+        gained = place.deep_bytes[last] - place.deep_bytes[first]
+        growth = f"{format_bytes(gained, signed=True):>10}  " if last > first else ""
         name = _shorter(place.path, above[-1]) if above else place.path
-        figures = f"{format_bytes(place.deep_bytes[last]):>10}  {growth:>10}"
-        yield f"{figures}  {'  ' * len(above)}{name}  ({_kind(place, last)})"
+        figures = f"{format_bytes(place.deep_bytes[last]):>10}  {growth}"
+        yield f"{figures}{'  ' * len(above)}{name}  ({_kind(place, last)})"
         if len(above) < depth:
             told = "" if place.type_name == "module" else place.path  # of a module's own the whole name is shown
             yield from _below(place.children, tree, first, last, by_growth, (*above, told), depth)

@@ -10,12 +10,14 @@ import pandas as pd
 
 from ..units import format_bytes
 from .claims import KILLS, LEAK, LOST, Claim, where
+from .columns import FINDING
 from .explaining import Region, regions
 from .population import Population, as_mask, first_of, median
 
 _TOLD_AS_KILLS = ("oom-kill",)
 _EXAMPLES = 5
 _KILLED = "killed for lack of memory"
+_WHOLE = {column.name for column in FINDING if column.type == "int"}
 
 
 def leaks(population: Population) -> Iterator[Claim]:
@@ -168,12 +170,17 @@ def _examples(population: Population, rows: Any) -> list[str]:
 
 
 def _plain(finding: Any) -> dict[str, Any]:
-    found = {}
+    """Its columns as Python has them: a whole number is one also where another finding has none."""
+    found: dict[str, Any] = {}
     for name, value in dict(finding).items():
-        if name != "row":
-            found[str(name)] = (
-                None if value is None or value != value else value.item() if hasattr(value, "item") else value
-            )
+        if name == "row":
+            continue
+        if value is None or value != value:
+            found[name] = None
+        elif name in _WHOLE:
+            found[name] = int(value)
+        else:
+            found[name] = value.item() if hasattr(value, "item") else value
     return found
 
 

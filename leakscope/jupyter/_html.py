@@ -26,7 +26,10 @@ def recording_html(
     parts = [
         Markup("<b>{}</b> · <code>{}</code> · {} · {}").format(name, *map(_shown, facts)),
         _list(map(_shown, notes)),
-        _table(("table", "rows"), [(table, format_count(count)) for table, count in row_counts.items()], right={1}),
+        _folded(
+            f"{len(row_counts)} tables, {format_count(sum(row_counts.values()))} rows",
+            _table(("table", "rows"), [(table, format_count(count)) for table, count in row_counts.items()], right={1}),
+        ),
         Markup("<small>.tables.NAME is a DataFrame; .describe() explains the columns, .report() the run</small>"),
     ]
     return str(Markup("<div>{}</div>").format(Markup("").join(parts)))
@@ -49,7 +52,14 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[
     return Markup("<table>{}</table>").format(Markup("").join([*lines, *(line(row, "td") for row in rows)]))
 
 
+def _folded(summary: str, inside: Markup) -> Markup:
+    return Markup("<details><summary>{}</summary>{}</details>").format(summary, inside)
+
+
 def _list(texts: Iterable[str]) -> Markup:
+    texts = list(texts)
+    if not texts:
+        return Markup("")
     return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(text) for text in texts))
 
 

@@ -99,7 +99,8 @@ def clock(seconds: int) -> str:
     if seconds and seconds % _DAY_S == 0:
         return f"{seconds // _DAY_S} d"
     if seconds >= _HOUR_S:
-        return f"{seconds // _HOUR_S}:{seconds % _HOUR_S // 60:02d} h"
+        day = f"{seconds // _DAY_S} d " if seconds >= _DAY_S else ""
+        return f"{day}{seconds % _DAY_S // _HOUR_S}:{seconds % _HOUR_S // 60:02d} h"
     if seconds and seconds % 60 == 0:
         return f"{seconds // 60} min"
     return f"{seconds // 60}:{seconds % 60:02d}" if seconds >= 60 else f"{seconds} s"

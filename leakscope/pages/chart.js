@@ -11,7 +11,7 @@ function clock(seconds, span) {
   if (span < 5) return seconds.toFixed(1) + " s";
   if (whole < 60 && span < 600) return whole + " s";
   if (whole < 3600) return Math.floor(whole / 60) + ":" + pad(whole % 60);
-  const day = whole >= 172800 ? Math.floor(whole / 86400) + " d " : "";
+  const day = whole >= 86400 ? Math.floor(whole / 86400) + " d " : "";
   const hours = day ? Math.floor(whole % 86400 / 3600) : Math.floor(whole / 3600);
   return day + hours + ":" + pad(Math.floor(whole % 3600 / 60)) + (span < 600 ? ":" + pad(whole % 60) : " h");
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..findings import Band
 from . import axes
 
-_COLOURS = 12
+_IN_ORDER = (0, 1, 2, 3, 5, 7, 8, 9, 10, 4, 6, 11)  # of bands without a colour of their own: greys last
 CULPRIT = 12  # the number of its colour, which nothing else has
 _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its timeline and its ledger
     "tensors": 0, "arrays": 1, "python-objects": 5, "native": 2, "native-held": 6, "allocator-free": 3,
@@ -77,7 +77,7 @@ class Chart:
 
 def slots(bands: Sequence[Band]) -> list[int]:
     """The number of each band's colour."""
-    return [_ACCOUNT_SLOTS.get(band.name, number % _COLOURS) for number, band in enumerate(bands)]
+    return [_ACCOUNT_SLOTS.get(band.name, _IN_ORDER[number % len(_IN_ORDER)]) for number, band in enumerate(bands)]
 
 
 def account_slot(account: str) -> int | None:

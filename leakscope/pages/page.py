@@ -38,6 +38,7 @@ document.querySelectorAll('.leakscope[data-cell="%(mark)s"]:not(.scripted)').for
 """
 _LATER = ("more.js",)
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
+_FOLDER_END = re.compile(r"(?<=[^/\s])/(?=[^/\s])")
 _STYLES = ("colours.css", "page.css", "charts.css")
 _OF_UPLOT = "uplot/uPlot.min.css"
 _WHOLE = re.compile(r"^(\s*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
@@ -161,6 +162,7 @@ def environment() -> Environment:
         slot=charts.account_slot,
         rests_on=rests_on,
         unbroken=_unbroken,
+        path=_path,
         zip=zip,
     )
     return environment
@@ -173,6 +175,11 @@ def _lines(series: Sequence[Series]) -> list[charts.Chart]:
 def _unbroken(text: str) -> Markup:
     """A line does not end between a number and its unit."""
     return Markup(_AMOUNT.sub("\\1\N{NO-BREAK SPACE}\\2", str(escape(printable(text)))))
+
+
+def _path(path: str) -> Markup:
+    """A line ends behind a folder, not within a name or the number of a line."""
+    return Markup(_FOLDER_END.sub("/<wbr>", str(escape(printable(path)))))
 
 
 def _growth(value: float) -> str:

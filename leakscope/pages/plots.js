@@ -106,15 +106,18 @@ function chart(section, plot, key) {
       stroke("ink", 1, [2, 3], [x(plot.onset[0]), bbox.top], [x(plot.onset[0]), bottom]);
       label(plot.onset[1], x(plot.onset[0]) + 2 * ratio, bottom - 18 * ratio);
     }
+    let free = bbox.top + 4 * ratio; // below the names that stand there
     if (plot.limit) {
       const [limit, text, isNear] = plot.limit;
+      free = Math.max(isNear ? y(limit) + 3 * ratio : 0, free);
       if (isNear) stroke("bad", 1.5, [], [bbox.left, y(limit)], [right, y(limit)]);
-      label(text, plot.trend ? right - 2 * ratio : bbox.left, Math.max(isNear ? y(limit) + 3 * ratio : 0, bbox.top + 4 * ratio), plot.trend);
+      label(text, plot.trend ? right - 2 * ratio : bbox.left, free, plot.trend);
+      free += 16 * ratio;
     }
     plot.marks.forEach(([at, text], number) => {
       const isRight = x(at) > bbox.left + bbox.width / 2;
       stroke("bad", 1.5, [], [x(at), bbox.top], [x(at), bottom]);
-      if (number < MOST_NAMED) label(text, x(at), bbox.top + (20 + 15 * number) * ratio, isRight);
+      if (number < MOST_NAMED) label(text, x(at), free + 15 * number * ratio, isRight);
     });
     ctx.restore();
   }

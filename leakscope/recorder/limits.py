@@ -136,7 +136,8 @@ class Limits:
         self.kill_count = max(self.kill_count, new)
         if name in ours:
             self.new_kill_count += new
-        return [Alarm("oom-kill-counter", f"the kernel's OOM killer ended {new} process(es): {name}", float(new))]
+        ended = f"{new} process{'es' if new > 1 else ''}"
+        return [Alarm("oom-kill-counter", f"the kernel's OOM killer ended {ended}: {name}", float(new))]
 
     def _look_for_pressure(self, limit: Limit) -> list[Alarm]:
         known = self._reached.get(limit.name, 0.0)

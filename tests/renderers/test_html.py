@@ -29,6 +29,7 @@ from leakscope.findings import (
     Subject,
     Timeline,
 )
+from leakscope.pages import axes, charts
 from leakscope.renderers import render
 from leakscope.reporting import heap_view
 
@@ -170,6 +171,40 @@ def test_a_job_of_several_processes_is_shown_by_process_first():
     timeline = dataclasses.replace(FULL.timeline, processes=[*FULL.timeline.processes, second])
     html = render(dataclasses.replace(FULL, timeline=timeline), "html")
     assert html.index(">By process</button>") < html.index(">By account</button>")
+
+
+def test_a_path_breaks_behind_a_folder_and_not_within_the_number_of_a_line():
+    subject = dataclasses.replace(RETAINED.subject, file="/home/<you>/job/train.py", line=123)
+    html = render(dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, subject=subject)]), "html")
+    assert "<code>/home/<wbr>&lt;you&gt;/<wbr>job/<wbr>train.py:123</code>" in html
+
+
+def test_processes_of_which_nothing_was_measured_are_no_table():
+    """A snapshot of torch, imported alone: who wrote it is known, and no more."""
+    row = ProcessRow("train.py", "trainer", 1, 1, 0.0, 0.0, 0, 0, 0, 0, 0, 0.0, 0.0)
+    seen = dataclasses.replace(row, pss_bytes=MiB)
+    shown = ['id="processes"' in render(dataclasses.replace(FULL, processes=[one]), "html") for one in (row, seen)]
+    assert shown == [False, True]
+
+
+def test_processes_have_colours_that_read_as_gaps_last():
+    greys = {4, 6, 11}
+    slots = charts.slots([Band(f"worker.py[{n}]", [1]) for n in range(12)])
+    assert len(set(slots)) == 12 and set(slots[-3:]) == greys
+
+
+def test_moments_of_a_long_run_are_told_in_hours_and_days():
+    verdict = dataclasses.replace(FULL.verdict, start_s=57960.0, end_s=338476.0)
+    assert "16 h 06 min to 3.9 days" in Page(render(dataclasses.replace(FULL, verdict=verdict), "html")).text
+    assert [tick.label for tick in axes.time_ticks(0, 3 * 86400)] == [
+        "0 s",
+        "12:00 h",
+        "1 d",
+        "1 d 12:00 h",
+        "2 d",
+        "2 d 12:00 h",
+        "3 d",
+    ]
 
 
 def test_a_report_of_nothing_is_a_page_that_says_so():

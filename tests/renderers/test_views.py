@@ -158,5 +158,9 @@ def test_on_paper_and_without_scripts_each_chart_is_a_picture(browser, tmp_path,
         page.emulate_media(media="print")
         assert pictures(page) == without
         assert not page.locator(".interactive").first.is_visible()
+        page.set_viewport_size({"width": 240, "height": 844})  # narrower than any line of source
+        edges = "(all) => all.map((one) => one.getBoundingClientRect().right)"
+        boxes, lines = (page.locator(place).evaluate_all(edges) for place in (".source", ".source code"))
+        assert max(lines, default=0) <= max(boxes, default=0) + 1, "source runs over what is beside it"
         page.emulate_media(media=None)
         assert page.pdf(path=tmp_path / "page.pdf").startswith(b"%PDF")
