@@ -13,7 +13,6 @@ import pytest
 from leakscope import analyze
 from leakscope.errors import LeakscopeError
 from leakscope.importing import import_files
-
 from tests.recorder.runs import until
 
 from .files import imported
