@@ -25,7 +25,7 @@ from ..evidence.gpu_device import (
     too_late,
 )
 from ..facts.gpu.budget import DeviceBudget, Line
-from ..facts.gpu.roles import ACTIVATIONS, OTHER
+from ..facts.gpu.roles import ACTIVATIONS, BEFORE, OTHER
 from ..findings import Evidence, Finding, RuledOut
 from ..kinds import ASIDE
 from ..units import MiB, format_bytes, format_count
@@ -94,7 +94,7 @@ def _finding(
     return case.finding(
         _KIND,
         f"The peak of {format_bytes(peak)} on {device.label} is temporary by {format_bytes(temporary_bytes)}: "
-        f"most at {_short(first)}",
+        f"{_most(first)}",
         severity="note",
         grounds=[Ground("the history of the allocator says what was alive then", 0.9)],
         bytes=0,
@@ -106,9 +106,11 @@ def _finding(
     )
 
 
-def _short(line: Line) -> str:
+def _most(line: Line) -> str:
+    if line.role == BEFORE:
+        return "most of that was there before the history began"
     name = line.stack.place.rsplit("/", 1)[-1]
-    return f"{name} in {line.stack.function}()" if line.stack.function else name
+    return f"most at {name} in {line.stack.function}()" if line.stack.function else f"most at {name}"
 
 
 def _remedy(temporary: list[Line], least: float) -> Iterator[str]:

@@ -68,15 +68,16 @@ def findings(
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
         return
-    explained = min(growth.growth_bytes, explained_bytes(so_far))
-    if explained >= MOST * growth.growth_bytes:  # named holders never cover all: allocators round up, and keep some
-        share = explained / max(growth.growth_bytes, 1)
-        figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
+    gained = growth.growth_bytes if growth.growth_bytes > 0 else process.growth_bytes  # others may have given back more
+    explained = min(gained, explained_bytes(so_far))
+    if explained >= MOST * gained:  # named holders never cover all: allocators round up, and keep some
+        share = explained / max(gained, 1)
+        figures = {"explained_bytes": explained, "growth_bytes": gained}
         lacking = _lacking(case, process, min_accounted_share)
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
     named = any(f.tells(GROWTH) and f.severity != "note" and f.subject.holder for f in so_far)
-    finding = _finding(case, process, growth.growth_bytes - explained, beside=named)
+    finding = _finding(case, process, gained - explained, beside=named)
     yield finding
     if finding.kind == OBJECTS:
         yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")
@@ -114,7 +115,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         title = f"{process.name} gained {format_bytes(bytes)}: {_allocated(counted)}"
     elif first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
-    elif sum(one.bytes for one in outside) >= MOST * bytes:
+    elif outside and sum(one.bytes for one in outside) >= MOST * bytes:
         title += f": {format_count(outside[0].count)} {outside[0].type_name} that C code alone holds"
     else:
         title += ", and its holder is unknown"

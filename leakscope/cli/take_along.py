@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -102,6 +104,11 @@ def push(run: Path, targets: tuple[str, ...], quiet: bool) -> None:
     from .. import pushing
 
     for target in targets:
-        where = pushing.push(run, target)
+        try:
+            where = pushing.push(run, target)
+        except pushing.TookTooLong as error:
+            say(str(error))
+            sys.stderr.flush()
+            os._exit(error.exit_status)
         if not quiet:
             say(f"{target.partition(':')[0]}: {where}")

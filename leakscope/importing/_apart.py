@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -18,6 +20,7 @@ from ._source import Source
 
 _MOST_BYTES = 1 * GiB
 _MOST_CPU_S = 600
+_PR_SET_PDEATHSIG = 1  # of who waits for it no longer, it is killed: some libraries read some files without end
 _STATE = ("clock", "tool", "boot_unix_s", "meta", "notes", "left_out")
 _CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from leakscope.importing import _apart; _apart.main()"
 _ENDS = "end"
@@ -62,6 +65,7 @@ def _said(reader: subprocess.Popen[str], source: Source) -> Generator[Fact, None
 def main() -> None:
     """In the process of its own: one line of JSON a fact, and a last one with what ``Source`` was told."""
     name, source = sys.argv[2], Source(Path(sys.argv[3]))
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
     out = os.fdopen(os.dup(1), "w", encoding="ascii")

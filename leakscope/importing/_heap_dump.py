@@ -136,7 +136,7 @@ class _Graph:
         self._starts, self._targets, self._labels = self._references()
         self._name_types()
         self.table = self._table_of_modules()
-        self._path, self._is_seen = self._ways()
+        self._path = self._ways()
         self._with_roots()
         self.dominator, order = dominators(self._starts, self._targets, self.count)
         self.retained = np.asarray(retained(self.dominator, order, self._own_bytes), dtype=np.int64)
@@ -248,8 +248,8 @@ class _Graph:
         named = (d for d in dicts if any(-2 - label in self._texts for _, label in self._out(d) if label <= -2))
         return next(named, dicts[0] if dicts else 0)
 
-    def _ways(self) -> tuple[array[int], array[int]]:
-        """(the node before each on the shortest way from a name, whether there is one). Modules go before frames."""
+    def _ways(self) -> array[int]:
+        """The node before each on the shortest way from a name. Modules go before frames."""
         path = array("i", bytes(4 * self.count))
         is_seen = array("b", bytes(self.count))
         level: list[int] = []
@@ -281,7 +281,7 @@ class _Graph:
                 level.clear()
                 comes(node, _OUTSIDE)
                 self._follow(level, comes)
-        return path, is_seen
+        return path
 
     def _follow(self, level: list[int], comes: Any) -> None:
         for node in level:  # which grows

@@ -10,9 +10,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,7 @@ from ..ignoring import read_ignores, without_ignored
 from ..renderers import render
 from ..reporting import report_of
 from ..storage import open_recording
+from ..units import format_duration
 from ..watching.feeds import JournalFeed, RecordingFeed, command_of, is_recording, journal_of
 from ._points import Points
 from ._tracker import About, Outcome, Point, Tracker, outcome_of
@@ -30,14 +34,19 @@ if TYPE_CHECKING:
     from ..findings import Report
     from ..storage import Recording
 
-__all__ = ["About", "Outcome", "Point", "Tracker", "begin", "names", "push"]
+__all__ = ["About", "Outcome", "Point", "TookTooLong", "Tracker", "begin", "names", "push"]
 POLL_S = 1.0
+ANSWER_S = 300.0  # for one call: MLflow alone would try for 20 minutes, and waits without end for a lock of its own
 _FINISHING_S = 120.0  # the recorder finishes its file after its last row
 _PAGE = "leakscope.html"
 
 
 class NotTaken(LeakscopeError):
     """What a tracker's SDK said as it refused, in one line (exit status 2)."""
+
+
+class TookTooLong(NotTaken):
+    """It did not answer. As the interpreter ends its SDK may go on waiting: leave by ``os._exit``."""
 
 
 def names() -> list[str]:
@@ -53,7 +62,7 @@ def begin(target: str, about: About) -> Tracker:
     module = importlib.import_module(f".{name}", __name__)
     if importlib.util.find_spec(module.PACKAGE) is None:
         raise BadInput(f"{module.PACKAGE} is not installed here: pip install 'leakscope-recorder[{name}]'")
-    with _Telling(name):
+    with _telling(name):
         tracker: Tracker = module.begin(place or None, about)
     return tracker
 
@@ -61,7 +70,7 @@ def begin(target: str, about: About) -> Tracker:
 def push(output: Path, target: str, sleep: Callable[[float], None] = time.sleep) -> str:
     """Log a recording to a tracker, one that goes on until it ends; returns where it is to be seen.
 
-    **Errors** UnreadableRecording; BadInput and NotTaken of the tracker.
+    **Errors** UnreadableRecording; BadInput and NotTaken of the tracker, TookTooLong if it does not answer.
     """
     live = is_recording(journal_of(output))
     recording = open_recording(output)
@@ -72,10 +81,10 @@ def push(output: Path, target: str, sleep: Callable[[float], None] = time.sleep)
     try:
         while True:
             for point in points.of(feed.poll()):
-                with _Telling(name):
+                with _telling(name):
                     tracker.log(point)
             for alert in points.alerts():
-                with _Telling(name):
+                with _telling(name):
                     tracker.alert("leakscope", alert)
             if feed.is_over:
                 break
@@ -93,7 +102,7 @@ def _finish(tracker: Tracker, name: str, recording: Recording) -> str:
     with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
         page = Path(folder, _PAGE)
         page.write_text(render(report, "html"), encoding="utf-8")
-        with _Telling(name):
+        with _telling(name):
             return tracker.finish(_outcome(report, page))
 
 
@@ -128,16 +137,39 @@ def _start_unix_s(recording: Recording) -> float:
     return start_ns / 1e9 if type(start_ns) is int else 0.0
 
 
-class _Telling:
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
     """Whatever an SDK raises (no login, no network, no room) is one line, and what it did before stays."""
+    try:
+        with _within(ANSWER_S):
+            yield
+    except _Late:
+        raise TookTooLong(f"{name}: no answer within {format_duration(ANSWER_S)}") from None
+    except LeakscopeError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())[:300]
+        raise NotTaken(f"{name}: {type(error).__name__}: {text}") from error
 
-    def __init__(self, name: str) -> None:
-        self._name = name
 
-    def __enter__(self) -> None:
-        """Nothing is held."""
+class _Late(BaseException):
+    """No Exception: SDKs catch those, and try again."""
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, LeakscopeError):
-            text = " ".join(str(error).split())[:300]
-            raise NotTaken(f"{self._name}: {type(error).__name__}: {text}") from error
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise ``_Late`` in what takes longer. Signals reach the main thread alone: in another there is no limit."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

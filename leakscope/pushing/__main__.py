@@ -6,12 +6,13 @@ It is a process group of its own, and keeps what its SDK starts from becoming a 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
 from ..errors import LeakscopeError
 from ..recorder.delivery import keep_orphans
-from . import push
+from . import TookTooLong, push
 
 
 def main(argv: list[str]) -> int:
@@ -23,6 +24,8 @@ def main(argv: list[str]) -> int:
         print(f"leakscope: {target.partition(':')[0]}: {push(Path(output), target)}", file=sys.stderr, flush=True)
     except LeakscopeError as error:
         print(f"leakscope: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, TookTooLong):
+            os._exit(error.exit_status)
         return error.exit_status
     return 0
 

@@ -17,6 +17,17 @@ def test_the_peak_names_the_line_that_makes_it(told):
     assert "scaled_dot_product_attention" in finding.remedy[0]
 
 
+def test_what_was_there_before_the_history_has_no_line_to_be_named(told):
+    device = Device()
+    device.records = False
+    before = device.alloc(700 * MiB)
+    device.records = True
+    device.alloc(100 * MiB, called(7))
+    device.free(before)
+    (finding,) = told(device, "gpu-peak").findings
+    assert says(finding.title, "800 MiB", "700 MiB", "before the history") and finding.subject.line is None
+
+
 def test_what_memory_did_between_marks(told):
     device = Device()
     device.alloc(100 * MiB, moved())

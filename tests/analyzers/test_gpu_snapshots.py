@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.importing.allocator import Device, MiB, called, moved, train
+from tests.importing.allocator import OPTIM, TRAIN, Device, MiB, called, moved, train
 from tests.sentences import says
 
 # gpu-retention
@@ -70,6 +70,19 @@ def test_layers_of_one_forward_pass_are_no_steps(told):
     report = told(device, "gpu-retention")
     assert not report.findings
     assert says(report.skipped[0].reason, "no steps")
+
+
+def test_parameters_of_one_optimizer_step_are_no_steps(told):
+    """A plain AdamW of one's own goes through them one by one; torch puts its hooks around it."""
+    device = Device()
+    for _ in range(24):
+        for line in (71, 73, 76):
+            frames = [("/home/me/job/optimizer.py", line, "step"), (OPTIM, 533, "wrapper"), (TRAIN, 54, "main")]
+            scratch = device.alloc(4 * MiB, frames)
+        device.free(scratch)
+    report = told(device)
+    assert report.verdict.leaking is None
+    assert says(report.verdict.headline, "no steps")
 
 
 def test_gradients_that_accumulate_stay_quiet(told):

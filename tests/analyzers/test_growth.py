@@ -109,6 +109,20 @@ def test_a_leak_behind_others_that_shrink_is_found(tmp_path):
     assert growth.main.pid == 1
 
 
+def test_the_process_that_was_seen_to_grow_is_the_one_that_is_told(tmp_path):
+    """Not one that has only just begun, and gained more than that; also where all together gave memory back."""
+    builder = RecordingBuilder(tmp_path)
+    builder.process(1, cmdline="python steady.py").samples(1, [900 * MiB] * 30 + [100 * MiB] * 31)
+    builder.process(2, cmdline="python leaky.py").samples(2, [(100 + 2 * i) * MiB for i in range(61)])
+    builder.process(3, cmdline="python late.py", born_s=40.0).samples(3, [400 * MiB] * 21, from_s=40.0)
+    report = analyze(builder.ends(60.0).open())
+    assert report.verdict.leaking is True
+    first = report.findings[0]
+    assert (first.subject.process, first.bytes > 0) == ("leaky.py", True)
+    assert says(report.verdict.headline, "leaky.py", "gave back more")
+    assert not [skip for skip in report.skipped if "failed" in skip.reason]
+
+
 def test_shutdown_does_not_spoil_the_trend(tmp_path):
     recording = trainer(tmp_path).samples(PID, [20 * MiB, 3 * MiB], every_s=0.25, from_s=20.0).open()
     assert tree_growth(recording).leaking is True

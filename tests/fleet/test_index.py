@@ -245,4 +245,6 @@ def test_a_demo_is_a_fleet_with_faults_that_it_names(tmp_path, capsys):
     assert done.states["final"] > 100
     for wrong in (["--faults", "no-such"], ["--nodes", "2"], []):
         assert main(["fleet", "demo", str(folder), *wrong]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
+    small = tmp_path / "small"
+    assert main(["fleet", "demo", str(small), "--nodes", "4", "--faults", "20"]) == 2 and not small.exists()
+    assert capsys.readouterr().err.count("\n") == 4

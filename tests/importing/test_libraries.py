@@ -13,6 +13,7 @@ import pytest
 from leakscope import analyze
 from leakscope.errors import LeakscopeError
 from leakscope.importing import import_files
+from tests.recorder.runs import until
 
 from .files import imported
 
@@ -72,6 +73,26 @@ def test_a_damaged_capture_is_one_line(tmp_path: Path, damage: str) -> None:
     with pytest.raises(LeakscopeError) as error:
         import_files([path], tmp_path / "bad.parquet", form="memray")
     assert error.value.exit_status == 3 and str(error.value).isprintable() and "bad.bin" in str(error.value)
+
+
+def test_nothing_reads_on_when_the_import_was_killed(tmp_path: Path) -> None:
+    pytest.importorskip("memray")
+    path = tmp_path / "endless.bin"
+    path.write_bytes(b"memray\0" + bytes(200))
+    os.truncate(path, 10 << 30)  # memray's reader is at it for minutes
+    command = [sys.executable, "-m", "leakscope", "import", str(path), "-o", str(tmp_path / "run.parquet")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as importing:
+        children = Path(f"/proc/{importing.pid}/task/{importing.pid}/children")
+        reads = until(lambda: next((pid for pid in children.read_text().split() if _reads(pid, path)), None))
+        importing.kill()
+    until(lambda: not _reads(reads, path))
+
+
+def _reads(pid: str, path: Path) -> bool:
+    try:
+        return any(os.readlink(one) == str(path) for one in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
 
 
 def _wandb(folder: Path, kind: str) -> Path:

@@ -8,8 +8,10 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,21 @@ def test_what_an_sdk_raises_is_one_line(monkeypatch, tmp_path):
         pushing.push(leaking(tmp_path).write(), "kept:place")
 
 
+def test_an_sdk_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
+    """Also one that takes every error for a reason to try again."""
+
+    class Stuck(Kept):
+        def log(self, point: Point) -> None:
+            while True:
+                with suppress(Exception):
+                    threading.Event().wait(600)
+
+    monkeypatch.setattr(pushing, "begin", lambda target, about: Stuck())
+    monkeypatch.setattr(pushing, "ANSWER_S", 0.2)
+    with pytest.raises(pushing.TookTooLong, match="kept: no answer within 200 ms"):
+        pushing.push(leaking(tmp_path).write(), "kept")
+
+
 def test_the_recorder_knows_the_trackers_there_are():
     assert list(options.TRACKERS) == pushing.names()
     words = ["--log-to", "wandb:p", "--log-to", "mlflow", "python", "x.py"]
@@ -166,7 +183,8 @@ def test_tensorboard_reads_the_events(tmp_path):
 @pytest.mark.slow
 def test_mlflow_has_a_run_of_its_own_or_joins_the_jobs(tmp_path):
     pytest.importorskip("mlflow")
-    pushed(tmp_path, "mlflow", MLFLOW_TRACKING_URI="sqlite:///runs.db")
+    # MLflow locks a file named by the address: of a relative one that of every such test on the computer.
+    pushed(tmp_path, "mlflow", MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/runs.db")
     with sqlite3.connect(tmp_path / "runs.db") as store:
         rows = store.execute("select value from metrics where key = 'leakscope/memory_bytes' order by step").fetchall()
         tags = dict(store.execute("select key, value from tags").fetchall())

@@ -52,10 +52,10 @@ def s3() -> Iterator[str]:
 
 
 def test_a_run_is_in_the_bucket_when_it_has_ended(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--spool", str(tmp_path / "spool"), "--upload-wait", "2min", "--upload-every", "10s", "--flush", "1s"]
+    words = ["--spool", str(tmp_path / "spool"), "--upload-wait", "9min", "--upload-every", "10s", "--flush", "1s"]
     command = record_command(*words, "-o", f"{s3}/{{job}}/{{rank}}.parquet", "--", PYTHON, "-c", LEAKS, finalize=True)
     result = subprocess.run(
-        command, cwd=tmp_path, env=environment(LEAKSCOPE_JOB="4711"), capture_output=True, text=True, timeout=240
+        command, cwd=tmp_path, env=environment(LEAKSCOPE_JOB="4711"), capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 0
     assert f"recorded in {s3}/4711/0.parquet" in result.stderr, result.stderr

@@ -36,8 +36,8 @@ _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 class TreeGrowth:
     """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why nobody can tell.
 
-    ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first. ``fills``: what in
-    the first of them fills up to a limit of its own.
+    ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
+    seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
     """
 
     leaking: bool | None
@@ -53,7 +53,7 @@ class TreeGrowth:
 
     @property
     def main(self) -> ProcessGrowth | None:
-        """The process that gained most."""
+        """The process that was seen to grow, or else gained most."""
         return self.processes[0] if self.processes else None
 
     @property
@@ -104,14 +104,15 @@ def _without_processes(recording: Recording) -> str:
 
 
 def _measured(job: Job, view: View) -> list[ProcessGrowth]:
-    """The processes with what each gained in the window of the view, the most first."""
+    """The processes with what each gained in the window of the view, the most first; before all the one it judged."""
     window_s = (view.trend.start_s, view.trend.end_s)
     hidden_bytes = view.trend.growth_bytes
     measured = [
         replace(p, growth_bytes=hidden_bytes, hides=view.hides) if p is view.hidden_in else p.within(*window_s)
         for p in job.processes
     ]
-    return sorted(measured, key=lambda p: (-p.growth_bytes, p.pid))
+    judged = (view.only.pid, view.only.start_ticks) if view.only is not None else None
+    return sorted(measured, key=lambda p: ((p.pid, p.start_ticks) != judged, -p.growth_bytes, p.pid))
 
 
 def _doubted(

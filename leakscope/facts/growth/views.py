@@ -28,12 +28,14 @@ _LEAST_OWN_S = 10.0  # of a process that is starved: the judge wants as much of 
 class View:
     """One way to look at a job's memory. Of its ``trend`` the window is in seconds, and the reason names the view.
 
-    ``hidden_in`` is the process of which not all that it holds was judged, and ``hides`` says why what grows is not
-    seen in that. Growth that ``may_settle`` ends once the largest of all batches was seen.
+    ``only`` is the process that alone was judged. ``hidden_in`` is one of which not all that it holds was judged, and
+    ``hides`` says why what grows is not seen in that. Growth that ``may_settle`` ends once the largest of all batches
+    was seen.
     """
 
     trend: Trend
     may_settle: bool = True
+    only: ProcessGrowth | None = None
     hidden_in: ProcessGrowth | None = None
     hides: str = ""
 
@@ -68,7 +70,7 @@ def _of_each(
     last_s = job.time_s[-1] - max_missing * (job.time_s[-1] - job.time_s[0])
     lasting = [p for p in job.processes if p.time_s[-1] >= last_s and _lived(p, job) >= min_life]
     for p in sorted(lasting, key=lambda p: -p.trend.growth_bytes):
-        yield View(replace(p.trend, reason=f"{p.label} {p.trend.reason}"))
+        yield View(replace(p.trend, reason=f"{p.label} {p.trend.reason}"), only=p)
 
 
 def _lived(process: ProcessGrowth, job: Job) -> float:

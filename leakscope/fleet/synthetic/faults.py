@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import BadInput
 from ...units import GiB
 from .plan import Fleet, Run, finding
 
@@ -58,13 +59,13 @@ class Planter:
     def rank(self, job: str) -> int:
         taken = self._ranks.setdefault(job, {0})
         free = sorted({run.rank for run in self.fleet.of(job) if run.rank is not None} - taken)
-        found = int(self.one(free))
+        found = int(self.one(_room(free, 1)))
         taken.add(found)
         return found
 
     def nodes(self, job: str, count: int) -> list[str]:
         taken = self._nodes.setdefault(job, set())
-        free = sorted({run.node.name for run in self.fleet.of(job)} - taken)
+        free = _room(sorted({run.node.name for run in self.fleet.of(job)} - taken), count)
         found = [free[i] for i in self.rng.permutation(len(free))[:count]]
         taken.update(found)
         return sorted(found)
@@ -90,6 +91,12 @@ class Planter:
             run.cannot_tell = False
             run.judged = True
         return str(found["fingerprint"])
+
+
+def _room(free: list[Any], count: int) -> list[Any]:
+    if len(free) < count:
+        raise BadInput("a fleet of so few nodes has no room for so many faults: more nodes, or fewer faults")
+    return free
 
 
 def _leak(planter: Planter, kind: str, runs: Sequence[Run], says: str, where: dict[str, Any]) -> Fault:
