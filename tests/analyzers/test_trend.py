@@ -331,6 +331,13 @@ def test_a_slow_rise_without_a_pause_is_not_called_flat():
     assert trend.verdict == CANNOT_TELL and "without a pause" in trend.reason
 
 
+@pytest.mark.parametrize(("gained_mib", "verdict"), [(9, CANNOT_TELL), (5, FLAT)])
+def test_a_rise_of_nearly_what_counts_is_not_called_flat_if_it_never_pauses(gained_mib, verdict):
+    t = np.arange(0.0, 26.0, 0.25)
+    trend = judge(t, (11 + gained_mib * t / 21) * MiB)
+    assert trend.verdict == verdict
+
+
 def test_what_begins_to_grow_late_and_goes_on_is_not_called_over():
     """A data set that is built for two thirds of the run, and then work that keeps all it reads."""
     t = np.arange(0, 100, 0.5)

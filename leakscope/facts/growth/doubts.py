@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import format_bytes, format_count, format_duration
+from ...units import MOST, format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
-from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder
+from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import level_at
 from ..series.trend import GROWING, judge
@@ -163,7 +163,7 @@ def _arriving(
         return None
     largest = max(came, key=lambda one: one.growth_bytes).place
     assert largest is not None  # else it did not come at once
-    largest = user_holder(largest)
+    largest = user_place(largest)
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
@@ -206,11 +206,15 @@ def _repeating(
 
 
 def _came_at_once(one: Accumulation, min_at_once: float) -> bool:
-    """Seen at the user's name: what is in it may be another object each time, as a buffer that was made larger is."""
+    """Seen at the user's name: what is in it may be another object each time, as a buffer that was made larger is.
+
+    Where the name has less, since others hold the same: no object of another time is known.
+    """
     if one.place is None or one.is_guess:
         return False
-    named = user_holder(one.place)
-    return bool(np.diff(named.deep_bytes).max() >= min_at_once * named.growth_bytes > 0)
+    named = user_place(one.place)
+    gained = named.growth_bytes
+    return bool(gained >= MOST * one.place.growth_bytes and np.diff(named.deep_bytes).max() >= min_at_once * gained > 0)
 
 
 def _emptied(

@@ -40,6 +40,7 @@ _NOISE = 4.0  # growth below so many widths of the noise is an accident of where
 _WALK = 2.3  # and below so many widths of a driftless walk, what chance alone brings about
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
+_NEARLY = 0.75  # of what counts as growth at all: beside a rise without a pause it is no noise
 _MUCH = 3.0  # times what counts as growth at all, beside a step
 _STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody can tell that it was a single step
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
@@ -172,7 +173,7 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     def verdict(word: str, reason: str) -> Trend:
         return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high)
 
-    if growth < least <= to_end and not teeth.floors_at and _hardly_falls(bucket_y):
+    if growth < least and to_end >= _NEARLY * least and not teeth.floors_at and _hardly_falls(bucket_y):
         told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
         return verdict(CANNOT_TELL, f"{told}: a longer run would tell")
     if growth < least:
