@@ -34,6 +34,7 @@ _JUDGE = tuple(f"tests/{room}/" for room in ("analyzers", "comparing", "fleet", 
 _FOLDERS = {"tmp_path", "tmp_path_factory"}
 _DIAGNOSES = "tests/analyzers/"
 _OF_A_DIAGNOSIS = 8  # tests that judge, in `make test`: golden recordings judge it, too
+_OF_ALL_DIAGNOSES = ("tests/analyzers/test_growth.py",)  # each rests on it
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -69,11 +70,16 @@ def _mark_further(items: list[pytest.Item]) -> None:
         most = item.get_closest_marker("cases")
         if most is not None and seen[test] > most.args[0]:
             item.add_marker("further")
-        elif item.nodeid.startswith(_DIAGNOSES) and item.get_closest_marker("judging") is not None:
+        elif _judges_one_diagnosis(item):
             file = test.partition("::")[0]
             seen[file] += not item.get_closest_marker("slow")
             if seen[file] > _OF_A_DIAGNOSIS:
                 item.add_marker("further")
+
+
+def _judges_one_diagnosis(item: pytest.Item) -> bool:
+    is_there = item.nodeid.startswith(_DIAGNOSES) and not item.nodeid.startswith(_OF_ALL_DIAGNOSES)
+    return is_there and item.get_closest_marker("judging") is not None
 
 
 def _shares_with_its_file(item: pytest.Item) -> bool:
