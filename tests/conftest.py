@@ -72,7 +72,7 @@ def _mark_further(items: list[pytest.Item]) -> None:
             item.add_marker("further")
         elif _judges_one_diagnosis(item):
             file = test.partition("::")[0]
-            seen[file] += not item.get_closest_marker("slow")
+            seen[file] += not any(item.get_closest_marker(mark) for mark in ("slow", "further"))
             if seen[file] > _OF_A_DIAGNOSIS:
                 item.add_marker("further")
 

@@ -107,7 +107,7 @@ def test_what_was_looked_at_is_not_kept(wanted: tuple[type, ...]) -> None:
     assert seen() is None  # at once, though the collector is off
 
 
-@pytest.mark.slow
+@pytest.mark.further
 def test_objects_are_finalized_on_their_own_threads() -> None:
     """As many as another thread makes meanwhile: none is kept so long that it ends here."""
     here = threading.get_ident()

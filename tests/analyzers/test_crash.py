@@ -65,7 +65,7 @@ def test_an_ordinary_exception_is_a_note_with_its_line(tmp_path: Path) -> None:
     assert finding.subject.library == "torch"
 
 
-@pytest.mark.slow
+@pytest.mark.further
 def test_endless_recursion_is_no_lack_of_memory(tmp_path: Path) -> None:
     finding = found(tmp_path, "RecursionError: maximum recursion depth exceeded")
     assert finding.severity == "note"

@@ -82,7 +82,7 @@ def test_few_inventories_are_carried_on_but_never_beyond_the_growth(tmp_path):
 amounts = st.lists(st.integers(0, 2**34), min_size=40, max_size=40)
 
 
-@pytest.mark.slow
+@pytest.mark.further
 @given(amounts, amounts, amounts)
 @example([0] * 38 + [1, 1], [0] * 32 + [1, 0, 0, 1, 0, 0, 0, 0], [0] * 40)  # files before there is private memory
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -48,7 +48,7 @@ def test_driftless_walks_are_no_trend(phi):
     assert verdicts(shape).count(GROWING) <= 0.05 * len(SEEDS)
 
 
-@pytest.mark.slow
+@pytest.mark.further
 def test_mann_kendall_would_raise_that_alarm():
     """The reason for all this: the usual test sees a trend in most of the same walks."""
     shape = curves.driftless_walk(0.95)
@@ -152,7 +152,7 @@ def test_two_looks_give_the_same_answer():
 series = st.lists(st.floats(-1e12, 1e12), min_size=3, max_size=40)
 
 
-@pytest.mark.slow
+@pytest.mark.further
 @given(series)
 def test_theil_sen_is_scipys(values):
     t, y = np.arange(len(values), dtype=float), np.array(values)

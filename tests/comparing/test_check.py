@@ -97,7 +97,7 @@ def test_a_broken_rule_names_holder_and_place_in_one_line(runs, capsys):
     assert lines[1].startswith("ok: max-rss")
 
 
-@pytest.mark.slow
+@pytest.mark.further
 def test_a_baseline_that_was_better_breaks_the_rule(runs, capsys):
     assert main(["check", str(runs["leaky"]), "--baseline", str(runs["clean"])]) == 1
     assert "leaks now" in capsys.readouterr().out

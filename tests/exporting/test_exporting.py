@@ -147,7 +147,7 @@ def test_a_trace_of_another_base_is_joined_on_its_clock(recording, tmp_path):
     assert not [e for e in trace["traceEvents"] if e["pid"] == WORKER]
 
 
-@pytest.mark.slow
+@pytest.mark.further
 @pytest.mark.torch
 def test_a_trace_of_torch_profiler_counts_from_the_same_moment(recording, trace, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # which torch.profiler sets otherwise

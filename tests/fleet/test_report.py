@@ -178,7 +178,7 @@ def test_every_format_tells_the_claims_and_is_the_same_each_time(format_name):
         assert told["claims"][0]["figures"]["figure"] == "level"
 
 
-@pytest.mark.slow
+@pytest.mark.further
 def test_a_page_of_a_large_fleet_stays_below_a_megabyte_and_escapes_names():
     fleet, _ = planted(12, ["leak-everywhere", "leak-since-attempt-not-on-driver"], nodes=40)
     for run in fleet.runs[:500]:
