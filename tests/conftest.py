@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +32,9 @@ _MAY_START = {"live", "slow"}
 _NO_NAME = re.compile(r"[^\w-]+")
 _JUDGE = tuple(f"tests/{room}/" for room in ("analyzers", "comparing", "fleet", "fuzz", "mcp_server"))
 _FOLDERS = {"tmp_path", "tmp_path_factory"}
+_DIAGNOSES = "tests/analyzers/"
+_OF_A_DIAGNOSIS = 8  # tests that judge, in `make test`: golden recordings judge it, too
+_OF_ALL_DIAGNOSES = ("tests/analyzers/test_growth.py",)  # each rests on it
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -46,6 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="could not import 'torch'"))
         elif not any(item.get_closest_marker(mark) for mark in _MAY_START):
             item.add_marker(pytest.mark.xdist_group("torch"))  # one of the workers imports it, for all of them
+    _mark_further(items)
     for item in items:
         if item.get_closest_marker("xdist_group") is None and _shares_with_its_file(item):
             item.add_marker(pytest.mark.xdist_group(_NO_NAME.sub("-", item.nodeid.partition("::")[0])))
@@ -54,6 +59,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     for item in items if config.getoption("loadgroup", False) else ():
         _name_group(item)
+
+
+def _mark_further(items: list[pytest.Item]) -> None:
+    """``make test`` has the first n cases of a test marked ``cases(n)``, and of a diagnosis its first tests."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        seen[test] += 1
+        most = item.get_closest_marker("cases")
+        if most is not None and seen[test] > most.args[0]:
+            item.add_marker("further")
+        elif _judges_one_diagnosis(item):
+            file = test.partition("::")[0]
+            seen[file] += not any(item.get_closest_marker(mark) for mark in ("slow", "further"))
+            if seen[file] > _OF_A_DIAGNOSIS:
+                item.add_marker("further")
+
+
+def _judges_one_diagnosis(item: pytest.Item) -> bool:
+    is_there = item.nodeid.startswith(_DIAGNOSES) and not item.nodeid.startswith(_OF_ALL_DIAGNOSES)
+    return is_there and item.get_closest_marker("judging") is not None
 
 
 def _shares_with_its_file(item: pytest.Item) -> bool:

@@ -45,6 +45,7 @@ def test_what_only_a_function_holds_has_no_way():
     assert deep.chain_to(Kept()) is None
 
 
+@pytest.mark.further
 def test_growth_counts_what_came_since_the_last_call():
     pytest.importorskip("objgraph")
     deep.growth()
@@ -60,6 +61,7 @@ def test_sizes_follow_what_a_holder_refers_to():
     assert sizes["size_bytes"][0] > 100_000
 
 
+@pytest.mark.further
 def test_a_graph_is_written_without_graphviz(tmp_path, kept: Kept):
     pytest.importorskip("objgraph")
     deep.graph(kept, tmp_path / "kept.dot")

@@ -323,6 +323,7 @@ def test_every_exit_code_of_the_docs_is_tried_out():
     assert set(_exit_codes()) == set(CASES)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.live
 @pytest.mark.parametrize(("arguments", "status"), CASES.values(), ids=[" ".join(case) for case in CASES])
 def test_exit_codes(tmp_path, monkeypatch, capsys, arguments, status):

@@ -62,6 +62,7 @@ def test_by_fingerprint_and_kind(tmp_path: Path) -> None:
         assert without_ignored(report, read_ignores(ignoring(tmp_path, entry))).findings == left
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("day", ["2027-01-01", '"2027-01-01"'])
 def test_an_entry_ends_on_its_day(day: str, report: Report, tmp_path: Path) -> None:
     folder = ignoring(tmp_path, f'{{holder = "{HOLDER}", reason = "{REASON}", until = {day}}}')

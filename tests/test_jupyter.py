@@ -324,6 +324,7 @@ def test_what_a_cell_left_is_told_by_its_names(other_module: ModuleType):
     assert "trainer.history" in growth._repr_html_()
 
 
+@pytest.mark.further
 def test_what_another_let_go_of_is_no_growth_of_who_holds_it_still(other_module: ModuleType):
     rules = [bytearray(1000) for _ in range(3000)]
     pages = [np.ones(10**5) for _ in range(4)]
@@ -337,6 +338,7 @@ def test_what_another_let_go_of_is_no_growth_of_who_holds_it_still(other_module:
     assert [row for row in growth.rows() if row[0].startswith(("rules", "other_module"))] == []
 
 
+@pytest.mark.further
 def test_nothing_new_is_nothing_to_show():
     namespace: dict[str, Any] = {"level": [bytearray(1000) for _ in range(1000)]}
     growth = _cell.Watch(namespace).growth()

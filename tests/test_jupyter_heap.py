@@ -197,6 +197,7 @@ work()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.skipif(HeapGraph().refusal is not None, reason="no heap graph")
 def test_a_real_program(tmp_path: Path) -> None:

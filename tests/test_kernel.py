@@ -122,6 +122,7 @@ print("whole")
 """
 
 
+@pytest.mark.slow
 def test_a_program_is_recorded_as_often_as_it_likes(tmp_path: Path):
     """And its forks go on as they would."""
     program = TWICE.replace("LEADER", "leader").replace("kept = []", "kept, leader = [], os.getpid()")
@@ -137,6 +138,7 @@ def test_a_program_is_recorded_as_often_as_it_likes(tmp_path: Path):
         assert not list(tmp_path.glob("*.journal"))
 
 
+@pytest.mark.slow
 def test_the_error_of_the_program_comes_through(tmp_path: Path):
     program = "import leakscope\nwith leakscope.record('a.parquet'):\n    raise SystemExit(7)"
     done = subprocess.run(

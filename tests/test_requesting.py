@@ -66,6 +66,7 @@ def recorded(folder: Path, program: str, *options: str) -> tuple[str, ...]:
     return (*record_command(*words, "--", PYTHON, "shop.py", finalize=True),)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
 @pytest.mark.parametrize("options", [(), ("--max-overhead", "0.01%")], ids=["usual", "nothing left to spend"])
 def test_a_process_that_is_recorded_is_asked_and_goes_on(
@@ -91,6 +92,7 @@ def test_a_process_that_is_recorded_is_asked_and_goes_on(
     assert pid in list(tables["processes"]["pid"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
 def test_an_earlier_snapshot_of_that_name_is_kept(tmp_path: Path) -> None:
     with started(tmp_path, *recorded(tmp_path, PROGRAM)) as (_, pid):
@@ -112,6 +114,7 @@ def test_every_object_is_kept_if_asked_for(tmp_path: Path, capsys: pytest.Captur
         assert whole.way_to("bytes")["name"].iloc[-2] in ("shop.entries", "work() kept")
 
 
+@pytest.mark.slow
 def test_a_request_that_somebody_else_takes_away_is_made_again(tmp_path: Path) -> None:
     """Who asks at the same moment removes the file once they have their answer."""
     none_by_itself = "--max-overhead", "0.01%"
@@ -141,6 +144,7 @@ os.kill(child, 9)
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("program", "options", "why"),
     [(FORKS, (), "forked"), (PROGRAM, ("--no-snapshots",), "switched off")],

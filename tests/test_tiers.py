@@ -33,6 +33,7 @@ def test_a():
 """
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name, program, status, said", [
     ("starved", PASSES_THE_SECOND_TIME, 0, "passed alone: 1 of 1 live tests\ntest_starved.py::test_a"),
     ("fails", "@pytest.mark.live\ndef test_a(): assert False", 1, "once more, alone: 1 tests"),

@@ -24,6 +24,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_what_its_commands_print(page: Path) -> None:
     assert page.read_text("utf-8") == tutorials.renewed(page), BEHIND

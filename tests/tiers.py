@@ -1,9 +1,11 @@
 """``python -m tests.tiers TIER``: one tier of the tests, by their marks, and a second look at what failed.
 
 A test without a mark is a unit test: it starts no process, which conftest.py sees to. ``judging`` ones, marked there,
-judge recordings that are built in code. ``live`` tests start some,
-``golden`` ones judge committed recordings, and ``slow`` ones take long, or say once more what others say, so that only
-``make test-all`` runs them.
+judge recordings that are built in code. ``live`` tests start some, ``golden`` ones judge committed recordings.
+
+``slow`` ones take long, and ``further`` ones say of another case what others say: ``make test-all`` alone runs both.
+conftest.py marks as ``further`` all but the first n cases of a test marked ``cases(n)``, and all but the first eight
+tests of a diagnosis that judge.
 
 Of some hundred real jobs one may starve beside another on a busy machine. What is ``live`` or ``slow`` and failed is
 therefore run once more, alone, and named if it passes there; more than 1 in 200 of them is a failure all the same. What
@@ -19,8 +21,8 @@ from collections.abc import Collection
 import pytest
 
 TIERS = {
-    "quick": ["-m", "not (judging or live or golden or slow or torch)"],
-    "test": ["-m", "not slow"],
+    "quick": ["-m", "not (judging or live or golden or slow or further or torch)"],
+    "test": ["-m", "not (slow or further)"],
     "test-all": [],
 }
 # Live tests wait for most of their time. Three at once keep two cores busy, and more would starve each other.

@@ -399,6 +399,7 @@ while not ready.is_set() and time.monotonic() < give_up:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walks", [True, False], ids=["walk", "graph"])
 def test_what_a_take_copied_of_pages_shared_with_a_child_is_told(tmp_path: Path, walks: bool) -> None:
     """The graph is read without a trace, and then only what is torch's is looked at; the walk looks at everything."""

@@ -42,6 +42,7 @@ thread.join()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize(
     "stack_bytes",

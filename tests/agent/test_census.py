@@ -94,6 +94,7 @@ def test_types_that_are_frozen_are_counted() -> None:
     assert heap.sweep()[0].get(type(early)) == 8
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("wanted", [(list,), (tuple, list, dict), (set, deque)])
 def test_what_was_looked_at_is_not_kept(wanted: tuple[type, ...]) -> None:
     obj = _Plain()
@@ -106,6 +107,7 @@ def test_what_was_looked_at_is_not_kept(wanted: tuple[type, ...]) -> None:
     assert seen() is None  # at once, though the collector is off
 
 
+@pytest.mark.further
 def test_objects_are_finalized_on_their_own_threads() -> None:
     """As many as another thread makes meanwhile: none is kept so long that it ends here."""
     here = threading.get_ident()

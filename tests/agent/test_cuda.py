@@ -284,6 +284,7 @@ class FakeBatch:
     """Something large in the frame that ran out."""
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.torch
 def test_beside_the_real_torch_cuda_stays_untouched() -> None:

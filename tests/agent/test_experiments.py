@@ -102,6 +102,7 @@ def test_where_nothing_is_tried(program: str, arguments: str) -> None:
     assert tried(program, arguments) == []
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [

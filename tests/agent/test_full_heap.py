@@ -189,6 +189,7 @@ def test_a_request_near_a_limit_leaves_a_file(tmp_path: Path, text: str, is_writ
     assert not [row for row in rows(journal)["agent_notes"] if row["note"] == "full-heap"]
 
 
+@pytest.mark.slow
 def test_a_folder_in_memory_is_no_place_near_a_limit(tmp_path: Path) -> None:
     graph = HeapGraph()
     assert graph.refusal is None
@@ -223,6 +224,7 @@ def test_a_file_without_room_is_not_begun(tmp_path: Path, monkeypatch: pytest.Mo
     assert "1 MiB is the most" in box.notes[0][1]
 
 
+@pytest.mark.slow
 def test_killed_while_it_is_written(tmp_path: Path) -> None:
     """What is not whole has another name: no recording takes it for the heap."""
     journal, job = start(tmp_path, 1_500_000, full_heap=True, max_pause_s=60.0)

@@ -149,6 +149,7 @@ def by_definition(made: list[list[Any]]) -> dict[int, tuple[int, int]]:
     return {node: (above, retained[node]) for node, above in expected.items()}
 
 
+@pytest.mark.further
 def test_dominators_are_those_of_the_definition() -> None:
     roots, expected = [], {}
     for seed in range(8):
@@ -171,6 +172,7 @@ class Slotted:
     __slots__ = ("first", "second")
 
 
+@pytest.mark.further
 def test_sizes_are_those_that_python_tells() -> None:
     held: list[Any] = [
         [], [1, 2, 3], (), (1, 2, 3), "plain text", "B\xe4r", "\u20ac" * 10, "\U0001f43b" * 10, b"bytes" * 9, 0, 1,
@@ -184,6 +186,7 @@ def test_sizes_are_those_that_python_tells() -> None:
     assert len(wrong) == len(held)
 
 
+@pytest.mark.further
 def test_memory_outside_of_objects_is_theirs() -> None:
     owner = numpy.zeros((100, 1000))
     view = owner[:50]
@@ -219,6 +222,7 @@ def test_an_image_has_its_pixels_and_one_of_a_mapped_file_has_none(tmp_path: Pat
     assert found[id(mapped.im)].own_bytes < 1000
 
 
+@pytest.mark.further
 def test_what_arrow_shows_twice_is_weighed_once() -> None:
     numbers = numpy.random.default_rng(0).permutation(100_000)
     holders: dict[str, Any] = {
@@ -234,6 +238,7 @@ def test_what_arrow_shows_twice_is_weighed_once() -> None:
     holders.clear()
 
 
+@pytest.mark.further
 def test_half_made_tables_are_not_asked() -> None:
     kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Int64Array)
     halves = [kind.__new__(kind) for kind in kinds]
@@ -266,6 +271,7 @@ def test_no_collection_begins_while_arrow_is_asked(monkeypatch: pytest.MonkeyPat
     assert asked.count(True) >= len(tables) and not collected
 
 
+@pytest.mark.further
 def test_strings_of_pandas_are_weighed() -> None:
     strings = pandas.array([f"a string of some length, {i}" for i in range(50_000)], dtype="string[pyarrow]")
     assert nodes()[id(strings)].retained_bytes > 50_000 * 25
@@ -290,6 +296,7 @@ def test_what_c_code_keeps_from_the_collector_has_its_holder() -> None:
     assert nodes()[id(stream)].retained_bytes >= 1_000_000
 
 
+@pytest.mark.further
 def test_what_was_allocated_by_halves_is_read_as_the_collector_reads_it() -> None:
     new_list = ctypes.pythonapi.PyList_New
     new_list.restype = ctypes.py_object
@@ -298,6 +305,7 @@ def test_what_was_allocated_by_halves_is_read_as_the_collector_reads_it() -> Non
     assert found[id(halves)].own_bytes == sys.getsizeof(halves)
 
 
+@pytest.mark.further
 def test_a_chain_of_any_length() -> None:
     chain: list[Any] = []
     for _ in range(300_000):
@@ -343,6 +351,7 @@ def test_near_a_limit_what_hangs_on_each_object_is_learnt_from_the_first_graph()
     assert len(kept) == 20_000
 
 
+@pytest.mark.further
 def test_two_threads_do_not_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They would work it out at once as well, and each free what was known of the snapshot before."""
     graph = HeapGraph()
@@ -360,6 +369,7 @@ def test_two_threads_do_not_read_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert graph.read(3, 1 << 40, 1 << 36) is not None and graph.work_out()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("switch", [sys.setprofile, sys.settrace], ids=["profiler", "tracer"])
 def test_nothing_is_read_once_a_tracer_is_set_in_any_thread(switch: Any) -> None:
     """Whoever was asked before it was set, and went on."""
@@ -621,6 +631,7 @@ print(json.dumps([measured, large]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_sizes_are_what_was_asked_of_the_allocator(interpreter: Interpreter, tmp_path: Path) -> None:
@@ -939,6 +950,7 @@ for number, (most, nodes) in enumerate([(1 << 40, 0), (1000, 200_000)], 1):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_of_too_many_objects_some_stand_for_the_others(interpreter: Interpreter, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_an_exception_that_ends_a_thread_is_kept(tmp_path: Path) -> None:
     assert (row["crash_source"], row["exception_type"]) == ("thread-exception", "ZeroDivisionError")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "program",
     [
@@ -85,6 +86,7 @@ def test_what_is_no_failure_leaves_no_words(tmp_path: Path, program: str) -> Non
     assert not faults(journal)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kept", ["bytes(1000)", "[]", "'x' * (1 << 33)"])
 def test_words_are_kept_when_memory_is_gone(tmp_path: Path, kept: str) -> None:
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (400 << 20,) * 2)\n"
@@ -223,6 +225,7 @@ os.execv(sys.executable, [sys.executable, "-c", "import os, signal; os.kill(os.g
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", FAILURES)
 def test_it_fails_as_it_would_without_us(tmp_path: Path, name: str) -> None:
     program = written(tmp_path, FAILURES[name])

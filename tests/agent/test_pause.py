@@ -80,6 +80,7 @@ def test_who_allows_more_gets_the_sweep(tmp_path: Path) -> None:
     assert "reduced-take" not in {note["note"] for note in found["agent_notes"]}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("max_pause_s", [0.001, 0.01])
 def test_the_least_pause_still_gives_inventories(tmp_path: Path, max_pause_s: float) -> None:
     """However long it takes on a busy machine: the job goes on until there are two, and would for ever."""
@@ -112,6 +113,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
@@ -170,6 +172,7 @@ look()
     assert done.stdout.splitlines() == ["False", "True"]
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_counts_no_blocks_is_judged_by_its_memory() -> None:
     assert said_by("kept = [[n] for n in range(1_000_000)]", PYTHONMALLOC="malloc")[0] == "False"
     assert said_by("", PYTHONMALLOC="malloc")[0] == "True"

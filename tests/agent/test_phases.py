@@ -88,6 +88,7 @@ for _ in range(3):
     assert found["collect"]["entry_count"] == 4
 
 
+@pytest.mark.slow
 def test_wrapped_functions_look_and_behave_as_before(tmp_path: Path) -> None:
     journal = staging.stage(tmp_path)
     script = """

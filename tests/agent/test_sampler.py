@@ -224,6 +224,7 @@ def test_a_forked_child_tells_only_of_its_own(tmp_path: Path) -> None:
     assert found["still"] == found["parent"]
 
 
+@pytest.mark.slow
 def test_threads_may_allocate_free_load_and_fork_at_once(tmp_path: Path) -> None:
     """Neither a crash nor a standstill, and what is freed is forgotten."""
     text = """\

@@ -96,6 +96,7 @@ OTHER_FORMS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", OTHER_FORMS)
 def test_the_same_rows_are_alike_in_every_form(name: str) -> None:
     assert agreement(records(), OTHER_FORMS[name](records())) > 0.6
@@ -239,6 +240,7 @@ MORE_FORMS: dict[str, Callable[[], Any]] = {
 TOKENS, TEXTS = sketch.TOKEN_IDS, (sketch.RECORDS, sketch.STRINGS)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", MORE_FORMS)
 def test_rows_of_many_forms_are_read(name: str) -> None:
     found = sketched(MORE_FORMS[name]())

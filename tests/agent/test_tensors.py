@@ -48,6 +48,7 @@ def result_of(forks: Forks, script: str) -> Any:
     return json.loads(forks.run(SETUP + script))
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_step_is_what_malloc_handed_out(forks: Forks):
     """A transformer forward, before backward: parameters, optimizer state and what the graph saved, within 2 %."""
     found = result_of(
@@ -104,6 +105,7 @@ print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") i
     assert summary["tensor_bytes"] == sum(accounts.values())
 
 
+@pytest.mark.slow
 def test_lazy_copies_count_once_and_stay_lazy(forks: Forks):
     found = result_of(
         forks,
@@ -122,6 +124,7 @@ print(json.dumps([summary["tensor_bytes"], still, in_use() - before]))
     assert allocated < 2_000_000
 
 
+@pytest.mark.slow
 def test_tensors_without_memory_are_no_memory(forks: Forks):
     found = result_of(
         forks,

@@ -71,6 +71,7 @@ class Taken:
         return found
 
 
+@pytest.mark.slow
 def test_what_a_list_of_losses_keeps_are_their_graphs(forks: Forks) -> None:
     """Every loss keeps the activations that backward would have used, in C++."""
     places = Taken(
@@ -99,6 +100,7 @@ main()
     assert np.all(np.diff(sum(graph.count for graph in own)) >= 20 * 4)  # operations of each
 
 
+@pytest.mark.slow
 def test_a_running_loss_is_one_place_though_it_is_another_tensor_each_time(forks: Forks) -> None:
     places = Taken(
         forks,
@@ -119,6 +121,7 @@ main()
     assert "main() total'" not in places
 
 
+@pytest.mark.slow
 def test_gradients_are_a_part_of_the_model_that_has_them(forks: Forks) -> None:
     places = Taken(
         forks,
@@ -183,6 +186,7 @@ main()
     assert "main() saved" in {weight_set for weight_set, _ in sets}
 
 
+@pytest.mark.slow
 def test_the_graph_has_storages_before_it_is_known_where_torch_keeps_them(forks: Forks) -> None:
     found = Taken(
         forks,
@@ -198,6 +202,7 @@ take()
     assert first == pytest.approx(second, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_graph_that_two_hold_hangs_on_what_holds_both(forks: Forks) -> None:
     """The middle of a computation and its end: one graph, and it is freed once both are."""
     places = Taken(
@@ -218,6 +223,7 @@ main()
     assert sum(place.deep_bytes[0] for place in kept.children) <= kept.deep_bytes[0]
 
 
+@pytest.mark.slow
 def test_what_looks_is_nobodys_memory(forks: Forks) -> None:
     """At a safe point the recorder runs on the program's own thread, and its variables are not the program's."""
     rows = Taken(

@@ -65,6 +65,7 @@ def test_an_ordinary_exception_is_a_note_with_its_line(tmp_path: Path) -> None:
     assert finding.subject.library == "torch"
 
 
+@pytest.mark.further
 def test_endless_recursion_is_no_lack_of_memory(tmp_path: Path) -> None:
     finding = found(tmp_path, "RecursionError: maximum recursion depth exceeded")
     assert finding.severity == "note"
@@ -109,6 +110,7 @@ def test_a_message_that_nobody_could_ask_for_is_on_stderr_and_cython_is_no_users
     assert (finding.subject.file, finding.subject.library) == ("/home/me/train.py", "numpy")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "ending", [{"exit_code": 0}, {"signal": 15}, {"signal": 2}, {"signal": 9}], ids=["ok", "term", "int", "kill"]
 )
@@ -304,6 +306,7 @@ SIGNAL_TEXTS = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", SIGNAL_TEXTS)
 def test_a_fatal_signal_is_explained_by_what_stderr_says(tmp_path: Path, name: str) -> None:
     text, number, expected = SIGNAL_TEXTS[name]
@@ -370,6 +373,7 @@ def test_a_crash_in_our_agent_is_the_first_thing_said(tmp_path: Path, source: st
     assert len(report.findings) > 1  # the leak is still told
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("crashed", "other", "is_told"),
     [
@@ -392,6 +396,7 @@ def test_our_agent_is_not_blamed_for_what_it_did_not_call(
     assert ("in another thread (heap.py:120 in sweep)" in said(finding)) is is_told
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("is_sampled", [True, False])
 @pytest.mark.parametrize("words", ["", "malloc(): corrupted top size", "ValueError: 1"])
 def test_the_sampling_of_allocations_is_doubted_where_native_code_crashed(
@@ -473,6 +478,7 @@ def test_real_a_crash_in_our_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ".py:" in finding.evidence[0].text
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is immortal")
 def test_real_none_runs_out_of_references(tmp_path: Path) -> None:

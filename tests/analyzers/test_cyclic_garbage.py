@@ -32,6 +32,7 @@ def looked(recording):
     return report.findings, report.ruled_out, report.skipped
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("collector", "call", "words"),
     [

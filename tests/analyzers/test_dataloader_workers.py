@@ -282,6 +282,7 @@ loader = DataLoader(Rows(), num_workers=2, collate_fn={hook})
     assert [(holder.owner, holder.variable) for holder in code.kept("Rows")] == [("Packer", "rest")]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "body, kept",
     [

@@ -140,6 +140,7 @@ def innocents() -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", innocents())
 def test_innocent_data_is_ruled_out(tmp_path, name):
     findings, (ruled_out,) = looked(tmp_path, **innocents()[name])

@@ -171,6 +171,7 @@ def test_a_checkpoint_that_is_held_after_it_was_loaded_is_found(tmp_path):
     assert "started from" in finding.title
 
 
+@pytest.mark.further
 def test_a_checkpoint_that_is_kept_flat_is_found(tmp_path):
     """Some readers of files keep the tensor as it was read, without its shape, under the views they give."""
     model = encoder()
@@ -192,6 +193,7 @@ def test_a_checkpoint_held_beside_a_frozen_base_is_found(tmp_path):
     assert finding.subject.variable == "state"
 
 
+@pytest.mark.further
 def test_a_checkpoint_with_the_state_of_its_optimizer_is_found(tmp_path):
     model = encoder()
     state = clone(model.state_dict())
@@ -329,6 +331,7 @@ def test_a_snapshot_that_was_just_made(tmp_path):
     innocent(job.look(model=model, best=clone(model.state_dict())).told(), "training was not seen")
 
 
+@pytest.mark.further
 def test_a_snapshot_from_before_its_layers_were_unfrozen(tmp_path):
     """It is equal to the weights at the start, and of a later epoch all the same."""
     model = encoder().requires_grad_(False)
@@ -357,6 +360,7 @@ def test_an_average(tmp_path, start):
     innocent(job.told(), "follows")
 
 
+@pytest.mark.further
 def test_an_average_kept_as_a_dict(tmp_path):
     model = encoder()
     shadow = clone(model.state_dict())
@@ -369,6 +373,7 @@ def test_an_average_kept_as_a_dict(tmp_path):
     innocent(job.told(), "follows")
 
 
+@pytest.mark.further
 def test_a_target_network_that_is_replaced_at_times(tmp_path):
     model = encoder()
     target = copy.deepcopy(model)
@@ -466,6 +471,7 @@ def test_workers_that_share_the_memory(tmp_path):
     innocent(job.told(), "shared memory")
 
 
+@pytest.mark.further
 def test_a_process_that_works_with_the_weights_it_was_given(tmp_path):
     model = encoder()
     given = copy.deepcopy(model)

@@ -89,6 +89,7 @@ def test_the_container_of_a_wrapper_is_named_with_the_line_that_keeps(tmp_path):
     assert finding.subject.function == "Store.roll"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("statements", "variable"),
     [

@@ -104,6 +104,7 @@ def test_workers_of_every_epoch_are_judged_by_those_that_lived_at_once(tmp_path,
     assert finding.subject.variable == "RECORDS"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "copied, rows_mib, columns",
     [

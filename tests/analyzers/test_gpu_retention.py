@@ -105,6 +105,7 @@ def on_gpu(tmp_path, shape, seed):
     return trainer(tmp_path, [int(v) for v in value_bytes[::4]], step=[10 * int(t) for t in time_s[::4]])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("shape", INNOCENTS, ids=lambda s: s.__name__)
 def test_innocent_curves(tmp_path, shape):
     for seed in range(3):
@@ -113,6 +114,7 @@ def test_innocent_curves(tmp_path, shape):
         assert not findings, seed
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("shape", LEAKS, ids=lambda s: s.__name__)
 def test_leaking_curves(tmp_path, shape):
     found = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def test_few_inventories_are_carried_on_but_never_beyond_the_growth(tmp_path):
 amounts = st.lists(st.integers(0, 2**34), min_size=40, max_size=40)
 
 
+@pytest.mark.further
 @given(amounts, amounts, amounts)
 @example([0] * 38 + [1, 1], [0] * 32 + [1, 0, 0, 1, 0, 0, 0, 0], [0] * 40)  # files before there is private memory
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -72,6 +72,7 @@ def test_no_forecast_from_a_start_up(tmp_path):
     assert verdict.seconds_to_limit is None
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("start_mib", "leak", "severity"),
     [(870, 0, "note"), (960, 0, "warning"), (690, LEAK_BYTES_PER_S, "warning"), (790, LEAK_BYTES_PER_S, "critical")],

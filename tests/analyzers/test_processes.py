@@ -67,6 +67,7 @@ def test_workers_of_loaders_that_are_kept_are_ended_with_the_loader(tmp_path):
     assert "DataLoader" in finding.remedy[0]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("births", "life_s"),
     [

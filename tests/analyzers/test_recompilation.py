@@ -97,6 +97,7 @@ INNOCENT = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("again", INNOCENT.values(), ids=INNOCENT.keys())
 def test_a_job_that_settled_is_ruled_out_with_its_graphs(tmp_path, again):
     findings, (ruled_out,), _ = looked(compiled(tmp_path, again).open())

@@ -126,6 +126,7 @@ INNOCENT = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("counts", INNOCENT.values(), ids=INNOCENT.keys())
 @pytest.mark.parametrize("rest", [NOT_TOLD, released])
 def test_counts_that_do_not_run_out_are_ruled_out_with_figures(tmp_path, counts, rest):
@@ -152,6 +153,7 @@ def test_what_new_data_hides_is_seen(tmp_path):
     assert finding.evidence[1].figures["last_rest"] == -5000
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "rest",
     [
@@ -242,6 +244,7 @@ def test_references_to_strings_are_told_where_keys_of_dicts_are_known(tmp_path):
     assert finding.subject.type == "str"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("extra", "more"),
     [

@@ -672,6 +672,7 @@ def main():
 """
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("type_name", ["__main__.Log", "method"])  # the method that was given, in an exact graph
 @pytest.mark.parametrize("is_registered", [True, False])
 def test_objects_that_only_c_code_holds_are_named_with_the_line_that_gave_them_away(

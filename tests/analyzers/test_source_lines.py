@@ -83,6 +83,7 @@ def test_a_name_that_is_nowhere_gives_nothing() -> None:
     assert adding_lines([], Holder("rows")) == []
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -321,6 +321,7 @@ def test_handles_that_nothing_refers_to_stand_for_the_memory_that_came_with_each
     assert any("refcount-drift" in one.reason for one in ruled_out)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "count, name",
     [

@@ -103,6 +103,7 @@ def test_a_pile_is_reported_before_it_costs_memory(tmp_path):
     assert finding.severity == "warning"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "counts",
     [

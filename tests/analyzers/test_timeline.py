@@ -201,6 +201,7 @@ def test_the_heap_lists_holders_with_their_figures_at_every_take(tmp_path):
     assert list(history.bytes) == [10 * MiB, 30 * MiB, 50 * MiB]
 
 
+@pytest.mark.further
 def test_the_heap_is_bounded_to_the_largest_paths(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, grows(30))
     for number in range(1, 31):

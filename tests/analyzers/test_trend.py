@@ -21,12 +21,14 @@ def verdicts(shape):
     return [judge(*curves.sampled(shape, seed)).verdict for seed in SEEDS]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("shape", curves.LEAKS, ids=lambda s: s.__name__)
 def test_leaks_are_found(shape):
     found = verdicts(shape).count(GROWING)
     assert found >= 0.9 * len(SEEDS)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("shape", curves.RESIDENT_INNOCENTS, ids=lambda s: s.__name__)
 def test_innocents_raise_no_alarm(shape):
     words = verdicts(shape)
@@ -46,6 +48,7 @@ def test_driftless_walks_are_no_trend(phi):
     assert verdicts(shape).count(GROWING) <= 0.05 * len(SEEDS)
 
 
+@pytest.mark.further
 def test_mann_kendall_would_raise_that_alarm():
     """The reason for all this: the usual test sees a trend in most of the same walks."""
     shape = curves.driftless_walk(0.95)
@@ -149,6 +152,7 @@ def test_two_looks_give_the_same_answer():
 series = st.lists(st.floats(-1e12, 1e12), min_size=3, max_size=40)
 
 
+@pytest.mark.further
 @given(series)
 def test_theil_sen_is_scipys(values):
     t, y = np.arange(len(values), dtype=float), np.array(values)

@@ -92,6 +92,7 @@ def test_steps_without_any_gradient_are_found(tmp_path):
     assert "no parameter has a gradient" in finding.title
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "takes, rest",
     [

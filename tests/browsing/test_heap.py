@@ -133,6 +133,7 @@ def test_the_way_to_an_object(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--at-end" in text.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_after_an_exception_the_frames_still_stand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = PROGRAM.replace("0.001)\n", "0.0005)\n    raise KeyError(number)\n")
     (tmp_path / "shop.py").write_text(program)

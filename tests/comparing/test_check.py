@@ -53,6 +53,7 @@ def test_a_service_is_told_by_its_requests(tmp_path):
     assert "in 1,000 tasks" in outcome.text and "step" not in outcome.text
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("name", "rules", "status"),
     [
@@ -96,6 +97,7 @@ def test_a_broken_rule_names_holder_and_place_in_one_line(runs, capsys):
     assert lines[1].startswith("ok: max-rss")
 
 
+@pytest.mark.further
 def test_a_baseline_that_was_better_breaks_the_rule(runs, capsys):
     assert main(["check", str(runs["leaky"]), "--baseline", str(runs["clean"])]) == 1
     assert "leaks now" in capsys.readouterr().out

@@ -57,6 +57,7 @@ def test_a_placebo_that_only_slows_the_run_is_the_same_by_step(compared):
     assert result.before.growth_bytes_per_hour > 2 * result.after.growth_bytes_per_hour
 
 
+@pytest.mark.further
 def test_without_steps_a_slower_run_is_no_smaller_leak(compared):
     slower = {**LEAK, "steps_per_s": 4.0, "counts_steps": False}
     result = compared({**LEAK, "counts_steps": False}, slower)
@@ -77,18 +78,21 @@ def test_two_flat_runs_that_shake_are_the_same(compared):
     assert result.smallest_leak_bytes_per_step > 0
 
 
+@pytest.mark.further
 def test_a_shorter_run_is_compared_over_the_range_of_both(compared):
     result = compared({**LEAK, "duration_s": 60.0}, {"duration_s": 20.0})
     assert result.verdict == "better"
     assert result.range_end <= 200
 
 
+@pytest.mark.further
 def test_a_run_of_a_moment_tells_nothing(compared):
     result = compared(LEAK, {"duration_s": 6.0})
     assert result.verdict == "cannot-tell"
     assert "too little to compare" in result.reason
 
 
+@pytest.mark.further
 def test_a_run_that_goes_on_from_a_checkpoint_is_aligned_by_its_own_first_step(compared):
     assert compared(LEAK, {**LEAK, "first_step": 10_000}).verdict == "same"
 
@@ -133,12 +137,14 @@ def test_recordings_without_samples_tell_nothing(tmp_path):
         assert render(result, name)
 
 
+@pytest.mark.further
 def test_a_lower_peak_without_a_leak_is_better(compared):
     result = compared({"level": 900 * MiB}, {"level": 400 * MiB})
     assert result.verdict == "better"
     assert "peak" in result.reason
 
 
+@pytest.mark.further
 def test_workers_are_told_side_by_side(compared):
     result = compared({"workers": 4}, {"workers": 1})
     row = next(w for w in result.workers if w.role == "dataloader-worker")
@@ -146,6 +152,7 @@ def test_workers_are_told_side_by_side(compared):
     assert row.before_bytes_each == 50 * MiB
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("before", "after", "status", "name"),
     [(LEAK, {}, 0, "json"), ({}, LEAK, 1, "markdown"), (LEAK, {"duration_s": 5.0}, 4, "terminal")],

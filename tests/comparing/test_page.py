@@ -120,6 +120,7 @@ def test_hostile_names_stay_text(name):
         assert "{{7*7}}" in page.text
 
 
+@pytest.mark.further
 def test_runs_without_steps_are_laid_over_by_time_and_the_page_says_so(tmp_path):
     leaking = {"counts_steps": False, "leak_per_step": 0.5 * MiB}
     one, two = run(tmp_path / "a", **leaking).open(), run(tmp_path / "b", counts_steps=False).open()
@@ -128,6 +129,7 @@ def test_runs_without_steps_are_laid_over_by_time_and_the_page_says_so(tmp_path)
     assert "mark(step=...)" in text
 
 
+@pytest.mark.further
 def test_the_curves_begin_at_each_runs_own_first_step(tmp_path):
     """A run that goes on from a checkpoint, and is shorter, stands under the other one from the left edge on."""
     one = run(tmp_path / "a", leak_per_step=0.5 * MiB)
@@ -158,6 +160,7 @@ def test_narrow_terminals_get_a_figure_a_line(monkeypatch):
     assert "    before  +512 KiB (500 to 520 KiB)" in lines
 
 
+@pytest.mark.further
 def test_a_history_says_since_which_run_it_is_so(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     names = [f"{n}.parquet" for n in range(1, 5)]
@@ -200,6 +203,7 @@ def test_a_history_in_a_narrow_terminal_has_a_figure_a_line(monkeypatch):
     assert "    against the first  Worse" in lines
 
 
+@pytest.mark.cases(2)
 @pytest.mark.live
 @needs_chromium
 @pytest.mark.parametrize("comparison", [BETTER, NOTHING, hostile()], ids=["full", "empty", "hostile"])
@@ -230,6 +234,7 @@ def test_the_keyboard_reads_out_both_runs(tmp_path):
     assert seen["values"] == ["350 MiB", "ended"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.live
 @needs_chromium
 @pytest.mark.parametrize("width", [390, 1280])

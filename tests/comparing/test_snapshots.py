@@ -36,6 +36,7 @@ def test_a_leak_that_is_gone_is_better_and_one_that_came_is_worse(decided):
     assert decided(trained(leak=True), trained(leak=True)).verdict == "same"
 
 
+@pytest.mark.further
 def test_a_peak_that_is_lower_names_what_made_it(decided):
     def attention(size):
         device = Device()

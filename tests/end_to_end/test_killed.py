@@ -78,6 +78,7 @@ def kill_at(instant_s: float, recorded, victims: str):
     return output
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("victims", VICTIMS)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 3))])
 def test_the_file_opens_at_any_instant(recorded, victims, seed):

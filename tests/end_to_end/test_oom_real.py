@@ -146,6 +146,7 @@ def test_a_leak_is_named_as_what_filled_the_process_that_was_killed(cgroup: Cgro
     assert "retained-objects" in [finding["kind"] for finding in result["findings"]]
 
 
+@pytest.mark.slow
 def test_a_sudden_death_is_told_too(cgroup: Cgroup, tmp_path: Path) -> None:
     status, result = record(cgroup, tmp_path, SUDDEN, 150 * MiB)
     assert status == -signal.SIGKILL
@@ -166,6 +167,7 @@ def test_a_worker_that_was_killed_though_its_parent_exited_in_order(cgroup: Cgro
     assert "at the cgroup limit 120 MiB" in first["title"]
 
 
+@pytest.mark.slow
 def test_sigkill_by_hand_is_no_lack_of_memory(cgroup: Cgroup, tmp_path: Path) -> None:
     status, result = record(cgroup, tmp_path, KILLED_BY_HAND, 200 * MiB)
     assert status == -signal.SIGKILL

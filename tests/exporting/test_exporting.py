@@ -147,6 +147,7 @@ def test_a_trace_of_another_base_is_joined_on_its_clock(recording, tmp_path):
     assert not [e for e in trace["traceEvents"] if e["pid"] == WORKER]
 
 
+@pytest.mark.further
 @pytest.mark.torch
 def test_a_trace_of_torch_profiler_counts_from_the_same_moment(recording, trace, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # which torch.profiler sets otherwise
@@ -338,6 +339,7 @@ def test_a_foreign_table_cannot_lead_out_of_the_folder(tmp_path):
 # ---- the command
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ONE_FILE)
 def test_the_command_writes_beside_the_recording(recording, name, capsys):
     assert main(["export", str(recording.path), "-f", name]) == 0

@@ -50,6 +50,7 @@ def test_recordings_findings_and_samples(asked, fleet):
     assert asked.frame("SELECT count(*) AS n FROM processes")["n"][0] > 0
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -102,6 +103,7 @@ def test_only_chosen_recordings_are_read(fleet):
     assert sorted("/".join(url.split("/")[-3:]) for url in told["recording"]) == sorted(fault.paths)
 
 
+@pytest.mark.further
 def test_recordings_with_other_columns_are_asked_together(tmp_path):
     RecordingBuilder(tmp_path, "a.parquet").process(100).samples(100, rss=[1, 2]).ends().write()
     builder = RecordingBuilder(tmp_path, "b.parquet").process(100).samples(100, rss=[3, 4])

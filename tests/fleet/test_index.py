@@ -166,6 +166,7 @@ def test_wrong_use_is_one_line(tmp_path, capsys):
         read_index(tmp_path / "bad.parquet")
 
 
+@pytest.mark.further
 def test_an_address_of_fsspec(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     written(tmp_path / "runs", 3, ["leak-on-one-rank"])

@@ -11,6 +11,7 @@ from leakscope.fleet.synthetic import faults
 from tests.fleet.fleets import RUNS, indexed, planted, scored
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("kind", faults.FAULTS)
 def test_each_kind_of_fault_is_found_and_nothing_else(kind):
     score = scored(11, [kind], nodes=10)
@@ -163,6 +164,7 @@ def test_a_part_of_the_fleet_by_itself():
     assert only.counts["recordings"] == len(fleet.of(fleet.nightly))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("format_name", ["html", "json", "terminal"])
 def test_every_format_tells_the_claims_and_is_the_same_each_time(format_name):
     fleet, (fault,) = planted(11, ["large-rank"])
@@ -176,6 +178,7 @@ def test_every_format_tells_the_claims_and_is_the_same_each_time(format_name):
         assert told["claims"][0]["figures"]["figure"] == "level"
 
 
+@pytest.mark.further
 def test_a_page_of_a_large_fleet_stays_below_a_megabyte_and_escapes_names():
     fleet, _ = planted(12, ["leak-everywhere", "leak-since-attempt-not-on-driver"], nodes=40)
     for run in fleet.runs[:500]:

@@ -92,6 +92,7 @@ def test_the_format_version(path: Path, finished: Path, version: object) -> None
     assert (report is not None) == (type(version) is int and 1 <= version <= schema.SCHEMA_VERSION)
 
 
+@pytest.mark.further
 @FUZZ
 @given(name=hostile.file_names.filter(lambda name: name not in (b".", b"..")))
 def test_any_name(tmp_path_factory: pytest.TempPathFactory, name: bytes) -> None:
@@ -124,6 +125,7 @@ def test_a_name_of_nothing_is_one_line_on_the_terminal(tmp_path_factory: pytest.
     assert b"Traceback" not in line
 
 
+@pytest.mark.further
 @FUZZ
 @given(words=st.lists(hostile.arguments, max_size=4), path=hostile.file_names)
 def test_any_command_line(tmp_path_factory: pytest.TempPathFactory, words: list[bytes], path: bytes) -> None:
@@ -147,6 +149,7 @@ LOGS = Path(__file__).parents[2] / "fixtures" / "oom-logs"
 LINES = [line for path in sorted(LOGS.glob("*.kmsg")) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.further
 @FUZZ
 @given(lines=st.lists(st.sampled_from(LINES) | hostile.texts, max_size=20), data=st.data())
 def test_a_kernel_log_of_other_peoples_trouble(

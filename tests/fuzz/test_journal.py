@@ -68,6 +68,7 @@ def test_a_segment_of_anything(fresh: Callable[[], Path], data: bytes) -> None:
     assert not data or any(f"{len(data):,} bytes of {AGENT} are torn or damaged" in n for n in report.recording.notes)
 
 
+@pytest.mark.further
 @FUZZ
 @given(data=st.data())
 def test_flipped_and_missing_bytes(fresh: Callable[[], Path], data: st.DataObject) -> None:
@@ -99,6 +100,7 @@ def test_frames_in_another_order_and_twice(fresh: Callable[[], Path], data: st.D
     assert_nothing_invented(look(path))
 
 
+@pytest.mark.further
 @FUZZ
 @given(payloads=st.lists(st.binary(max_size=60).map(hostile.frame) | hostile.blocks.map(hostile.packed), max_size=4))
 def test_sound_frames_of_no_block_of_ours(fresh: Callable[[], Path], payloads: list[bytes]) -> None:
@@ -107,6 +109,7 @@ def test_sound_frames_of_no_block_of_ours(fresh: Callable[[], Path], payloads: l
     assert look(path) is not None
 
 
+@pytest.mark.further
 def test_deeper_than_the_stack(fresh: Callable[[], Path]) -> None:
     import zlib
 
@@ -121,6 +124,7 @@ def test_a_count_without_rows(fresh: Callable[[], Path]) -> None:
     assert_nothing_invented(look(path))
 
 
+@pytest.mark.further
 @FUZZ
 @given(table=st.sampled_from(sorted(schema.TABLES)), data=st.data())
 def test_any_values_in_any_table(fresh: Callable[[], Path], table: str, data: st.DataObject) -> None:
@@ -130,6 +134,7 @@ def test_any_values_in_any_table(fresh: Callable[[], Path], table: str, data: st
     assert look(path) is not None
 
 
+@pytest.mark.further
 @FUZZ
 @given(meta=st.binary(max_size=100) | hostile.json_values.map(lambda value: json.dumps(value).encode()))
 def test_meta_of_anything(fresh: Callable[[], Path], meta: bytes) -> None:
@@ -144,6 +149,7 @@ META = [
 ]
 
 
+@pytest.mark.further
 @FUZZ
 @given(changes=st.dictionaries(st.sampled_from(META), hostile.json_values, min_size=1, max_size=4))
 def test_meta_with_other_values(fresh: Callable[[], Path], changes: dict[str, object]) -> None:

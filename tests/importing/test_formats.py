@@ -59,6 +59,7 @@ FILES: list[tuple[str, str, Callable[[str], list[int]]]] = [
 ]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("pattern", "form", "figures"), FILES, ids=[pattern for pattern, *_ in FILES])
 def test_figures_and_verdict_of_a_real_file(
     tmp_path: Path, pattern: str, form: str, figures: Callable[[str], list[int]]

@@ -56,6 +56,7 @@ def test_nothing_is_executed(tmp_path, protocol):
     assert "opcode" in line and not trap.exists()
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("name", "body"),
     [

@@ -28,6 +28,7 @@ def trained():
     return device
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("generation", "name"),
     [*((generation, "s.pickle") for generation in GENERATIONS), ("2023", "s.json"), ("2026-07", "s.json.gz")],

@@ -176,6 +176,7 @@ def test_what_comes_and_goes_passes_and_a_tests_own_failure_stands(pytester):
     result.stdout.fnmatch_lines(["*assert [[]1] == [[]2]*"])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("mark", "said"),
     [

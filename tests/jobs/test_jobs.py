@@ -80,6 +80,7 @@ def test_all_leak_alike(tmp_path: Path):
     assert found.clusters[0].bytes > 1.5 * found.clusters[0].median_bytes
 
 
+@pytest.mark.further
 def test_on_some_nobody_can_tell_and_the_reason_is_said(tmp_path: Path):
     job(tmp_path, [0, 0, 0])
     run(tmp_path, "run.rank1.parquet", duration_s=3.0, boot_id="b").write()
@@ -109,6 +110,7 @@ def test_ranks_without_a_recording_are_missed(tmp_path: Path):
     assert found.verdict.headline == said
 
 
+@pytest.mark.further
 def test_a_rank_that_holds_more_than_its_siblings_is_odd_without_a_leak(tmp_path: Path):
     job(tmp_path, [0] * 3)
     run(tmp_path, "run.rank3.parquet", level=900 * MiB, boot_id="b").write()
@@ -143,6 +145,7 @@ def test_one_recording_of_a_launcher_has_all_its_ranks(tmp_path: Path, capsys: p
     assert beside["end_bytes"] == 30 * MiB
 
 
+@pytest.mark.further
 def test_of_several_attempts_the_last_is_told(tmp_path: Path):
     job(tmp_path, [0, 0])
     later = {"boot_id": "b", "start_unix_ns": START_UNIX_NS + 100 * S, "belongs": {"rank": 1, "attempt": 1}}
@@ -189,6 +192,7 @@ def test_numbers_in_a_command_do_not_make_another_job(tmp_path: Path):
     assert [one.ranks for one in of_one_job(recordings_in([tmp_path])).candidates] == [[0], [1]]
 
 
+@pytest.mark.further
 def test_a_finding_that_the_project_accepts_is_counted_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -204,6 +208,7 @@ def test_a_finding_that_the_project_accepts_is_counted_not_shown(
     assert main(["report", "job", "--exit-code", "--all-findings"]) == 1
 
 
+@pytest.mark.further
 def test_two_jobs_are_compared_rank_by_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     before = job(tmp_path / "before", [0, 0, 0])
     after = job(tmp_path / "after", [0, 0.5 * MiB])

@@ -144,6 +144,7 @@ def test_the_journal_knows_who_wrote(fields: dict[str, str]):
     assert not oom.read("\n".join(journal(**fields))).events
 
 
+@pytest.mark.further
 def test_a_long_log_is_read_in_linear_time():
     noise = ["[ 12.345678] veth3: renamed from eth0 " + "x" * 100] * 24_000 + [" " * 300 + "a" * 3000, "(" * 3000] * 500
     start = time.process_time()  # whatever else runs

@@ -36,6 +36,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answeri
     asked.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> None:
     answers.go_on(answering.FIRST_S, 0)
@@ -50,6 +51,7 @@ def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> Non
     assert answers.pid is None and not os.path.exists(f"/proc/{pid}")
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_an_earlier_look_is_told_with_its_time(answers: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     answers.go_on(answering.FIRST_S, 0)

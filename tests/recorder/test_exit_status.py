@@ -15,6 +15,7 @@ from .runs import PYTHON, ROOT, environment, record, record_command, rows
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("program", "status"),
     [
@@ -63,6 +64,7 @@ def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:
     assert record(tmp_path, "-q", "./train").returncode == 5
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("words", "status", "complaint"),
     [

@@ -58,6 +58,7 @@ def test_valid_from_the_first_instant_and_locked_while_it_lasts(tmp_path: Path) 
     assert {j.name[: -len(".journal")] for j in journals} == {p.name for p in tmp_path.glob("*.parquet")}
 
 
+@pytest.mark.slow
 def test_earlier_recordings_are_renamed_by_their_start(tmp_path: Path) -> None:
     record(tmp_path, "-q", "true", finalize=True)  # its start time is in the parquet footer
     record(tmp_path, "-q", "true")  # in the journal
@@ -98,6 +99,7 @@ def test_names_from_templates(tmp_path: Path) -> None:
         output_path("{job}", {}, 0.0)
 
 
+@pytest.mark.slow
 def test_environment_of_the_command(tmp_path: Path) -> None:
     program = "import json, os; print(json.dumps(dict(os.environ)))"
     bare = json.loads(record(tmp_path, "-q", "--agent", "off", PYTHON, "-c", program, FOO="1").stdout)
@@ -177,6 +179,7 @@ def test_no_room_at_all_is_a_failure_before_start(tiny_disk: Path) -> None:
 # ---- a command that crashed in our agent the time before
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("finalize", [False, True], ids=["journal", "finished"])
 def test_who_records_a_command_again_that_crashed_in_our_agent_is_told_so(tmp_path: Path, finalize: bool) -> None:
     (tmp_path / "train.py").write_text(CRASHES_IN_A_TAKE)
@@ -191,6 +194,7 @@ def test_who_records_a_command_again_that_crashed_in_our_agent_is_told_so(tmp_pa
 CRASHED = json.dumps({"crashed_in_agent": ["true"], "labels": {}})
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("written", "words", "is_told"),
     [

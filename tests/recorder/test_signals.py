@@ -35,6 +35,7 @@ sys.exit(9)
 """
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_to_the_recorder_reaches_the_command_once(tmp_path: Path, number: signal.Signals) -> None:
     recorder = start(tmp_path, "-q", PYTHON, "-c", COUNTS_SIGNALS)

@@ -89,6 +89,7 @@ def _rounds(samples: list[dict[str, Any]], since_ns: int) -> int:
     return min(counts.values()) if len(counts) == WORKERS + 1 else 0
 
 
+@pytest.mark.slow
 def test_the_sum_over_roles_is_what_the_kernel_charges(cgroup: Path, tmp_path: Path) -> None:
     enter = f'echo 0 > {cgroup}/cgroup.procs && exec "$@"'
     words = ("-q", "-i", "100ms", "--pss-interval", "100ms", "--flush", "200ms", "--agent", "off")

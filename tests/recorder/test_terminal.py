@@ -84,6 +84,7 @@ def shown(folder: Path, *command: str, term: str = "xterm-256color") -> Window:
     return window
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("program", "lines"),
     [

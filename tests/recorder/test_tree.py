@@ -81,6 +81,7 @@ while not os.path.exists("parent"):
 """
 
 
+@pytest.mark.slow
 def test_with_no_adopt_an_orphan_has_the_parent_it_would_have_without_a_recorder(tmp_path: Path) -> None:
     def parent_seen(*before: str) -> int:
         subprocess.run([*before, PYTHON, "-c", WHOSE_ORPHAN], cwd=tmp_path, env=environment(), timeout=TIMEOUT_S)
@@ -134,6 +135,7 @@ def test_an_interval_is_obeyed_and_duration_ends_the_recording_only(tmp_path: Pa
     assert (end["event"], end["value"]) == ("end", None)
 
 
+@pytest.mark.slow
 def test_twenty_processes_in_a_small_recorder(tmp_path: Path) -> None:
     program = (
         "import os, sys, time\n"

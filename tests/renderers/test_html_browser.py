@@ -72,6 +72,7 @@ def overflow(tmp_path, html: str, width: int) -> int:
     return int(re.search(r"<title>WIDE(-?\d+)", dom)[1])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("report", [FULL, EMPTY, hostile(), wave(1700, 13)], ids=["full", "empty", "hostile", "a day"])
 def test_the_browser_has_nothing_to_complain_about(tmp_path, report):
     dom, complaints = browse(tmp_path, render(report, "html"))
@@ -138,6 +139,7 @@ def test_the_heap_compares_any_two_inventories(tmp_path):
     assert seen["backwards"] == [["main() config", "70.0 MiB", "0 B"], ["main() trainer", "50.0 MiB", "-550 MiB"]]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window(tmp_path, width):
     """The page itself never scrolls sideways, however long the job's names are."""

@@ -52,6 +52,7 @@ def test_the_three_answers_do_not_look_alike():
     assert "the recording is not complete" in render(EMPTY, "markdown")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("count", [1, 3, 400])
 def test_it_fits_whatever_the_report_holds(count):
     shown = render(full_of(STRINGS, count), "markdown")

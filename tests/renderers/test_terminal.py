@@ -157,6 +157,7 @@ def test_of_much_evidence_the_first_is_shown_and_how_much_more_there_is():
     assert render(report, "terminal", width=100, color=False, verbose=True).count("figure number 8") == 2
 
 
+@pytest.mark.cases(1)
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["fixtures-train_leaky", "loaders_pile_up_by_epoch-leaky", "fd_pileup-leaky"])
 def test_the_first_screen_is_enough_to_act(name):

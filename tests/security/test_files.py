@@ -90,6 +90,7 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.live
 @pytest.mark.parametrize("name", ["lock", "meta.json", "agent-1-1-000001.jnl", "fault-1-1.txt", "run.parquet"])
 def test_a_fifo_keeps_nobody_waiting(
@@ -154,6 +155,7 @@ def test_what_others_leave_does_not_keep_a_recording_from_being_finished(public:
     assert not (public / "run.parquet.journal").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_what_a_killed_finalizer_left_is_removed(tmp_path: Path) -> None:
     record(tmp_path, "-q", "true", finalize=True)

@@ -171,6 +171,7 @@ def test_a_recording_that_runs_is_copied_as_it_is_now(tmp_path):
     assert not open_recording(safe).tables.process_samples.empty
 
 
+@pytest.mark.further
 def test_a_holder_that_the_graph_of_the_heap_tells_is_found_as_before(tmp_path):
     """Names of the program's stand there as keys: of sys.modules, of a module, of an object."""
     service = "class Store:\n    def put(self, key):\n        self.entries[key] = make(key)\n\nSTORE = Store()\n"

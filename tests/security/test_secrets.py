@@ -143,6 +143,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["a file", pytest.param("-c", marks=pytest.mark.slow)])
 def test_no_source_leaves_out_every_text_of_the_program(tmp_path, way):
     (tmp_path / "job.py").write_text(UNTOLD)

@@ -268,6 +268,7 @@ def test_the_shipped_empty_file_is_of_this_schema():
     assert pd.read_parquet(empty.PATH).empty
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_two_at_once_both_succeed(tmp_path):
     builder = build(tmp_path)

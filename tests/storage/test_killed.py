@@ -41,6 +41,7 @@ while True:
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 8 else []) for seed in range(30)]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_writer(tmp_path, seed):
     chance = random.Random(seed)
@@ -64,6 +65,7 @@ def test_a_killed_writer(tmp_path, seed):
     assert len(rss) // ROWS_A_FLUSH in (acknowledged, acknowledged + 1), "the flush under way may or may not be in"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_killed_finalise(tmp_path, seed):

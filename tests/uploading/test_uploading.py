@@ -154,6 +154,7 @@ def test_recorded_here_and_uploaded_at_the_end(tmp_path: Path) -> None:
     assert not list(spool.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_a_store_that_cannot_be_reached_does_the_job_no_harm(tmp_path: Path) -> None:
     spool = tmp_path / "spool"

@@ -220,6 +220,7 @@ def test_q_and_an_interrupt_end_it_with_their_status(job):
     assert press(job, interrupt).return_value == 130
 
 
+@pytest.mark.further
 def test_names_of_the_job_are_no_markup_and_move_no_cursor(tmp_path):
     async def act(app: WatchApp, pilot: Any) -> None:
         assert "[bold]x[/nope]" in text(app) and "\x1b" not in text(app)

@@ -153,6 +153,7 @@ def test_alerts_and_children_that_were_killed_are_told(tmp_path):
     assert "dataloader-worker 101 was ended by SIGKILL" in text
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 12), (40, 10), (200, 60), (20, 5)])
 def test_it_fits_the_terminal(tmp_path, width, height):
     command = ["python", "日本語/train.py", "--name", "a\x1b[2Jb\nc", *["--long"] * 40]

@@ -190,6 +190,7 @@ def test_q_quits_and_the_terminal_is_as_it_was(terminal, lasting):
     assert seen.modes == before
 
 
+@pytest.mark.slow
 @in_one_worker
 def test_interrupt_is_quiet(terminal, lasting):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -203,6 +204,7 @@ def test_interrupt_is_quiet(terminal, lasting):
     assert seen.modes == before
 
 
+@pytest.mark.slow
 @in_one_worker
 def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, lasting):
     seen = terminal(lasting)
@@ -213,6 +215,7 @@ def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, lasting):
     assert seen.left is not None and not seen.left.strip() and seen.modes == before
 
 
+@pytest.mark.slow
 @in_one_worker
 def test_a_watch_that_is_stopped_and_goes_on(terminal, lasting):
     seen = terminal(lasting)
@@ -227,6 +230,7 @@ def test_a_watch_that_is_stopped_and_goes_on(terminal, lasting):
     assert seen.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_process_without_a_recording(terminal, tmp_path):
     (tmp_path / "prog.py").write_text(PROGRAM)
     with subprocess.Popen([PYTHON, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
@@ -239,6 +243,7 @@ def test_a_process_without_a_recording(terminal, tmp_path):
     assert "the process has ended" in seen.seen
 
 
+@pytest.mark.slow
 def test_no_colour(terminal, tmp_path):
     ended_run(tmp_path)
     plain, coloured = terminal("run.parquet", NO_COLOR="1"), terminal("run.parquet")
@@ -256,6 +261,7 @@ def test_a_replay_goes_by_and_ends(terminal, tmp_path):
     assert "replay" in seen.seen and "the command ended: 3" in seen.seen
 
 
+@pytest.mark.slow
 def test_plain_lines_in_a_terminal(terminal, tmp_path):
     ended_run(tmp_path)
     seen = terminal("run.parquet", "--speed", "1000", "--plain")
@@ -270,6 +276,7 @@ def test_in_a_pipe_one_look_is_taken(lasting, tmp_path):
     assert "recording" in done.stdout and "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 def test_in_a_pipe_a_line_at_each_interval(running, tmp_path):
     words = [PYTHON, "-m", "leakscope", "watch", "run.parquet", "-i", "200ms"]
     with subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as watching:
@@ -315,6 +322,7 @@ def test_what_cannot_be_watched_gets_one_line(tmp_path, monkeypatch, capsys, wor
     assert said in told.err and told.err.count("\n") == 1 and told.out == ""
 
 
+@pytest.mark.slow
 @in_one_worker
 def test_a_running_recording_is_not_replayed(lasting, capsys):
     assert main(["watch", lasting, "--replay"]) == 2
@@ -322,6 +330,7 @@ def test_a_running_recording_is_not_replayed(lasting, capsys):
     assert told.count("\n") == 1 and "still being recorded" in told
 
 
+@pytest.mark.slow
 def test_a_reader_that_had_enough(tmp_path):
     path = ended_run(tmp_path)
     line = f"{PYTHON} -m leakscope watch {path} --speed 100 -i 100ms | head -1"

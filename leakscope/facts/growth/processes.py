@@ -118,7 +118,7 @@ def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
 
 def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
     """When each process that trains made its first step, by its agent."""
-    rows = sentinels[sentinels["step"].notna() & sentinels["pid"].notna()]
+    rows = sentinels[["pid", "start_ticks", "time_s", "step"]].dropna(subset=["pid", "step"])
     rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
     keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
     return dict(zip(keys, rows["time_s"].astype(float)))
@@ -163,12 +163,14 @@ def _process(
 
 def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
     """From when until when the agent had a graph of the heap in the process's memory."""
+    graphs = graphs[["pid", "start_ticks", "time_s", "held_s"]]
     own = graphs[(graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna()]
     return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
 
 
 def _noted_s(notes: pd.DataFrame, key: _Key, note: str) -> Floats:
     """When the agent of a process noted that it was loaded, or that the interpreter began to shut down."""
+    notes = notes[["pid", "start_ticks", "time_s", "note"]]
     noted = notes[notes["note"].eq(note).fillna(False)]
     own = noted[noted["pid"].eq(key[0]).fillna(False) & (noted["start_ticks"].fillna(0) == key[1])]
     return own["time_s"].to_numpy(dtype=np.float64)

@@ -38,6 +38,7 @@ class Family(NamedTuple):
 def families(processes: pd.DataFrame, samples: pd.DataFrame) -> dict[str, Family]:
     """{command line: its processes}, without those that ended before their memory was read."""
     sampled = pd.MultiIndex.from_frame(samples[["pid", "start_ticks"]].drop_duplicates())
+    processes = processes[["pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "born_mono_ns", "died_mono_ns"]]
     processes = processes[pd.MultiIndex.from_frame(processes[["pid", "start_ticks"]]).isin(sampled)]
     began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
     moments = {name: began_s + processes[name].astype("float64") / 1e9 for name in ("born_mono_ns", "died_mono_ns")}
@@ -61,6 +62,7 @@ def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, l
     began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
     died_s = began_s + processes["died_mono_ns"].astype("float64") / 1e9
     copied: dict[int, list[Copied]] = {}
+    takes = takes[["pid", "time_s", "copied_bytes"]]
     own = takes[takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna()]
     for pid, at_s, bytes in zip(own["pid"].astype(int), own["time_s"], own["copied_bytes"]):
         ended_s = died_s[processes["ppid"].eq(pid).fillna(False) & died_s.gt(at_s)]

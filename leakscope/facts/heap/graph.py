@@ -111,7 +111,7 @@ def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int
 
 def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
     """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these."""
-    rows = recording.tables["heap_graphs"]
+    rows = recording.tables["heap_graphs"][["pid", "take", "weighs_tensors"]]
     rows = rows[(rows["pid"] == pid) & rows["take"].notna() & ~rows["take"].isin(list(but))].sort_values("take")
     weighed = rows["weighs_tensors"].fillna(False).astype(bool)
     return [int(take) for take in rows["take"][weighed == weighed.iloc[-1]]] if len(rows) else []

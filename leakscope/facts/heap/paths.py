@@ -31,6 +31,7 @@ _LAST_REASONS = ("exit", "exception")
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
 _AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
 THREADS_ALIVE = "threading._active"
+_ASKED = ["pid", "take", "time_s", "step", "reason", "truncated", "rss_bytes", "visited_count"]  # of forty columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,7 @@ class Heap:
 # By recording, and then by how and of which snapshots of which process. A dozen diagnoses ask, each for a window of its
 # own, and most windows have the same snapshots.
 _known: WeakKeyDictionary[Recording, dict[tuple[str, int, tuple[int, ...]], Heap]] = WeakKeyDictionary()
+_known_takes: WeakKeyDictionary[Recording, dict[int, pd.DataFrame]] = WeakKeyDictionary()
 
 
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
@@ -63,8 +65,7 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Itera
     One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
     may tell more. Shared by all who ask: do not change them.
     """
-    takes = recording.tables["takes"]
-    takes = takes[takes["pid"] == pid]
+    takes = _takes_of(recording, pid)
     if len(takes) < 2:
         return
     takes = _since_training_began(takes, end_s)
@@ -75,6 +76,17 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Itera
         yield from _of_walks(recording, _takes(whole, start_s, end_s), pid)
     yield from _of_walks(recording, _takes(walked, start_s, end_s), pid)
     yield from _of_graphs(recording, takes, start_s, end_s)
+
+
+def _takes_of(recording: Recording, pid: int) -> pd.DataFrame:
+    """The snapshots of a process, by number, with what is asked of them: pandas takes its time for each column."""
+    known = _known_takes.setdefault(recording, {})
+    if pid not in known:
+        takes = recording.tables["takes"][_ASKED]
+        takes = takes[takes["pid"] == pid].sort_values("take")
+        figures = dict.fromkeys(("step", "rss_bytes", "visited_count"), "float64")
+        known[pid] = takes.fillna({"truncated": False}).astype({**figures, "truncated": "bool", "reason": "object"})
+    return known[pid]
 
 
 def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
@@ -174,6 +186,7 @@ def _sampled_takes(graphs: pd.DataFrame, pid: int) -> set[int]:
     """Numbers of the snapshots of a process in which members of long containers stood for others."""
     if "is_sampled" not in graphs:
         return set()
+    graphs = graphs[["pid", "take", "is_sampled"]]
     own = graphs[(graphs["pid"] == pid) & graphs["is_sampled"].fillna(False).astype(bool) & graphs["take"].notna()]
     return {int(take) for take in own["take"]}
 
@@ -217,7 +230,6 @@ def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
 
     A process that ended by an exception is also judged on the snapshot made then, since its frames still stood.
     """
-    takes = takes.sort_values("take")
     regular = takes[~takes["reason"].isin(_LAST_REASONS)]
     last = takes[takes["reason"] == "exception"]
     inside = regular[(regular["time_s"] >= start_s) & (regular["time_s"] <= end_s + 1)]
@@ -236,6 +248,7 @@ def _concat(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
+    sentinels = sentinels[["pid", "time_s", "malloc_free_bytes"]]
     own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
     if not len(own):
         return np.zeros(len(at_s))
