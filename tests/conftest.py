@@ -33,8 +33,6 @@ _NO_NAME = re.compile(r"[^\w-]+")
 _JUDGE = tuple(f"tests/{room}/" for room in ("analyzers", "comparing", "fleet", "fuzz", "mcp_server"))
 _FOLDERS = {"tmp_path", "tmp_path_factory"}
 _DIAGNOSES = "tests/analyzers/"
-_OF_A_DIAGNOSIS = 8  # tests that judge, in `make test`: golden recordings judge it, too
-_OF_ALL_DIAGNOSES = ("tests/analyzers/test_growth.py",)  # each rests on it
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -62,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _mark_further(items: list[pytest.Item]) -> None:
-    """``make test`` has the first n cases of a test marked ``cases(n)``, and of a diagnosis its first tests."""
+    """``make test`` has the first n cases of a test marked ``cases(n)``."""
     seen: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.partition("[")[0]
@@ -70,16 +68,6 @@ def _mark_further(items: list[pytest.Item]) -> None:
         most = item.get_closest_marker("cases")
         if most is not None and seen[test] > most.args[0]:
             item.add_marker("further")
-        elif _judges_one_diagnosis(item):
-            file = test.partition("::")[0]
-            seen[file] += not any(item.get_closest_marker(mark) for mark in ("slow", "further"))
-            if seen[file] > _OF_A_DIAGNOSIS:
-                item.add_marker("further")
-
-
-def _judges_one_diagnosis(item: pytest.Item) -> bool:
-    is_there = item.nodeid.startswith(_DIAGNOSES) and not item.nodeid.startswith(_OF_ALL_DIAGNOSES)
-    return is_there and item.get_closest_marker("judging") is not None
 
 
 def _shares_with_its_file(item: pytest.Item) -> bool:

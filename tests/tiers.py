@@ -4,8 +4,7 @@ A test without a mark is a unit test: it starts no process, which conftest.py se
 judge recordings that are built in code. ``live`` tests start some, ``golden`` ones judge committed recordings.
 
 ``slow`` ones take long, and ``further`` ones say of another case what others say: ``make test-all`` alone runs both.
-conftest.py marks as ``further`` all but the first n cases of a test marked ``cases(n)``, and all but the first eight
-tests of a diagnosis that judge.
+conftest.py marks as ``further`` all but the first n cases of a test marked ``cases(n)``.
 
 Of some hundred real jobs one may starve beside another on a busy machine. What is ``live`` or ``slow`` and failed is
 therefore run once more, alone, and named if it passes there; more than 1 in 200 of them is a failure all the same. What
