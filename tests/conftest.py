@@ -32,7 +32,6 @@ _MAY_START = {"live", "slow"}
 _NO_NAME = re.compile(r"[^\w-]+")
 _JUDGE = tuple(f"tests/{room}/" for room in ("analyzers", "comparing", "fleet", "fuzz", "mcp_server"))
 _FOLDERS = {"tmp_path", "tmp_path_factory"}
-_DIAGNOSES = "tests/analyzers/"
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
