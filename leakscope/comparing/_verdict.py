@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..findings import Report
+from ..kinds import CRASH
 from ..units import MiB, format_bytes, format_count, format_duration, format_per_step
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
@@ -41,6 +42,8 @@ def decide(
     """Weigh two runs."""
     if after.recording.ended == "oom-killed" and before.recording.ended != "oom-killed":
         return Decision(WORSE, "the job was killed for memory, which did not happen before")
+    if _crashed(after) and not _crashed(before):
+        return Decision(WORSE, f"the job crashed, which did not happen before{_names(changes, NEW)}")
     one, two = pair.before, pair.after
     told = by_snapshots(before, after) if pair.end <= pair.start else None
     if told is not None:
@@ -54,6 +57,8 @@ def decide(
         spread = peak_spreads * max(one.peak_spread_bytes, two.peak_spread_bytes)
         enough = max(min_peak_bytes, min_peak_fraction * max(peaks), spread)
         level = _by_level(peaks, enough, changes, after.verdict.wasted_bytes - before.verdict.wasted_bytes)
+        if level.verdict == SAME and _crashed(before) and not _crashed(after):
+            return _without_crash(before, after, changes)
         if level.verdict == SAME and abs(max(one.slope, 0.0) - max(two.slope, 0.0)) > pair.resolution:
             text = f"{rates}, neither for long enough to call it a leak"
             return Decision(CANNOT_TELL, f"{_not_enough(pair)}: {text}")
@@ -68,6 +73,19 @@ def decide(
     if one.grows and two.grows and _as_fast(pair, changes, min_change):
         return Decision(SAME, f"memory still leaks: {rates}{_names(changes, STILL)}", doubts)
     return Decision(CANNOT_TELL, f"{_not_enough(pair)}: {rates}", doubts)
+
+
+def _crashed(report: Report) -> bool:
+    return any(finding.tells(CRASH) and finding.severity == "critical" for finding in report.findings)
+
+
+def _without_crash(before: Report, after: Report, changes: Sequence[FindingChange]) -> Decision:
+    """The run after ended in peace: it has to have lasted as long as the one that crashed."""
+    lasted = after.recording.duration_s
+    if lasted < before.recording.duration_s:
+        when, end = format_duration(before.recording.duration_s), format_duration(lasted)
+        return Decision(CANNOT_TELL, f"the run before crashed after {when}, and the one after ended after {end}")
+    return Decision(BETTER, f"neither run leaks, and the job no longer crashes{_names(changes, GONE)}")
 
 
 _NO_STEPS = (

@@ -38,6 +38,7 @@ def run(
     line: int = 10,
     workers: int = 0,
     first_step: int = 1,
+    signal: int | None = None,
     **meta: Any,
 ) -> RecordingBuilder:
     """A run; ``folder`` is made. Its list ``Trainer.history`` holds what it leaks."""
@@ -68,4 +69,4 @@ def run(
         rss = round(level + leak_per_step * steps_per_s * at_s)
         builder.take(PID, take, at_s, holders=holders if kept else None, rss_bytes=rss)
     source = "\n" * (line - 1) + "class Trainer:\n    def step(self, x):\n        self.history.append(x)\n"
-    return builder.source(PID, file, source).ends(at_s=duration_s)
+    return builder.source(PID, file, source).ends(at_s=duration_s, signal=signal)

@@ -145,6 +145,21 @@ def test_a_lower_peak_without_a_leak_is_better(compared):
 
 
 @pytest.mark.further
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ({"signal": 11}, {}, "better"),
+        ({}, {"signal": 11}, "worse"),
+        ({"signal": 11, "duration_s": 40.0}, {}, "cannot-tell"),  # who knows whether it would have crashed
+        ({"signal": 11}, {"signal": 11}, "same"),
+    ],
+)
+def test_how_runs_ended_decides_where_memory_does_not(compared, before, after, verdict):
+    result = compared(before, after)
+    assert result.verdict == verdict
+    assert "crash" in result.reason or verdict == "same"
+
+
 def test_workers_are_told_side_by_side(compared):
     result = compared({"workers": 4}, {"workers": 1})
     row = next(w for w in result.workers if w.role == "dataloader-worker")
