@@ -121,18 +121,21 @@ def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
         return "No recordings"
     parts = [f"{counts['leaking']:,} of {total:,} recordings leak"] if counts["leaking"] else []
     parts += [f"{counts['killed']:,} were killed for lack of memory"] if counts["killed"] else []
-    kinds = {kind: sum(claim.kind == kind for claim in claims) for kind in (LEAK, ODD)}
-    if kinds[LEAK]:
-        parts[0] = (
-            f"{parts[0]}, by {kinds[LEAK]} cause{'s' if kinds[LEAK] > 1 else ''}" if counts["leaking"] else parts[0]
-        )
-    if kinds[ODD]:
-        parts.append(f"{kinds[ODD]} differ from their siblings" if kinds[ODD] > 1 else "1 differs from its siblings")
+    odd, causes = sum(claim.kind == ODD for claim in claims), sum(map(_grows, claims))
+    if counts["leaking"] and causes:
+        parts[0] += f", by {causes} cause{'s' if causes > 1 else ''}"
+    if odd:
+        parts.append(f"{odd} differ from their siblings" if odd > 1 else "1 differs from its siblings")
     if parts:
         return "; ".join(parts)
     if claims and claims[0].severity != "note":
         return f"No leak in {total:,} recordings; {claims[0].says}"
     return f"No leak in {total:,} recordings" if counts["not_leaking"] else f"Nobody judged these {total:,} recordings"
+
+
+def _grows(claim: Claim) -> bool:
+    """What has no rate is wasted once, and makes nothing leak."""
+    return claim.kind == LEAK and (not claim.finding or claim.figures.get("bytes_per_hour_median") is not None)
 
 
 def _tone(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:

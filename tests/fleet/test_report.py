@@ -196,3 +196,13 @@ def test_an_empty_index_is_no_error():
     assert found.headline == "No recordings"
     assert "No recordings" in rendering.render(found, "terminal")
     assert "No recordings" in rendering.render(found, "html")
+
+
+def test_what_is_wasted_once_is_no_cause_of_a_leak():
+    fleet, (fault,) = planted(11, ["leak-on-one-rank"])
+    for run in fleet.runs[:5]:
+        run.findings = [
+            *run.findings,
+            {"kind": "duplicate-model", "severity": "warning", "fingerprint": "5ca1ab1e", "title": "a copy", "bytes": 9},
+        ]
+    assert "leak, by 1 cause" in report.report_of(indexed(fleet, 11)).headline
