@@ -58,6 +58,7 @@ class Graphs:
             tables={
                 **{name: _frame(name, [row for table, row in parts if table == name]) for name in TABLES},
                 "sources": _frame("sources", self._sources),
+                "agent_notes": _frame("agent_notes", []),  # whether it is a fork is not asked here
             }
         )
         takes = _frame("takes", [{"pid": process[0], "start_ticks": process[1], "take": each} for each in rows])

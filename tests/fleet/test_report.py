@@ -203,6 +203,12 @@ def test_what_is_wasted_once_is_no_cause_of_a_leak():
     for run in fleet.runs[:5]:
         run.findings = [
             *run.findings,
-            {"kind": "duplicate-model", "severity": "warning", "fingerprint": "5ca1ab1e", "title": "a copy", "bytes": 9},
+            {
+                "kind": "duplicate-model",
+                "severity": "warning",
+                "fingerprint": "5ca1ab1e",
+                "title": "a copy",
+                "bytes": 9,
+            },
         ]
     assert "leak, by 1 cause" in report.report_of(indexed(fleet, 11)).headline

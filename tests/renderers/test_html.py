@@ -48,11 +48,15 @@ class Page(HTMLParser):
         self.words: list[str] = []
         self.scripts: list[str] = []
         self._inside = ""
+        self._is_one_word = False
         self.feed(html)
         self.text = " ".join(" ".join(self.words).split())
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+        self._is_one_word = tag == "wbr"
+        if tag == "wbr":  # where a long word may break: it has no end
+            return
         self._inside = tag
         if tag == "script":
             self.scripts.append("")
@@ -63,8 +67,11 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self._inside == "script":
             self.scripts[-1] += data
+        elif self._inside != "style" and self._is_one_word:
+            self.words[-1] += data
         elif self._inside != "style":
             self.words.append(data)
+        self._is_one_word = False
 
     def count(self, tag):
         return sum(name == tag for name, _ in self.tags)
