@@ -199,7 +199,7 @@ def test_an_empty_index_is_no_error():
 
 
 def test_what_is_wasted_once_is_no_cause_of_a_leak():
-    fleet, (fault,) = planted(11, ["leak-on-one-rank"])
+    fleet, _ = planted(11, ["leak-on-one-rank"])
     for run in fleet.runs[:5]:
         run.findings = [
             *run.findings,
