@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from leakscope import analyze
-from leakscope.facts.heap.paths import keeps_growing
+from leakscope.facts.heap.paths import accumulations, keeps_growing
+from leakscope.facts.heap.place import Place
 from leakscope.findings import Finding, Report
 from tests.builders import RecordingBuilder
 from tests.sentences import says
@@ -917,3 +918,22 @@ def test_a_list_that_grows_beside_a_cache_that_is_emptied_now_and_then_is_named(
     found = first(report)
     assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "failures", 8)
     assert says(found.title, "Gateway.failures")
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_chain_of_objects_may_be_of_any_length(grows: bool) -> None:
+    import numpy as np
+
+    levels = np.array([1.0, 2.0, 3.0, 4.0]) * MB if grows else np.full(4, 1.0 * MB)
+    top = below = None
+    for number in range(5_000):
+        row = {"edge_kind": "attribute", "variable": "next", "node": number}
+        here = Place(f"node{number}", "list", row, levels, np.zeros(4), np.zeros(4), np.ones(4), np.zeros(4))
+        here.parent = below
+        if below is None:
+            top = here
+        else:
+            below.children.append(here)
+        below = here
+    assert top is not None
+    assert [one.place for one in accumulations((top,), MB)] == ([below] if grows else [])

@@ -432,26 +432,35 @@ def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator
         yield from _below(root, threshold_bytes, is_growing=_grows(root, threshold_bytes))
 
 
-def _below(place: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:
-    """Also of a place that does not grow: what comes and goes in it may be more than what one thing in it gains."""
-    growing = [c for c in place.children if _grows(c, threshold_bytes) and (is_growing or _by_itself(c))]
-    arrived = _arrived(place, growing)
-    members = [
-        c for c in growing if c in arrived or (_may_be_member(c) and (multiplies(c) or _are_ever_more(c, place)))
-    ]
-    hidden = 0.0
-    for child in place.children:
-        for one in _below(child, threshold_bytes, is_growing=child in growing) if child not in members else ():
-            hidden += one.growth_bytes if child not in growing else 0.0
-            yield one
-    if not is_growing:
-        if members:
-            yield Accumulation(place, sum(c.growth_bytes for c in members), tuple(members))
-        return
-    rest = place.growth_bytes - hidden - sum(c.growth_bytes for c in growing if c not in members)
-    is_lowest = not growing and not hidden
-    if members or (is_lowest and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
-        yield Accumulation(place, rest, tuple(members))
+def _below(root: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:
+    """Also in places that do not grow: what comes and goes in one may be more than what one thing in it gains.
+
+    Without recursion: a chain of objects may be of any length.
+    """
+    order = [(root, is_growing)]
+    parts: list[tuple[list[Place], list[Place], list[Place]]] = []  # of each: what grows in it, its members, the others
+    for place, grows in order:  # which becomes longer
+        growing = [c for c in place.children if _grows(c, threshold_bytes) and (grows or _by_itself(c))]
+        arrived = _arrived(place, growing)
+        members = [
+            c for c in growing if c in arrived or (_may_be_member(c) and (multiplies(c) or _are_ever_more(c, place)))
+        ]
+        others = [c for c in place.children if c not in members]
+        parts.append((growing, members, others))
+        order += [(c, c in growing) for c in others]
+    told: dict[int, float] = {}  # bytes of all that was found in a place
+    for (place, grows), (growing, members, others) in zip(reversed(order), reversed(parts)):
+        hidden = sum(told[id(c)] for c in others if c not in growing)
+        rest = place.growth_bytes - hidden - sum(c.growth_bytes for c in growing if c not in members)
+        if not grows:
+            is_told, rest = bool(members), sum(c.growth_bytes for c in members)
+        else:
+            is_lowest = not growing and not hidden
+            least = threshold_bytes if is_lowest else max(threshold_bytes, 0.5 * place.growth_bytes)
+            is_told = bool(members) or rest >= least
+        if is_told:
+            yield Accumulation(place, rest, tuple(members))
+        told[id(place)] = sum(told[id(c)] for c in others) + (rest if is_told else 0.0)
 
 
 def _grows(place: Place, threshold_bytes: float) -> bool:

@@ -134,7 +134,7 @@ def retained(
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
-    if all(line.kind == CALLS for line in lines):
+    if lines and link is None and all(line.kind == CALLS for line in lines):
         adding = _by_what_they_make(lines, place, process, lines_of(growth, process, sources, NATIVE + OBJECTS))
     else:
         adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
