@@ -776,6 +776,33 @@ say(held=held, total=total[0], again=again, python_bytes=found.python_bytes)
 """
 
 
+BY_TURNS = """\
+import zlib
+from agent.graph.heap_graph import HeapGraph
+streams = []
+def fill():
+    for number in range(9_000):  # more than are looked at, one by one
+        streams.append(zlib.decompressobj())  # 7 kB
+        streams.append(float(number))
+in_thread(fill)
+graph = HeapGraph(minds_watchers=False)
+graph.native = one.blocks
+held = {}
+for number in 1, 2:
+    graph.read(number, 1e9, 1 << 34)
+    for table, row in graph.work_out().rows:
+        if table == "heap_nodes" and row["retained_native_bytes"]:
+            held[str(row["edge_name"] or row["type_name"])] = row["retained_native_bytes"]
+say(held=held)
+"""
+
+
+def test_where_not_all_objects_are_looked_at_those_that_are_stand_for_the_others(tmp_path: Path) -> None:
+    """Kept by turns with others, as keys and values are, they have even numbers all, or odd ones."""
+    held = said(BY_TURNS, tmp_path)["held"]
+    assert held["['streams']"] == pytest.approx(9_000 * 7_200, rel=0.35)
+
+
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_native_memory_is_held_by_the_objects_that_lead_to_it(interpreter: Interpreter, tmp_path: Path) -> None:
     found = said(HOLDS_IN_C, tmp_path, interpreter)

@@ -159,13 +159,15 @@ static const struct {
 enum { MOST_SETTINGS = sizeof SETTINGS / sizeof *SETTINGS };
 static int setting;
 
-/* Of the words of all objects that may hold something in C. ``strides``: by type, of how many one is looked at. */
+/* Of the words of all objects that may hold something in C. ``strides``: by type, of how many one is looked at; behind them
+ * how many of each were met. What is held is often laid out by turns, so that numbers of nodes would choose all or none. */
 static void look_at_objects(struct scan *scan, uint64_t *strides)
 {
     struct graph *g = scan->g;
     const uint32_t *types = g->type.at;
     const struct kind *kinds = g->kind.at;
-    memset(strides, 0, g->type_count * 8);
+    uint64_t *met = strides + g->type_count;
+    memset(strides, 0, g->type_count * 16);
     for (uint32_t node = GROUPS; node < g->nodes; node++)
         strides[types[node]] += types[node] >= FIRST_TYPE && kinds[types[node]].may_hold;
     for (uint32_t type = FIRST_TYPE; type < g->type_count; type++) {
@@ -176,7 +178,7 @@ static void look_at_objects(struct scan *scan, uint64_t *strides)
     for (uint32_t node = GROUPS; node < g->nodes; node++) {
         uint64_t stride = types[node] >= FIRST_TYPE ? strides[types[node]] : 0;
         const object *one = (object *)ARRAY(g, address, uintptr_t)[node];
-        if (!stride || node % stride || !count_of(one))
+        if (!stride || met[types[node]]++ % stride || !count_of(one))
             continue;
         const type *cls = made_in_c(one->type);
         uint64_t words = cls ? (uint64_t)cls->basic_size / 8 : 0;
@@ -340,7 +342,7 @@ static int find_blocks(struct graph *g, uint64_t began_ns)
     if (!known.count || !known.range_count)
         return 1;
     if (grow(&g->budget, &scan.is_weighed, known.count) && grow(&g->budget, &scan.index, (scan.index_mask + 1ul) * 4) &&
-        grow(&g->budget, &strides, g->type_count * 8)) {
+        grow(&g->budget, &strides, g->type_count * 16)) {
         memset(scan.is_weighed.at, 0, known.count);
         claim_all(&scan);
         for (int pass = 0, is_new = 1; pass < MOST_PASSES && is_new; pass++) {
