@@ -60,7 +60,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         bytes_per_hour=case.bytes_per_hour(total),
         bytes_per_step=sum(filter(None, each_step)) if all(each_step) else None,
         process=process,
-        line=found.line or definition_of(row) or found.made_at,
+        line=found.line or definition_of(row),
         device="cpu",
         holder=found.name,
         variable=text_of(row, "variable"),
