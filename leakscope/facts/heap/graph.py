@@ -307,9 +307,12 @@ def _new_globals(nodes: Mapping[int, _Node], places: Mapping[int, Place]) -> dic
     for number, new in of_module.items():
         if len(new) < _LEAST_CHILDREN:
             continue
-        place = places[number]
-        place.deep_bytes = place.deep_bytes + sum(node.retained for node in new)
-        found |= dict.fromkeys((node.number for node in new), place)
+        found |= dict.fromkeys((node.number for node in new), places[number])
+        modules, gained = _number(new[0].row["dominator_node"]), sum(node.retained for node in new)
+        at = number
+        while at in places and at != modules:  # the module itself may lie between
+            places[at].deep_bytes = places[at].deep_bytes + gained
+            at = _number(nodes[at].row["dominator_node"])
     return found
 
 
