@@ -17,6 +17,7 @@ from .agent.snapshots import pause
 from .agent.snapshots.exact import ExactSnapshot
 from .agent.snapshots.torch_look import Look, is_loaded
 from .agent.torch.remembered import Remembered
+from .agent.torch.tensors import known_layout
 from .errors import BadInput
 from .schema import SCHEMA_VERSION
 
@@ -51,8 +52,8 @@ class OwnHeap:
         """**Cost** half a second a million objects, in which no other thread runs for a third of it."""
         number = self._count = self._count + 1
         look = Look(self._remembered, ()) if is_loaded() else None
-        layout = self._remembered.tensor_layout
-        if layout is not None and not self._graph.weighs_tensors:
+        layout = known_layout(self._remembered) if not self._graph.weighs_tensors else None
+        if layout is not None:
             self._graph.weigh_tensors(*layout)
         snapshot = ExactSnapshot(number, self._graph, pause.unlimited(), look)
         resident = rss_bytes()

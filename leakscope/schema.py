@@ -376,6 +376,8 @@ TABLES: dict[str, Table] = {
             _RETAINED_BYTES,
             _c("retained_storage_bytes", "int", "bytes", "of retained_bytes, storages of tensors; null = none"),
             _c("retained_native_bytes", "int", "bytes", "of retained_bytes, sampled memory of malloc; null = none"),
+            _c("error_bytes", "int", "bytes",
+               "of retained_bytes, one standard error: some members stand for others; null = all were read"),
             _LENGTH,
             _LENGTH_LIMIT,
             _c("limits", "str", "", "attributes that may be limits of what it holds: maxsize=3000 most=5", "name"),

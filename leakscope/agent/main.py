@@ -307,10 +307,9 @@ class Agent:
             if self._fatal_signals is not None:
                 self._fatal_signals.forked(outbox.pid, outbox.start_ticks)
             outbox.prepare_to_part()
-            forker = names.forker(sys._getframe())
             self.steps.forked()
-            taker.forked(is_loader=forker in names.LOADERS)
-            text = f"forked by {forker}: it takes no snapshot"
+            taker.forked()
+            text = f"forked by {names.forker(sys._getframe())}: it takes no snapshot"
             if taker.fork is not None:
                 text += " until it has gained memory of its own"
             outbox.note("forked", text)

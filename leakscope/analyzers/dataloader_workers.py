@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..evidence.suspects import copied_in, kept_in
+from ..evidence.suspects import Suspect, copied_in, kept_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.table import IDLE_SHARE
@@ -49,13 +49,21 @@ def findings(
         copied = copied_in(case, team)
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and team.is_growing(growth) and team.gained >= enough:
-            yield growing(case, _KIND, team, copied if team.is_copying else kept_in(case, team, so_far))
+            yield growing(case, _KIND, team, _suspect(case, team, copied, so_far))
         elif is_costly(team, copied, growth):
             yield has_copied(case, _KIND, team, copied)
         elif growth.leaking is None:
             yield Skipped(_KIND, growth.reason)
         else:
             yield _ruled_out(team)
+
+
+def _suspect(case: Case, team: Team, copied: Suspect, so_far: Sequence[Finding]) -> Suspect:
+    """What they copy, where that is most of it and can be; else what they keep."""
+    if team.is_copying and copied.name is not None:
+        return copied
+    kept = kept_in(case, team, so_far)
+    return copied if team.is_copying and kept.how != "found" else kept
 
 
 def _ruled_out(team: Team) -> RuledOut:

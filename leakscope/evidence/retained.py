@@ -69,7 +69,10 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
             ]
             for rank, holder in enumerate(holders):
                 one = Seen(retained(holder, look, process, growth, sources), rank, process)
-                seen.setdefault(one.key, []).append(one)
+                key = one.key
+                if any(other.process is process for other in seen.get(key, ())):
+                    key = (*key, one.found.place.said)  # two of one class
+                seen.setdefault(key, []).append(one)
     return [finding_of(case, alike) for alike in seen.values()] if seen is not None else None
 
 

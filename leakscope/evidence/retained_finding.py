@@ -33,10 +33,13 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same of workers that run one program and fill the same thing at the same line."""
+        """The same of workers that run one program and fill the same thing at the same line.
+
+        By which path it is met differs: by a local of the call that runs as a snapshot is made, or by the loader.
+        """
         line = self.found.line
-        place = (line.file, line.line) if line is not None else None
-        return self.found.is_graph, self.found.place.said, self.found.name, place, self.process.name, self.process.role
+        place = (line.file, line.line) if line is not None else self.found.place.said
+        return self.found.is_graph, self.found.name, place, self.process.name, self.process.role
 
 
 def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:

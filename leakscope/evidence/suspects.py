@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 
+DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python objects of the data set
+
+
 @dataclass(frozen=True)
 class Suspect:
     """A holder, and ``how`` it was found out: found, adds, read or nothing.
@@ -53,8 +56,14 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
 
 
 def copied_in(case: Case, team: Team) -> Suspect:
-    """The rows their data set reads; what holds most of all they inherited, where that is far more."""
+    """The rows their data set reads; what holds most of all they inherited, where that is far more.
+
+    Nothing where the parent holds far less than they copied: an interpreter with torch in it copies some by itself.
+    """
     rows, most = _rows_read(case, team), team.inherited
+    copied_each = sum(team.copied) / max(1, len(team.copied))
+    if most is not None and max(rows.held_bytes, most.bytes) < DATA_SHARE * copied_each:
+        return Suspect()
     if most is None or rows.held_bytes >= MOST * most.bytes:
         return rows
     return Suspect("read", most.name, most.holder, most.line, held_bytes=most.bytes, path=most.path)

@@ -16,7 +16,7 @@ from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import MiB, changed, format_bytes
-from .suspects import Suspect
+from .suspects import DATA_SHARE, Suspect
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -34,14 +34,13 @@ def is_costly(
     min_copied_bytes: int = 64 * MiB,  # all workers: an interpreter with torch in it copies some by itself
     min_bytes_each: int = 32 * MiB,  # measured: 12 to 22 with torch and without any rows
     min_copied_share: float = 0.1,  # of what the whole tree holds
-    min_data_share: float = 0.4,  # of what a worker copied, seen in the parent as Python objects of the data set
 ) -> bool:
     """Far more than an interpreter copies by itself, and enough of it can be Python objects of their parent's."""
     copies = team.copies
     if not copies.workers or copies.bytes < max(min_copied_bytes, min_copied_share * _held_bytes(growth, copies)):
         return False
     each = copies.bytes / len(copies.workers)
-    return each >= min_bytes_each and suspect.held_bytes >= min_data_share * each
+    return each >= min_bytes_each and suspect.held_bytes >= DATA_SHARE * each
 
 
 def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequence[Ground] | None = None) -> Finding:
@@ -49,10 +48,12 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
     growth, gained, count = case.growth, team.gained, len(team.alive)
     share = min(1.0, gained / max(growth.growth_bytes, 1))
     most = max(zip(team.by_worker, team.alive), key=lambda pair: pair[0])[1]
-    verb = "copies the memory it inherited" if team.is_copying else "keeps more and more memory"
+    is_copying = _is_copying(team, suspect)
+    verb = "copies the memory it inherited" if is_copying else "keeps more and more memory"
     title = f"{_each(team, most, count)} {verb}: {format_bytes(gained, signed=True)} in all"
     if suspect.name is not None:
-        title += f", {'most likely' if team.is_copying else 'likely in'} {suspect.name}"
+        likely = "in" if suspect.how == "found" else "likely in"
+        title += f", {'most likely' if is_copying else likely} {suspect.name}"
     return case.finding(
         kind,
         title,
@@ -61,9 +62,13 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
         subject=_subject(team, suspect, most, count),
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
-        remedy=_remedy(suspect, gained / max(1, count), count, is_copying=team.is_copying),
+        remedy=_remedy(suspect, gained / max(1, count), count, is_copying=is_copying),
         series=_curves(team.alive),
     )
+
+
+def _is_copying(team: Team, suspect: Suspect) -> bool:
+    return team.is_copying and suspect.how != "found"
 
 
 def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
@@ -125,8 +130,8 @@ def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> S
     who = who[0].lower() + who[1:]
     return replace(
         known,
-        pid=most.pid,
-        process=most.name,
+        pid=most.pid if known.pid is None else known.pid,
+        process=most.name if known.process is None else known.process,
         role=_role(team, most),
         device="cpu",
         holder=f"{suspect.name} in {who}" if suspect.name else who,
@@ -151,11 +156,12 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
     text = f"{format_bytes(own)} are pages the workers added themselves, {format_bytes(copied)} are copies of pages "
     yield Evidence(text + "they shared with their parent", {"own_bytes": own, "copied_bytes": copied})
     parent = growth.process(team.parent.pid) if team.parent is not None else None
-    if parent is not None and not team.is_copying:
+    is_copying = _is_copying(team, suspect)
+    if parent is not None and not is_copying:
         gained = parent.growth_bytes
         yield Evidence(f"their parent, {parent.label}, {changed(gained)}", {"parent_growth_bytes": gained})
     in_use = _handed_out(growth, team)
-    if not team.is_copying and in_use > 0.3 * team.gained:
+    if not is_copying and in_use > 0.3 * team.gained:
         text = f"malloc allocated {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"
         yield Evidence(text, {"malloc_growth_bytes": in_use})
     if team.dataset_type is not None:
@@ -189,14 +195,15 @@ def _line_evidence(suspect: Suspect) -> Iterator[Evidence]:
 
 def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
     alone = "num_workers=0 in a short run"
-    if team.is_copying:
+    is_copying = _is_copying(team, suspect)
+    if is_copying:
         yield "copying ends when each worker has its own copy of all it reads; it starts again with new workers"
     if suspect.how == "adds":
         yield (
             f"{suspect.name} is what the workers' code adds to; its contents were not measured, "
             f"since no snapshot was taken in them{f': {alone} would' if team.is_loader else ''}"
         )
-    elif suspect.how == "read" and not team.is_copying:
+    elif suspect.how == "read" and not is_copying:
         yield (
             f"no line of the sources adds to it; members of {suspect.name} may grow when they are used "
             f"(pictures that are decoded, properties that are cached): {alone} would show it"

@@ -961,3 +961,80 @@ def test_of_too_many_objects_some_stand_for_the_others(interpreter: Interpreter,
     assert sampled[5] < 250_000 < 1_000_000 < exact[5]
     for told, is_so in zip(sampled[:3], exact[:3]):
         assert told == pytest.approx(is_so, rel=0.15)
+
+
+ESTIMATED = """
+import random, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Store:
+    def __init__(self):
+        self.log, self.cache, self.uneven = [], {{}}, []
+
+store = Store()
+for number in range(20_000):
+    store.log.append({{"number": number, "text": str(number)}})
+    store.cache[number] = [str(number) * 3, str(number) * 5]
+    store.uneven.append([number] * random.choice([1, 1, 1, 200]))
+graph = HeapGraph()
+for number, (most, nodes) in enumerate([(1 << 40, 0), (1000, 60_000), (1000, 60_000)], 1):
+    made = [[part] for part in range(1000 * number)]  # between one snapshot and the next
+    assert graph.read(number, most, 1 << 36, None, nodes) is not None
+    assert graph.is_sampled is (number > 1)
+    named = {{row["edge_name"]: row for table, row in graph.work_out().rows if table == "heap_nodes"}}
+    for name in ("log", "cache", "uneven"):
+        print(named[name]["retained_bytes"], named[name]["error_bytes"], end=" ")
+    print()
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_how_wrong_an_estimate_may_be_is_known(interpreter: Interpreter, tmp_path: Path) -> None:
+    """And what stays is estimated alike. In a list of like dicts all dicts stand at every third place, say: to follow
+    every third object is no choice.
+    """
+    printed = output_of(ESTIMATED.format(folder=str(stage(tmp_path))), interpreter, tmp_path)
+    exact, first, then = (line.split() for line in printed.splitlines())
+    assert exact[1::2] == ["None"] * 3
+    assert first == then
+    for told, error, is_so in zip(map(int, first[::2]), map(int, first[1::2]), map(int, exact[::2])):
+        assert abs(told - is_so) <= 4 * error + 0.1 * is_so
+        assert error < 0.1 * is_so
+
+
+CROWDED = """
+import sys, types
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+library = sys.modules["library"] = types.ModuleType("library")
+library.parts = {{str(number): [{{"part": str(number)}}, str(number)] for number in range(200_000)}}
+exec("def made_by(): return parts", library.__dict__)
+
+class Store:
+    made_by = library.made_by
+
+    def __init__(self):
+        self.log = [{{"number": number, "text": str(number)}} for number in range(3000)]
+
+store = Store()
+graph = HeapGraph()
+for number, (most, users) in enumerate([(1 << 40, []), (1000, []), (1000, [id(globals())])], 1):
+    graph.user_namespaces = users
+    assert graph.read(number, most, 1 << 36, None, 30_000) is not None
+    named = {{row["edge_name"]: row for table, row in graph.work_out().rows if table == "heap_nodes"}}
+    print(named["log"]["retained_bytes"] if "log" in named else 0, named["log"]["error_bytes"] if "log" in named else 0)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_what_the_user_holds_is_read_before_a_crowd_of_a_librarys(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Also where the user's own leads to the library, by a function that has its module's names."""
+    printed = output_of(CROWDED.format(folder=str(stage(tmp_path))), interpreter, tmp_path)
+    (exact, _), (_, unknown_error), (told, error) = (line.split() for line in printed.splitlines())
+    assert int(told) == pytest.approx(int(exact), rel=0.02)
+    assert int(error) < 0.02 * int(exact)
+    assert int(unknown_error) > int(error)

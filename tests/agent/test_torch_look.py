@@ -33,8 +33,9 @@ graph, memory, written = HeapGraph(), Remembered(), []
 
 def take(is_after_step=True):
     number = sum(table == "takes" for table, _ in written) + 1
-    if memory.tensor_layout is not None and not graph.weighs_tensors:
-        graph.weigh_tensors(*memory.tensor_layout)
+    layout = memory.tensor_layout.get()
+    if layout is not None and not graph.weighs_tensors:
+        graph.weigh_tensors(*layout)
     look = torch_look.Look(memory, ())
     one = exact.ExactSnapshot(number, graph, pause.unlimited(), look)
     assert one.read(5.0, may_read_saved=True, is_after_step=is_after_step)

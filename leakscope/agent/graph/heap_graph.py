@@ -49,7 +49,7 @@ LEAST_NODES = 2000  # of a graph that is sampled: 0.3 ms, and fewer are hardly m
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
 BYTES_AN_OBJECT = 100  # while it is read and worked out: 93 were measured of a million lists of a number
 BYTES_A_SAMPLED_NODE = (
-    130  # where members stand for others: how many, as well; with 100 it did not suffice, with 115 it did
+    155  # where members stand for others: how many, and how unlike; before that, with 100 it did not suffice
 )
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
@@ -78,7 +78,7 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 _Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes",
+    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes error_bytes",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
     "is_seen is_main is_wanted numbers unused",
 )  # fmt: skip
@@ -91,7 +91,7 @@ _Kind = _structure(
     c_uint32="text",
     c_uint8="base is_gc is_made_in_c is_wanted may_hold",
 )
-_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects nodes count is_collecting")
+_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects nodes users user_count count is_collecting")
 
 _Stray = _structure(
     "Stray",
@@ -258,6 +258,7 @@ class HeapGraph:
         self._last_serial = len(_GROUPS) - 1
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
         self._knows_arrow = False
+        self.user_namespaces: Sequence[int] = ()  # addresses, rising, of the dicts of the user's modules
         self.native: Callable[[], tuple[Any, int]] | None = None  # sampled blocks of malloc, as Sampler.blocks
 
     def _prepare(self) -> str | None:
@@ -384,7 +385,9 @@ class HeapGraph:
     ) -> Swept | None:
         most_bytes = left_bytes // MEMORY_SHARE
         nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_A_SAMPLED_NODE)) if most_nodes else 0
+        users = arrays.filled(ctypes.c_uint64, self.user_namespaces)
         bounds = _Bounds(
+            users=ctypes.addressof(users), user_count=len(self.user_namespaces),
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
             nodes=nodes if nodes >= LEAST_NODES else 0,
         )  # fmt: skip
@@ -638,6 +641,7 @@ class HeapGraph:
                     "retained_bytes": row.retained_bytes,
                     "retained_storage_bytes": row.storage_bytes or None,
                     "retained_native_bytes": row.native_bytes or None,
+                    "error_bytes": row.error_bytes if graph.is_sampled else None,
                     "length": row.length - 1 if row.length else None,
                     "length_limit": row.limit - 1 if row.limit else None,
                     "limits": _limits(_text(graph, row.numbers)) if row.numbers else None,

@@ -265,7 +265,6 @@ def module_file(module: object) -> str | None:
 
 # Who forks processes in numbers, by the files their functions are in; the outermost that is known counts.
 _FORKERS = tuple((thing.name, str(thing.library)) for thing in libraries.all_of(libraries.FORKER))
-LOADERS = ("datasets", "a DataLoader")
 
 
 def forker(frame: FrameType | None) -> str:

@@ -24,6 +24,7 @@ from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
 from ..torch import cuda, gradients
 from ..torch.remembered import Remembered
+from ..torch.tensors import known_layout
 from . import pause, peak, sharing
 from .exact import ExactSnapshot
 from .full_heap import FullHeap
@@ -149,17 +150,17 @@ class Taker:
         if self._graph is not None:
             self._graph.forget()
 
-    def forked(self, is_loader: bool) -> None:
-        """In a forked child. Workers of a loader come in numbers and read all that their parent has."""
+    def forked(self) -> None:
+        """In a forked child."""
         self.wanted = None
         self.number = self._failed = 0
-        self._memory = Remembered()
+        self._memory = Remembered(self._memory.tensor_layout)
         self._has_forked = False
         self._full_heap.forked()
         self._has_said_refusal = False
         self.main_thread = get_ident()
         can_read = heap_graph.load() is None if self._graph is None else self._has_graph()
-        self.fork = sharing.Fork(copies=not can_read) if self.may_take and not is_loader else None
+        self.fork = sharing.Fork(copies=not can_read) if self.may_take else None
         self.takes = self.may_take and self._stress_s is not None
 
     # ---- on the agent's thread
@@ -235,6 +236,7 @@ class Taker:
             if refusal is not None and refusal != self._noted_refusal:
                 self._noted_refusal = refusal
                 self._outbox.note("no-heap-graph", refusal)
+        self._graph.user_namespaces = sorted(id(namespace) for _, namespace, _ in names.user_namespaces())
         self._graph.recorder = doors.thread_state()
         self._graph.native = self._blocks
         self._is_exact = self._can_be_exact()
@@ -397,8 +399,9 @@ class Taker:
         """To read the graph writes to no page: it costs forks nothing. To ask torch does."""
         assert self._graph is not None
         look, shared_bytes = self._look(safe_point, "a look at tensors")
-        if self._memory.tensor_layout is not None and not self._graph.weighs_tensors:
-            self._graph.weigh_tensors(*self._memory.tensor_layout)
+        layout = known_layout(self._memory) if not self._graph.weighs_tensors else None
+        if layout is not None:
+            self._graph.weigh_tensors(*layout)
         snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import mmap
+import struct
 
-class Remembered:
-    """Of one process; a forked child begins anew."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Layout = tuple[int, int, int, int, int]
+
+_WORDS = struct.Struct("=6Q")  # whether it is known, and the five numbers
+
+
+class TensorLayout:
+    """Where torch keeps a tensor's memory (``tensors.py``, ``_memory_layout``), on a page shared with all forks.
+
+    A fork never asks torch; most are there before the first optimizer step, after which their parent knows.
+    """
 
     def __init__(self) -> None:
-        # Where torch keeps a tensor's memory: tensors.py, memory_layout; None: not found yet.
-        self.tensor_layout: tuple[int, int, int, int, int] | None = None
+        try:
+            self._page: mmap.mmap | None = mmap.mmap(-1, mmap.PAGESIZE)
+        except OSError:
+            self._page = None
+
+    def get(self) -> Layout | None:
+        """None: not found yet."""
+        if self._page is None:
+            return None
+        is_known, base, implementation, storage, size, device = _WORDS.unpack_from(self._page)
+        return (base, implementation, storage, size, device) if is_known else None
+
+    def put(self, layout: Layout) -> None:
+        if self._page is not None:
+            _WORDS.pack_into(self._page, 0, 0, *layout)
+            self._page[0:1] = b"\1"  # last: another process may read at any moment
+
+
+class Remembered:
+    """Of one process; a forked child begins anew, but for ``tensor_layout``."""
+
+    def __init__(self, tensor_layout: TensorLayout | None = None) -> None:
+        self.tensor_layout = TensorLayout() if tensor_layout is None else tensor_layout
 
         # Rounds of fingerprints of weights.
         self.fingerprint_rounds = 0

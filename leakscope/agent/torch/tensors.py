@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
-    from .remembered import Remembered
+    from .remembered import Layout, Remembered
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
@@ -150,8 +150,10 @@ def look(
             tensors = tensors[:: inventory.factor]
         for tensor in tensors:
             _add(inventory, tensor)
-        if memory.tensor_layout is None:
-            memory.tensor_layout = _memory_layout(inventory, tensors)
+        if known_layout(memory) is None:
+            found = _memory_layout(inventory, tensors)
+            if found is not None:
+                memory.tensor_layout.put(found)
         owned = _claim_models(inventory, modules)
         _claim_optimizers(inventory, optimizers)
         for address in batch_storages:
@@ -164,15 +166,26 @@ def look(
     return inventory
 
 
-def _memory_layout(inventory: Inventory, tensors: list[Any]) -> tuple[int, int, int, int, int] | None:
+def known_layout(memory: Remembered) -> Layout | None:
+    """As ``_memory_layout`` found it, here or in a parent that had loaded this very torch before it forked."""
+    layout = memory.tensor_layout.get()
+    base = _base_class(sys.modules.get("torch._C")) if layout is not None else None
+    return layout if layout is not None and layout[0] == id(base) else None
+
+
+def _base_class(binding: Any) -> Any:
+    """What all tensors are of."""
+    found = names.getattr_plain(binding, "TensorBase")
+    return names.getattr_plain(binding, "_TensorBase") if found is None else found
+
+
+def _memory_layout(inventory: Inventory, tensors: list[Any]) -> Layout | None:
     """(address of the class that all tensors are of, offsets of: what is behind a tensor, in that its storage, in that
     the number of its bytes, and the device); None unless several tensors of other sizes say the same.
 
     So a reader in C can weigh tensors without asking torch.
     """
-    binding = names.getattr_plain(inventory._binding, "TensorBase") or names.getattr_plain(
-        inventory._binding, "_TensorBase"
-    )
+    binding = _base_class(inventory._binding)
     if binding is None:
         return None
     behind: Any = names.namespace_of(binding).get("_cdata")

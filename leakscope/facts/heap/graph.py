@@ -54,6 +54,7 @@ class _Node:
     native: Floats
     children: Floats
     length: Floats
+    error: Floats
     numbers: set[int] = field(default_factory=set)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
@@ -123,13 +124,14 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
         number, at = int(row["node"]), position[int(row["take"])]
         node = nodes.get(number)
         if node is None:
-            node = nodes[number] = _Node(number, {}, *np.zeros((5, len(position))))
+            node = nodes[number] = _Node(number, {}, *np.zeros((6, len(position))))
             node.numbers.add(number)
         if not node.row or row["is_named"] or not node.row["is_named"]:
             node.row = row
         node.retained[at] = row["retained_bytes"]
         node.storage[at] = _or_none_at_all(row["retained_storage_bytes"])
         node.native[at] = _or_none_at_all(row["retained_native_bytes"])
+        node.error[at] = _or_none_at_all(row["error_bytes"])
         node.children[at] = row["child_count"]
         node.length[at] = _or_none_at_all(row["length"])
     return nodes
@@ -249,7 +251,7 @@ def _places(
         places[node.number] = Place(
             path, row["type_name"], row | {"path": path}, node.retained, np.zeros(count), np.zeros(count),
             (node.retained > 0).astype(np.float64), _lengths(node),
-            has_length=bool(row["length"]), numbers=frozenset(node.numbers),
+            has_length=bool(row["length"]), numbers=frozenset(node.numbers), error_bytes=node.error,
         )  # fmt: skip
     new_globals = _new_globals(nodes, places)
     for number, place in places.items():
@@ -564,6 +566,7 @@ def _continue(newest: _Node, before: _Node) -> None:
     newest.retained += before.retained
     newest.storage += before.storage
     newest.native += before.native
+    newest.error += before.error
     newest.children += before.children
     newest.length += before.length
     if not isinstance(newest.row["edge_name"], str):  # it was another's by the time it was asked for

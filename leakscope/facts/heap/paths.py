@@ -416,9 +416,10 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
 
     Not where Python itself lists the threads that run: what piles up there are threads.
     """
-    for place in _accumulations(roots, threshold_bytes):
-        if place.place is None or place.place.path != THREADS_ALIVE:
-            yield place
+    for found in _accumulations(roots, threshold_bytes):
+        place = found.place
+        if place is None or (place.path != THREADS_ALIVE and place.is_certain_to_grow):
+            yield found
 
 
 def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:

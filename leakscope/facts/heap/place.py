@@ -44,10 +44,16 @@ class Place:
     also_held_by: list[Place] = field(default_factory=list)  # what was put here hangs on each of these as well
     native_bytes: Floats = field(default_factory=lambda: np.zeros(1))  # sampled memory of malloc, of deep_bytes
     numbers: frozenset[int] = frozenset()  # of the objects of the exact graph that it stands for
+    error_bytes: Floats = field(default_factory=lambda: np.zeros(1))  # of deep_bytes, one standard error: if estimated
 
     @property
     def growth_bytes(self) -> float:
         return float(self.deep_bytes[-1] - self.deep_bytes[0])
+
+    @property
+    def is_certain_to_grow(self) -> bool:
+        """Beyond two standard errors of what it held, where that is estimated from some of its members."""
+        return self.growth_bytes >= 2.0 * float(self.error_bytes.max())
 
     @property
     def said(self) -> str:

@@ -3,12 +3,12 @@
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children, first, chain, parts, certain, weight;
+        children, first, chain, parts, certain, weight, spread;
 };
 
 static void drop_work(struct graph *g, struct work *w)
 {
-    for (struct array *one = &w->number; one <= &w->weight; one++)
+    for (struct array *one = &w->number; one <= &w->spread; one++)
         drop(&g->budget, one);
 }
 
@@ -231,6 +231,51 @@ static void doubt(const struct graph *g, struct work *w, uint64_t *native, float
         most = is_chance ? 0 : most;
         certain[i] = (float)((double)retained[i] - (CERTAIN * error < most ? CERTAIN * error : most));
     }
+}
+
+/* What is seen of the members of a node that stand for others; ``variance``: of what it retains, bytes squared. */
+struct spread {
+    float count, weights, bytes, squares, nodes, variance;
+};
+
+/* By how much what each node retains may be wrong where members stand for others: as much as those are unlike that were
+ * followed. Of a single one, and of nodes that stand for other nodes, nothing is known of the rest: by all they hold. */
+static int measure_spread(struct graph *g, struct work *w)
+{
+    const uint32_t *number = w->number.at, *dominator = w->dominator.at;
+    const uint64_t *retained = w->retained.at;
+    if (!w->weight.at)
+        return 1;
+    if (!grow(&g->budget, &w->spread, g->reached * sizeof(struct spread)))
+        return 0;
+    struct spread *spread = w->spread.at;
+    memset(spread, 0, g->reached * sizeof *spread);
+    for (uint32_t k = 0; k < g->sample_count; k++) {
+        struct sample sample = ARRAY(g, sample, struct sample)[k];
+        if (number[sample.node] != NONE)
+            spread[number[sample.node]].nodes = (float)sample.nodes;
+    }
+    for (uint32_t i = (uint32_t)g->reached; i-- > 0;) {
+        struct spread *one = &spread[i];
+        if (one->count) {
+            double count = one->count, each = one->weights / count, bytes = one->bytes;
+            double unlike = (one->squares - bytes * bytes / count) * count / (count - 1);
+            unlike = count == 1 || one->nodes > 1 ? bytes * bytes : unlike > 0 ? unlike : 0;
+            one->variance += (float)(each * (each - 1) * unlike);
+        }
+        if (!i)
+            break;
+        struct spread *above = &spread[dominator[i]];
+        float weight = (float)weight_of(w, i), bytes = (float)retained[i];
+        above->variance += one->variance * weight * weight;
+        if (weight > 1) {
+            above->count++;
+            above->weights += weight;
+            above->bytes += bytes;
+            above->squares += bytes * bytes;
+        }
+    }
+    return 1;
 }
 
 /* Bytes of arrays. Where members stand for others, what each holds stands for as many. */

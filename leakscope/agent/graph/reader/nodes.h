@@ -20,6 +20,7 @@ enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, O
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
     uint64_t storage_bytes, native_bytes; /* of retained_bytes: memory of tensors; sampled memory of malloc */
+    uint64_t error_bytes; /* of retained_bytes: one standard error, where members stand for others */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
@@ -136,6 +137,9 @@ struct graph {
     uint32_t waiting, local_count, variable_count, sample_count;
     uint32_t first_block, block_count; /* nodes that are native memory */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
+    const uint64_t *users; /* there: addresses, rising, of the namespaces of the user's own modules */
+    uint64_t user_count;
+    uint32_t of_user, users_waiting, reading; /* OF_USER while a node is read that they lead to; how many of these are still to be read; which node is */
     int is_for_file; /* all nodes are to be written */
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
@@ -216,6 +220,19 @@ static uint32_t node_of(struct graph *g, uintptr_t address, uint32_t special)
     return node;
 }
 
+/* In a graph that is sampled: what the user's modules and running functions lead to, by no module of a library. In the type
+ * of a node that has not been read, and among what waits. */
+enum { OF_USER = 1u << 31, WAITS_FOR_USER = 0x80 };
+
+static void mark_of_user(struct graph *g, uint32_t node, int is_new)
+{
+    uint32_t *type = &ARRAY(g, type, uint32_t)[node];
+    if (is_new || (node > g->reading && !(*type & OF_USER))) {
+        *type |= OF_USER;
+        g->users_waiting++;
+    }
+}
+
 /* Addresses wait until there are some, so that the memory of many slots is fetched at once. */
 static int settle(struct graph *g)
 {
@@ -225,9 +242,12 @@ static int settle(struct graph *g)
     if ((g->edges + g->waiting) * 4 > g->edge.bytes && !grow(&g->budget, &g->edge, (g->edges * 3 / 2 + 65536) * 4))
         return 0;
     for (uint32_t i = 0; i < g->waiting; i++) {
-        uint32_t node = node_of(g, g->wait[i], g->wait_special[i]);
+        uint64_t before = g->nodes;
+        uint32_t node = node_of(g, g->wait[i], g->wait_special[i] & ~WAITS_FOR_USER);
         if (node == NONE)
             return 0;
+        if (g->wait_special[i] & WAITS_FOR_USER)
+            mark_of_user(g, node, node >= before);
         ARRAY(g, edge, uint32_t)[g->edges++] = node;
     }
     g->waiting = 0;
@@ -241,7 +261,7 @@ static int refer(struct graph *g, uintptr_t address, uint32_t special)
     if (g->waiting == 64)
         return 0; /* no room for them any more, and a tp_traverse that goes on nevertheless */
     g->wait[g->waiting] = address;
-    g->wait_special[g->waiting++] = (uint8_t)special;
+    g->wait_special[g->waiting++] = (uint8_t)(special | (g->of_user ? WAITS_FOR_USER : 0));
     return g->waiting < 64 || settle(g);
 }
 

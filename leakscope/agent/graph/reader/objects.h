@@ -348,21 +348,54 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
     return keys.entries <= keys.usable ? keys.entries : 0;
 }
 
+/* A number drawn for an object. It is the same in each snapshot, so that what stays is followed again, and what it stands
+ * for is no growth. To go by the order in which they are met would not do: in a list of like things all dicts, say, are met
+ * at every third place. */
+static uint32_t drawn_from(uintptr_t address)
+{
+    return (uint32_t)((uint64_t)(address >> 4) * 0x9e3779b97f4a7c15u >> 40);
+}
+
 enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };
+
+/* How many members a container has; 0 for all else. */
+static uint64_t members_of(const object *one, uint8_t base)
+{
+    switch (base) {
+    case DICT:
+    case ORDERED_DICT:
+        return word_at(one, 16);
+    case SET:
+        return word_at(one, 24);
+    case LIST:
+    case TUPLE:
+    case DEQUE:
+        return one->size > 0 ? (uint64_t)one->size : 0;
+    default:
+        return 0;
+    }
+}
 
 /* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
  * members in the same order the same ones are followed, also where one is a dict that tells of a value and of a key in
  * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
- * lies in these. Where many nodes wait and there is little room left, 0 for most of them, and others stand for these. */
+ * lies in these; and half of the room is for the user's own. Where many nodes wait and there is little room left, 0 for most of them, and others stand for these;
+ * of a container with many members rather a few of each: all that a program keeps may be in one. */
 static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uint8_t base, int is_told)
 {
+    enum { MANY = 4 }; /* members, for each node that one would stand for */
     const char *first;
-    uint64_t each, left = g->node_limit > g->nodes ? g->node_limit - g->nodes : 0, waiting = g->nodes - node;
+    uint64_t limit = g->of_user ? g->node_limit : g->node_limit / 2, left = limit > g->nodes ? limit - g->nodes : 0;
+    uint64_t waiting = g->of_user ? g->users_waiting : g->nodes - node, each, stride = 1;
     int is_near = node < g->node_limit / NEAR_SHARE;
     uint32_t nodes = 1;
     while (!is_near && waiting / nodes * 2 > left && nodes < 1u << 20)
         nodes *= 3;
-    if (node % nodes)
+    if (nodes > 1 && members_of(one, base) >= MANY * (uint64_t)nodes) {
+        stride = nodes;
+        nodes = 1;
+    }
+    if (nodes > 1 && drawn_from((uintptr_t)one) % nodes)
         return 0;
     int has_keys;
     struct visits visits = {g, members_in_line(one, &first, &each, &has_keys), 1};
@@ -371,13 +404,43 @@ static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uin
         if (is_told)
             one->type->traverse((object *)one, count_visit, &visits);
     }
-    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT, stride = 1;
+    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
     most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
+    most = node == GROUPS && most < limit / 4 ? limit / 4 : most; /* the table of all modules: among them the user's */
     while (visits.seen > most * stride)
         stride *= 3;
     if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
         ARRAY(g, sample, struct sample)[g->sample_count++] = (struct sample){node, nodes, stride};
     return stride;
+}
+
+/* A dict that a module has for its names: the first is its own. */
+static int is_namespace(const object *one)
+{
+    char name[16];
+    const char *first;
+    uint64_t each;
+    int has_keys;
+    if (!members_in_line(one, &first, &each, &has_keys))
+        return 0;
+    const object *key = (object *)word_at(first - 8, 0);
+    return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
+}
+
+static int is_users_namespace(const struct graph *g, uintptr_t address)
+{
+    for (uint64_t i = 0; i < g->user_count && g->users[i] <= address; i++)
+        if (g->users[i] == address)
+            return 1;
+    return 0;
+}
+
+/* Whether what an object leads to counts as the user's, where what leads to it does or does not. */
+static uint32_t of_user(const struct graph *g, const object *one, uint8_t base, uint32_t is_above)
+{
+    if (base == DICT && is_users_namespace(g, (uintptr_t)one))
+        return OF_USER;
+    return is_above && one->type != L.module && !(base == DICT && is_namespace(one)) ? OF_USER : 0;
 }
 
 static int visit_context(object *to, void *arg);
@@ -389,7 +452,11 @@ struct context { /* while a node of its table is read: the value that was visite
 static int read_node(struct graph *g, uint32_t node)
 {
     uintptr_t address = ARRAY(g, address, uintptr_t)[node];
-    uint32_t special = ARRAY(g, type, uint32_t)[node];
+    uint32_t special = ARRAY(g, type, uint32_t)[node] & ~OF_USER, is_above = ARRAY(g, type, uint32_t)[node] & OF_USER;
+    g->reading = node;
+    g->of_user = is_above;
+    g->users_waiting -= is_above != 0;
+    ARRAY(g, type, uint32_t)[node] = special;
     uint64_t *own = &ARRAY(g, own, uint64_t)[node];
     uint32_t *references = &ARRAY(g, references, uint32_t)[node];
     *own = 0;
@@ -407,6 +474,7 @@ static int read_node(struct graph *g, uint32_t node)
     ARRAY(g, type, uint32_t)[node] = number;
     const struct kind *kind = &ARRAY(g, kind, struct kind)[number];
     uint8_t base = kind->base, is_gc = kind->is_gc;
+    g->of_user = g->node_limit ? of_user(g, one, base, is_above) : 0;
     *own = own_bytes(one, kind);
     uint64_t count = count_of(one); /* since 3.12 some are counted as living for ever */
     *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;

@@ -348,6 +348,9 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     float *certain = w->certain.at;
     g->native_bytes = add_up(g, w, TYPE_BLOCK, parts);
     doubt(g, w, parts, certain);
+    if (!measure_spread(g, w))
+        goto end;
+    const struct spread *spread = w->spread.at;
     uint32_t *chain = w->chain.at;
     memset(chain, 0, count * 4ul);
     count_links(w, types, count, links, w->first.at, chain);
@@ -383,7 +386,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             before = path[before];
         row[rows++] = (struct row){
             .address = ((uint64_t *)g->address.at)[node], .own_bytes = own[node], .retained_bytes = retained[number[node]],
-            .native_bytes = parts[number[node]], .node = node, .path_row = row_of[before], .dominator_row = node,
+            .native_bytes = parts[number[node]],
+            .error_bytes = spread ? (uint64_t)sqrtf(spread[number[node]].variance) : 0, .node = node, .path_row = row_of[before], .dominator_row = node,
             .type = node < GROUPS ? 0 : types[node],
             .references = references[node], .edges_in = edges_in[node], .is_old = is_old,
             .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,

@@ -14,6 +14,8 @@ struct bounds {
     uint64_t bytes, bytes_each; /* in all, and at most for each object while it is worked out */
     uint64_t objects; /* that the collector tracks */
     uint64_t nodes; /* where there are more: so many, the nearest to the roots; 0: then nothing is read */
+    const uint64_t *users; /* addresses, rising, of the namespaces of the user's own modules */
+    uint64_t user_count;
     uint64_t count; /* of the objects; above ``objects``: at least so many */
     uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
 };
@@ -71,7 +73,7 @@ static inline void fetch_ahead(const struct graph *g, uint32_t node)
         __builtin_prefetch(soon);
         __builtin_prefetch(soon + 64);
     }
-    if (node + NEXT >= g->nodes || ARRAY(g, type, uint32_t)[node + NEXT] != TYPE_NONE)
+    if (node + NEXT >= g->nodes || (ARRAY(g, type, uint32_t)[node + NEXT] & ~OF_USER) != TYPE_NONE)
         return;
     const object *next = (object *)ARRAY(g, address, uintptr_t)[node + NEXT];
     if (next->type == L.list)
@@ -104,6 +106,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     struct graph *g = self.at;
     g->is_sampled = (uint64_t)is_sampled;
     g->node_limit = is_sampled ? bounds->nodes : 0;
+    g->users = bounds->users;
+    g->user_count = bounds->user_count;
     /* Fresh memory is made zero by the kernel as it is touched, while the GIL is held: a table for all that a sample might
      * have would cost more than reading what it mostly has. */
     count = !is_sampled ? count : bounds->nodes / 2 < FIRST_SAMPLED ? bounds->nodes / 2 : FIRST_SAMPLED;
@@ -132,6 +136,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     for (int own = 0; own < 2; own++) {
         if (own)
             ARRAY(g, begin, uint32_t)[RECORDER] = (uint32_t)g->edges;
+        g->of_user = is_sampled && !own ? OF_USER : 0;
         for (void *thread = L.first_thread(interpreter); thread; thread = L.next_thread(thread)) {
             int is_main = thread == main && !own;
             if (is_main && !settle(g))
@@ -144,6 +149,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
         if (!settle(g))
             goto failed;
     }
+    g->of_user = 0;
     ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
     if (!is_sampled && !put_objects(g, list.at, first_frozen))
         goto failed;
