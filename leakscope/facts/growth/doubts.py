@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,28 @@ _MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
 _KEYED = ("dict", "set", "collections.OrderedDict", "collections.Counter", "collections.defaultdict")
 _LEAST_CPU_S = 0.1  # between two snapshots: it is counted in hundredths
 _LEAST_SHARE = 0.05  # of the growth: what holds less explains nothing
+
+
+def newborn(
+    processes: Sequence[ProcessGrowth],
+    growth_bytes: int,
+    window_s: tuple[float, float],
+    *,
+    together_share: float = 0.25,  # of the window: those that go on to begin pile up
+) -> str | None:
+    """Most of it was gained by processes that began together in the window, and of none was it seen to go on."""
+    start_s, end_s = window_s
+    born = [p for p in processes if p.growth_bytes > 0 and p.time_s[0] > start_s]
+    if sum(p.growth_bytes for p in born) < MOST * growth_bytes or any(p.trend.verdict == GROWING for p in born):
+        return None
+    first_s, last_s = (float(of(p.time_s[0] for p in born)) for of in (min, max))
+    if last_s - first_s > together_share * (end_s - start_s):
+        return None
+    who = f"{len(born)} processes that" if len(born) > 1 else "a process that"
+    return (
+        f"most of it is memory of {who} began {format_duration(end_s - first_s)} before the end, "
+        "too late to see whether it goes on: a longer run would tell"
+    )
 
 
 def settling(

@@ -17,7 +17,7 @@ from ...units import MOST, format_bytes, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
-from .doubts import importing, settling, uncollected, unfinished
+from .doubts import importing, newborn, settling, uncollected, unfinished
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
@@ -87,6 +87,8 @@ def tree_growth(recording: Recording) -> TreeGrowth:
         filling = fills(recording, measured[0].pid, measured[0].growth_bytes, window_s)
         if measured[0].growth_bytes >= MOST * growth:  # that of many processes does not end with that of the main one
             leaking, reason = _doubted(recording, view, measured[0], filling)
+        doubt = newborn(measured, growth, window_s) if leaking else None
+        leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     elif view.trend.verdict == FLAT and riser is not None:
         leaking, reason = None, riser.doubt
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
