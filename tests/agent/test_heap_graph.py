@@ -982,7 +982,8 @@ for number, (most, nodes) in enumerate([(1 << 40, 0), (1000, 60_000), (1000, 60_
     made = [[part] for part in range(1000 * number)]  # between one snapshot and the next
     assert graph.read(number, most, 1 << 36, None, nodes) is not None
     assert graph.is_sampled is (number > 1)
-    named = {{row["edge_name"]: row for table, row in graph.work_out().rows if table == "heap_nodes"}}
+    rows = [row for table, row in graph.work_out().rows if table == "heap_nodes"]
+    named = {{str(row["edge_name"]).strip("[']"): row for row in rows}}
     for name in ("log", "cache", "uneven"):
         print(named[name]["retained_bytes"], named[name]["error_bytes"], end=" ")
     print()
@@ -1024,7 +1025,8 @@ graph = HeapGraph()
 for number, (most, users) in enumerate([(1 << 40, []), (1000, []), (1000, [id(globals())])], 1):
     graph.user_namespaces = users
     assert graph.read(number, most, 1 << 36, None, 30_000) is not None
-    named = {{row["edge_name"]: row for table, row in graph.work_out().rows if table == "heap_nodes"}}
+    rows = [row for table, row in graph.work_out().rows if table == "heap_nodes"]
+    named = {{str(row["edge_name"]).strip("[']"): row for row in rows}}
     print(named["log"]["retained_bytes"] if "log" in named else 0, named["log"]["error_bytes"] if "log" in named else 0)
 """
 
