@@ -963,6 +963,22 @@ def test_of_too_many_objects_some_stand_for_the_others(interpreter: Interpreter,
         assert told == pytest.approx(is_so, rel=0.15)
 
 
+def test_an_attribute_has_its_name_also_where_its_object_has_just_got_a_dict() -> None:
+    """As somebody asks for it, between the moment at which all is read and the one at which names are looked up."""
+
+    class Holder:
+        def __init__(self) -> None:
+            self.records = [f"record {number}" for number in range(50_000)]
+
+    graph, holder = HeapGraph(), Holder()
+    assert graph.read(1, 1 << 40, 1 << 36) is not None
+    assert vars(holder)
+    found = graph.work_out()
+    assert found is not None
+    names = [row["edge_name"] for table, row in found.rows if table == "heap_nodes" and row["length"] == 50_000]
+    assert [name for name in names if name in ("records", "['records']")]
+
+
 ESTIMATED = """
 import random, sys
 sys.path.insert(0, {folder!r})

@@ -44,9 +44,9 @@ def _row(iterator: Any) -> dict[str, Any]:
 
 def innermost(dataset: Any, depth: int = 4) -> Any:
     """The data set that wrappers of torch, Lightning and others have in their attribute ``dataset``."""
-    while depth:
+    while depth and not names.is_user_module(*_module(type(dataset))):  # the user's gets no dict for our sake
         inner = (reading.attributes_of(dataset) or {}).get("dataset")
-        if inner is None or names.is_user_module(*_module(type(dataset))):
+        if inner is None:
             break
         dataset = inner
         depth -= 1

@@ -172,6 +172,22 @@ static void label_values(struct search *search, const object *one, const type *c
         }
 }
 
+/* An object that had its attributes in itself may have a dict by now: somebody asked for it. */
+static void label_new_dict(struct search *search, object *dict)
+{
+    intptr_t at = 0;
+    object *key, *value;
+    if (!dict || !L.dict_next || dict->type != L.dict || is_below(search, row_at(search->g, (uintptr_t)dict)))
+        return;
+    while (L.dict_next(dict, &at, &key, &value)) {
+        visit_row(value, search);
+        if (is_text(key)) {
+            label_text(search, (uintptr_t)value, ATTRIBUTE, key);
+            note_named(search, key, value);
+        }
+    }
+}
+
 static void label_slots(struct search *search, const object *one, const type *cls)
 {
     for (const type *above = cls; above; above = above->base) {
@@ -373,8 +389,10 @@ static void look_below(struct graph *g, uint32_t number)
         label(&search, word_at(one, (size_t)cls->dict_offset), NAMESPACE, "", 0);
     else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT) {
         uint64_t word = word_at((const char *)one - 24, 0);
-        if (!(word & 1))
+        if (!(word & 1)) {
             label(&search, word, NAMESPACE, "", 0);
+            label_new_dict(&search, (object *)word);
+        }
         label_values(&search, one, cls);
     }
     if (cls->flags & HEAP_TYPE)
