@@ -40,6 +40,7 @@ class Reader(object):
         self.heap_graph, self.sketch = heap_graph, sketch
         self.graph = heap_graph.HeapGraph()
         assert self.graph.refusal is None, self.graph.refusal
+        self.graph.user_namespaces = [id(sys.modules["__main__"].__dict__)]
         if "torch" in sys.modules:
             self.graph.weigh_tensors(*of_tensors(sys.modules["torch"]))
         self.choose = random.Random(seed)
