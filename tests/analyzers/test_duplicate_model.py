@@ -126,6 +126,15 @@ def weight_bytes(value: Any) -> int:
 # ---- what could go
 
 
+@pytest.mark.filterwarnings("error")
+def test_weights_of_a_training_that_ran_away_are_looked_at_without_a_warning(tmp_path):
+    model = encoder()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(float("inf"))
+    assert not Job(tmp_path, trains=False).look(model=model).look(model=model).told().findings
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_copy_in_half_precision_is_found_and_the_line_that_makes_it(tmp_path, dtype):
     model = encoder()
