@@ -94,10 +94,9 @@ class Figures:
         self._recent: deque[tuple[float, int]] = deque()
         self.course = Course()
 
-    def look_at(self, tree: Tree, file_bytes: int = 0) -> None:
-        """``file_bytes``: of the memory of these processes, mapped files. The kernel takes them back: no growth."""
+    def look_at(self, tree: Tree) -> None:
         processes = list(tree)
-        memory_bytes = sum(process.memory_bytes for process in processes)
+        memory_bytes = sum(process.held_bytes for process in processes)
         if not memory_bytes:
             return  # all are ending: their memory is gone, but not because it was freed
         self.process_count = len(processes)
@@ -109,7 +108,7 @@ class Figures:
         if memory_bytes > self.peak.size_bytes:
             self.peak = Peak(memory_bytes)
         self._keep_if_high(memory_bytes, tree.now_s)
-        if self.course.add(tree.now_s, memory_bytes - file_bytes):
+        if self.course.add(tree.now_s, memory_bytes):
             steady = self.course.steady()
             self.steady_bytes_per_s = steady.rate if steady is not None else None
         self._recent.append((tree.now_s, memory_bytes))

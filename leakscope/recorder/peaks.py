@@ -56,15 +56,20 @@ class Peaks:
 
     def __init__(self) -> None:
         self._rises: list[_Rise] = []
-        self._largest: tuple[int, int, int, str] = (0, 0, 0, "")  # most RSS, what of it is shared, pid, name
+        self._largest: tuple[int, int, int, str] = (
+            0,
+            0,
+            0,
+            "",
+        )  # most RSS, what of it is no memory of its own, pid, name
         self._looked_s = 0.0
 
     def look_at(self, tree: Tree) -> None:
         """After the samples were taken."""
         processes = list(tree)
-        memory_bytes = sum(process.memory_bytes for process in processes)
+        memory_bytes = sum(process.held_bytes for process in processes)
         for process in processes:
-            name, shared_bytes = process.stat.comm, max(0, process.rss_bytes - process.memory_bytes)
+            name, shared_bytes = process.stat.comm, max(0, process.rss_bytes - process.held_bytes)
             self._largest = max(self._largest, (process.most_bytes, shared_bytes, process.pid, name))
             if process.new_most_bytes > process.rss_bytes:
                 size_bytes = memory_bytes + process.new_most_bytes - process.rss_bytes

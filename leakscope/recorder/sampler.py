@@ -239,7 +239,7 @@ class Sampler:
             for row in rows:
                 self.add(table, row)
         processes, host = found.get("process_samples", []), found.get("host_samples", [])
-        self.figures.look_at(self.tree, sum(row["file_bytes"] or 0 for row in processes))
+        self.figures.look_at(self.tree)
         self.peaks.look_at(self.tree)
         alarms = self.limits.look_at(
             host,

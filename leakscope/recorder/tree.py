@@ -53,6 +53,8 @@ class Process:
         self.new_most_bytes = 0  # the same, if it rose since the last sample, else 0
         self.pss_bytes: int | None = None
         self.pss_rss_bytes = 0  # rss when pss was read
+        self.file_bytes = self.swap_bytes = 0  # RssFile and VmSwap
+        self.pss_file_bytes = self.pss_file_rss_bytes = 0  # of PSS, mapped files; RssFile then
         self.pss_family_size = 0  # processes that shared its pages when its PSS was read
         self.pss_cost_s = 0.0
         self.pss_read_s = float("-inf")
@@ -64,6 +66,14 @@ class Process:
         if self.pss_bytes is None:
             return self.rss_bytes
         return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """What a report calls held: with what is in swap, without mapped files, which the kernel takes back."""
+        if self.pss_bytes is None:
+            return self.rss_bytes - self.file_bytes + self.swap_bytes
+        files = self.pss_file_bytes + self.file_bytes - self.pss_file_rss_bytes
+        return max(0, self.memory_bytes - min(max(0, files), self.file_bytes)) + self.swap_bytes
 
     def note_most(self, most_bytes: int) -> None:
         """VmHWM as it is now. Of what runs already nobody knows when it was so high: the first reading is no news."""

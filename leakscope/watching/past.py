@@ -18,7 +18,16 @@ _WHOLE_END_S = 300  # what is said of growth and of limits is said of the last m
 _KEYS = ("time_mono_ns", "pid", "start_ticks")
 # The columns that a scene looks at; thinned are the tables with rows at all times.
 _THINNED = {
-    "process_samples": ("rss_bytes", "pss_bytes", "file_bytes", "thread_count", "cpu_s"),
+    "process_samples": (
+        "rss_bytes",
+        "pss_bytes",
+        "pss_anon_bytes",
+        "shmem_bytes",
+        "file_bytes",
+        "swap_bytes",
+        "thread_count",
+        "cpu_s",
+    ),
     "host_samples": ("mem_total_bytes", "mem_available_bytes", "oom_kill_count"),
     "cgroup_samples": (
         *("cgroup", "current_bytes", "limit_bytes", "cgroup_file_bytes", "cgroup_shmem_bytes", "oom_kill_count"),

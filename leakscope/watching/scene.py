@@ -35,7 +35,8 @@ TABLES = (
 
 @dataclass
 class Member:
-    """One process as last seen. ``cpu_fraction`` is of one core; ``memory_bytes`` as in ``recorder.tree.Process``."""
+    """One process as last seen. ``cpu_fraction`` is of one core; ``memory_bytes`` and ``held_bytes`` as in
+    ``recorder.tree.Process``."""
 
     pid: int
     role: str = "other"
@@ -48,6 +49,10 @@ class Member:
     rss_bytes: int = 0
     pss_bytes: int | None = None
     pss_rss_bytes: int = 0
+    pss_file_bytes: int = 0
+    pss_file_rss_bytes: int = 0
+    file_bytes: int = 0
+    swap_bytes: int = 0
     peak_bytes: int = 0
     thread_count: int = 0
     cpu_fraction: float | None = None
@@ -61,13 +66,24 @@ class Member:
         return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
 
     @property
+    def held_bytes(self) -> int:
+        if self.pss_bytes is None:
+            return self.rss_bytes - self.file_bytes + self.swap_bytes
+        files = self.pss_file_bytes + self.file_bytes - self.pss_file_rss_bytes
+        return max(0, self.memory_bytes - min(max(0, files), self.file_bytes)) + self.swap_bytes
+
+    @property
     def growth_bytes(self) -> int:
         return self.memory_bytes - self.first_bytes
 
     def look_at(self, now_s: float, sample: Row) -> None:
         self.rss_bytes = sample.get("rss_bytes") or 0
+        self.file_bytes, self.swap_bytes = sample.get("file_bytes") or 0, sample.get("swap_bytes") or 0
         if sample.get("pss_bytes") is not None:
             self.pss_bytes, self.pss_rss_bytes = sample["pss_bytes"], self.rss_bytes
+        if sample.get("pss_anon_bytes") is not None and self.pss_bytes is not None:  # a reading that was not moved on
+            others = sample["pss_anon_bytes"] + (sample.get("shmem_bytes") or 0)
+            self.pss_file_bytes, self.pss_file_rss_bytes = max(0, self.pss_bytes - others), self.file_bytes
         self.thread_count = sample.get("thread_count") or 0
         self.last_s = now_s
         self.peak_bytes = max(self.peak_bytes, self.memory_bytes)
@@ -272,10 +288,9 @@ class Scene:
             self.graphs.forget(process)
         if not found:
             return
-        mapped_bytes = sum(row.get("file_bytes") or 0 for row in found.get("process_samples", ()))
         if "process_samples" in found:
             # Of a tree, Figures asks for now_s and the memory of each process: a scene has both.
-            self.figures.look_at(cast("Tree", self), mapped_bytes)
+            self.figures.look_at(cast("Tree", self))
             self.history.add(self.now_s, self.figures.last_bytes)
         if self.now_s >= end_s - _FORECAST_S:
             self.limits.look_at(

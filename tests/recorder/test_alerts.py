@@ -100,10 +100,9 @@ class Job:
 
     def holds(self, *mib: float, role: str = "trainer", now_s: float = 0.0) -> Sample:
         self.tree.now_s = now_s
-        kind = {"memory_bytes": 0, "rss_bytes": 0, "role": role}
+        sizes = ("memory_bytes", "held_bytes", "rss_bytes")
         self.tree.living = {
-            pid: type("P", (), {**kind, "memory_bytes": int(m * MIB), "rss_bytes": int(m * MIB)})()
-            for pid, m in enumerate(mib, 1)
+            pid: type("P", (), {"role": role, **dict.fromkeys(sizes, int(m * MIB))})() for pid, m in enumerate(mib, 1)
         }
         self.figures.look_at(self.tree)
         return Sample(self.tree, self.figures, self.limits, [], [])

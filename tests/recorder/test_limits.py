@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from leakscope.recorder import proc
 from leakscope.recorder.figures import Course, Figures
 from leakscope.recorder.limits import Limits
 from leakscope.recorder.sources import limits as source
-from leakscope.recorder.tree import Tree
+from leakscope.recorder.tree import Process, Tree
 
 from .runs import until
 
@@ -104,12 +105,14 @@ def test_on_a_restless_machine_the_growth_of_the_job_is_what_counts() -> None:
 
 def test_pages_of_mapped_files_are_no_growth() -> None:
     figures, tree = Figures(), Tree(1, 1)
+    process = tree.living[1] = Process(1, proc.Stat("train", "S", 0, 0.0, 1, 7), 0.0, 0, is_root=True)
     for second in range(60):
         tree.now_s = float(second)
-        tree.living[1] = type("Process", (), {"memory_bytes": (100 + 50 * second) * MIB})()
-        figures.look_at(tree, file_bytes=50 * second * MIB)
+        process.file_bytes = 50 * second * MIB
+        process.rss_bytes = 100 * MIB + process.file_bytes
+        figures.look_at(tree)
     assert figures.course.steady() is None
-    assert figures.first_bytes is not None and figures.last_bytes > figures.first_bytes
+    assert figures.first_bytes == figures.last_bytes == figures.peak.size_bytes == 100 * MIB
 
 
 def test_a_full_gpu_or_an_empty_dev_shm_is_no_news() -> None:

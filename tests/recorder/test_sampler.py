@@ -162,7 +162,7 @@ def figures_of(*mib: float, every_s: float = 1.0) -> Figures:
     for number, size in enumerate(mib):
         tree = Tree(1, 1)
         tree.now_s = number * every_s
-        tree.living[1] = type("Process", (), {"memory_bytes": int(size * MIB)})()
+        tree.living[1] = type("Process", (), {"held_bytes": int(size * MIB)})()
         figures.look_at(tree)
     return figures
 

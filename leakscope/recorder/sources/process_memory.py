@@ -36,6 +36,8 @@ def rows(tree: Tree) -> Iterator[Row]:
         if rss_bytes is None:  # exiting: its memory is gone, and a zero would look like a drop of the job's memory
             continue
         process.rss_bytes = rss_bytes
+        process.file_bytes = proc.bytes_of(status, b"RssFile") or 0
+        process.swap_bytes = proc.bytes_of(status, b"VmSwap") or 0
         process.note_most(proc.bytes_of(status, b"VmHWM") or 0)
         yield {
             "pid": process.pid,
@@ -73,6 +75,7 @@ def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) 
     pss_bytes = proc.bytes_of(data, b"Pss") if data else None
     if data and pss_bytes is not None:
         process.pss_bytes, process.pss_rss_bytes = pss_bytes, process.rss_bytes
+        process.pss_file_bytes, process.pss_file_rss_bytes = proc.bytes_of(data, b"Pss_File") or 0, process.file_bytes
         private = [proc.bytes_of(data, name) or 0 for name in (b"Private_Clean", b"Private_Dirty", b"Private_Hugetlb")]
         shares = {
             "pss_bytes": pss_bytes,
