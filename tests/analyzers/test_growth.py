@@ -100,6 +100,18 @@ def test_processes_that_pile_up_make_the_tree_grow(tmp_path):
     assert tree_growth(builder.open()).leaking is True
 
 
+@pytest.mark.parametrize(("per_s_mib", "leaking"), [(0.0, None), (4.0, True)])
+def test_workers_that_have_only_just_begun_are_no_leak_yet(tmp_path, per_s_mib, leaking):
+    """A busy machine: the imports took most of the run. It is one where they are seen to go on."""
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [(10 + 3 * i) * MiB for i in range(40)] + [90 * MiB] * 21)
+    for n in range(3):
+        starts = [20, 40, 60, 75, 85, 90]
+        rising = [round((92 + per_s_mib * i) * MiB) for i in range(15)]
+        builder.process(10 + n, role="dataloader-worker", ppid=1, born_s=40.0 + 0.1 * n)
+        builder.samples(10 + n, [mib * MiB for mib in starts] + rising, from_s=40.0 + 0.1 * n)
+    assert tree_growth(builder.ends(61.0).open()).leaking is leaking
+
+
 def test_a_leak_behind_others_that_shrink_is_found(tmp_path):
     grown = [(100 + 2 * i) * MiB for i in range(100)]
     shrunk = [(400 - 2 * i) * MiB for i in range(100)]
