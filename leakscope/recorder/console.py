@@ -104,7 +104,8 @@ def memory_text(figures: Figures) -> str:
     """``peak 118 MiB``: what was loaded at the start is no growth, and the last sample is of a job that ends."""
     if figures.first_bytes is None:
         return "it ended before its memory could be read"
-    return figures.peak.text
+    about = "peak about " if figures.most_processes > 1 else "peak "  # what they share was read now and then
+    return figures.peak.text.replace("peak ", about, 1)
 
 
 def signal_name(number: int) -> str:

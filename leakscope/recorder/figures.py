@@ -88,7 +88,7 @@ class Figures:
         self.last_bytes = 0
         self.peak = Peak()
         self.highest: list[tuple[int, float]] = []  # (bytes, when), the most first, one a second
-        self.process_count = 0
+        self.process_count = self.most_processes = 0
         self.steady_bytes_per_s: float | None = None  # None: it does not grow steadily, or nobody can tell yet
         self._first_s: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
@@ -100,6 +100,7 @@ class Figures:
         if not memory_bytes:
             return  # all are ending: their memory is gone, but not because it was freed
         self.process_count = len(processes)
+        self.most_processes = max(self.most_processes, self.process_count)
         if self._first_s is None:
             self._first_s = tree.now_s
         if self.first_bytes is None or tree.now_s - self._first_s < STARTING_S:

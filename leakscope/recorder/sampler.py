@@ -193,7 +193,7 @@ class Sampler:
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
         peak = self.figures.peak = self.peaks.highest(self.figures.highest, self.output.journal_path)
-        if peak.is_between:
+        if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
         text = ending_text(code, self.elapsed_s, self.limits.kill_count)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..facts.series.arithmetic import level_at
 from ..findings import Peak, Timeline
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 _EVENT = "peak"
+_BETWEEN = "between samples"
 _BY = re.compile(r"\(by (.*), between samples\)$")
 
 
@@ -24,11 +26,15 @@ def peak_beside(case: Case, sampled: int) -> Peak | None:
     events = case.rows("events")
     told = events[(events["event"] == _EVENT) & events["value"].notna()]
     size_bytes = int(told["value"].max()) if len(told) else 0
+    text = str(told.sort_values("value")["text"].iloc[-1]) if size_bytes else ""
     cgroup_bytes = _of_cgroup(case)
-    if size_bytes > sampled:
-        text = str(told.sort_values("value")["text"].iloc[-1])
+    if _BETWEEN in text and size_bytes > sampled:
         by = _BY.search(text)
         return Peak(size_bytes, by[1] if by is not None else None, True, cgroup_bytes)
+    if size_bytes and _BETWEEN not in text:  # samples may have what our own snapshots took for a moment
+        growth = case.growth
+        at_end = level_at(growth.time_s, growth.held_bytes, growth.end_s) if growth.time_s.size else 0.0
+        return Peak(max(size_bytes, round(at_end)), cgroup_bytes=cgroup_bytes)
     return Peak(int(sampled), cgroup_bytes=cgroup_bytes) if sampled else None
 
 
