@@ -103,7 +103,8 @@ def test_processes_that_pile_up_make_the_tree_grow(tmp_path):
 @pytest.mark.parametrize(("per_s_mib", "leaking"), [(0.0, None), (4.0, True)])
 def test_workers_that_have_only_just_begun_are_no_leak_yet(tmp_path, per_s_mib, leaking):
     """A busy machine: the imports took most of the run. It is one where they are seen to go on."""
-    builder = RecordingBuilder(tmp_path).process(1).samples(1, [(10 + 3 * i) * MiB for i in range(40)] + [90 * MiB] * 21)
+    of_parent = [(10 + 3 * i) * MiB for i in range(40)] + [90 * MiB] * 21
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, of_parent)
     for n in range(3):
         starts = [20, 40, 60, 75, 85, 90]
         rising = [round((92 + per_s_mib * i) * MiB) for i in range(15)]
