@@ -188,7 +188,7 @@ function chart(section, plot, key) {
       focus: { alpha: 0.25 },
       cursor: { y: plot.ordered, points: { show: false }, focus: { prox: plot.ordered ? PROX_PX : -1 }, drag: { x: true, y: false, dist: 4 } },
       scales: { x: { time: false }, y: { range: heights } },
-      axes: axes(isTime, plot.unit === "number"),
+      axes: axes(plot.unit),
       series: [{}, ...drawn.map((layer) => layer.series)],
       hooks: { draw: [drawAround, drawLanes, show], setCursor: [pointed], setScale: [(u, scale) => scale === "x" && refine(u)], setSeries: [(u, number) => { if (plot.ordered && number) view.curve = number - 1; show(); }] },
     };

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST = 120  # of one kind
 _EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}
+_OF_THE_HOST = ": host"  # how the count of the whole machine ends: most of its kills are of other jobs
 _SAID_ELSEWHERE = ("start", "end")
 _BETWEEN_STEPS = ("eval", "save")  # a later step means that such a phase ended, seen or not
 
@@ -65,7 +66,10 @@ def _moments(case: Case) -> Iterator[Moment]:
         yield Moment("take", at_s, f"snapshot {take} of {who(pid)} ({reason}{took})")
     for at_s, pid, event, text in _rows(case.rows("events"), "pid", "event", "text"):
         if event and event not in _SAID_ELSEWHERE:
-            yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")
+            is_of_others = event == "oom-kill-counter" and str(text).endswith(_OF_THE_HOST)
+            kind = "event" if is_of_others else _EVENT_KINDS.get(event, "event")
+            says_all = text and event in _EVENT_KINDS
+            yield Moment(kind, at_s, text if says_all else f"{event}: {text or who(pid)}")
     for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
         if number:
             yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
