@@ -77,18 +77,19 @@ def _moments(case: Case) -> Iterator[Moment]:
 
 
 def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
-    """Births and ordinary ends of all processes but the first, as their memory was seen."""
+    """Births and ordinary ends of all processes but the first, as their memory was seen; at the last moment none ends."""
     rows = records(case.rows("processes"))
     parents = {row["pid"]: row["ppid"] for row in rows}
     first = {row["pid"] for row in rows if row["is_root"]}
     killed = {row["pid"] for row in rows if row["exit_signal"]}
+    last_s = max((process.time_s[-1] for process in case.growth.processes), default=0.0)
     for process in case.growth.processes:
         if process.pid in first:
             continue
         parent = parents.get(process.pid)
         by = f", forked by {who(parent)}" if parent in parents else ""
         yield Moment("birth", round(float(process.time_s[0]), 2), f"{who(process.pid)} began{by}")
-        if process.pid not in killed:
+        if process.pid not in killed and process.time_s[-1] < last_s:
             yield Moment("end", round(float(process.time_s[-1]), 2), f"{who(process.pid)} was last seen")
 
 
