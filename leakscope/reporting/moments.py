@@ -66,10 +66,9 @@ def _moments(case: Case) -> Iterator[Moment]:
         yield Moment("take", at_s, f"snapshot {take} of {who(pid)} ({reason}{took})")
     for at_s, pid, event, text in _rows(case.rows("events"), "pid", "event", "text"):
         if event and event not in _SAID_ELSEWHERE:
-            is_of_others = event == "oom-kill-counter" and str(text).endswith(_OF_THE_HOST)
-            kind = "event" if is_of_others else _EVENT_KINDS.get(event, "event")
-            says_all = text and event in _EVENT_KINDS
-            yield Moment(kind, at_s, text if says_all else f"{event}: {text or who(pid)}")
+            counts_kills = event == "oom-kill-counter" and text
+            kind = "event" if counts_kills and text.endswith(_OF_THE_HOST) else _EVENT_KINDS.get(event, "event")
+            yield Moment(kind, at_s, text if counts_kills else f"{event}: {text or who(pid)}")
     for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
         if number:
             yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
@@ -77,7 +76,7 @@ def _moments(case: Case) -> Iterator[Moment]:
 
 
 def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
-    """Births and ordinary ends of all processes but the first, as their memory was seen; at the last moment none ends."""
+    """Births and ordinary ends of all processes but the first, as seen; who is there at the last moment has not ended."""
     rows = records(case.rows("processes"))
     parents = {row["pid"]: row["ppid"] for row in rows}
     first = {row["pid"] for row in rows if row["is_root"]}
