@@ -76,7 +76,7 @@ def _moments(case: Case) -> Iterator[Moment]:
 
 
 def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
-    """Births and ordinary ends of all processes but the first, as seen; who is there at the last moment has not ended."""
+    """Births and ordinary ends of all processes but the first, as seen; who is there at the last moment goes on."""
     rows = records(case.rows("processes"))
     parents = {row["pid"]: row["ppid"] for row in rows}
     first = {row["pid"] for row in rows if row["is_root"]}
