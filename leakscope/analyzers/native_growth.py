@@ -287,7 +287,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     )
 
 
-def _remedy(place: Line | None, library: str | None) -> str:
+def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:
     if library:
         return f"look whether {library} has a newer version or a limit for its cache, or call it in a process that ends"
     name = f"{place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else "C code"
