@@ -50,7 +50,7 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
     return {
         "until": clock(report.recording.started_at, report.recording.duration_s),
         "report": report,
-        "left_out": [(LANES[kind], count) for kind, count in report.timeline.left_out.items()]
+        "left_out": [(LANES.get(kind, kind), count) for kind, count in report.timeline.left_out.items()]
         if report.timeline
         else [],
         "ended": ended(report.recording) if renewal is None else "still being recorded",
