@@ -281,10 +281,17 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         type=text_of(look.opaque, "type_name"),
         evidence=_evidence(case, process, look),
         doubts=_doubts(look, frozen_in(case, process)),
-        remedy=cache.remedy if cache is not None else [],
+        remedy=cache.remedy if cache is not None else [_remedy(place, library)],
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )
+
+
+def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:
+    if library:
+        return f"look whether {library} has a newer version or a limit for its cache, or call it in a process that ends"
+    name = f"{place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else "C code"
+    return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
 
 
 def _only_package(case: Case) -> str | None:

@@ -75,7 +75,7 @@ def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     if smallest is not None:
         before, after = (_rate(side, rate or 0.0, smallest) for side, rate in zip((one, two), rates))
         yield name, before, after
-    yield "Peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
+    yield "Peak of the whole run", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
 
 
 def _rate(side: Side, rate: float, smallest: float) -> str:

@@ -156,7 +156,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         together = steps_together(step_unit)
         number = added * together
         number_told = format_count(number) if number >= 100 else f"{number:.3g}"
-        members = f", {number_told} members" if place.has_length else ""
+        members = f", {number_told} member{'' if number_told == '1' else 's'}" if place.has_length else ""
         each = "per training step" if step_unit == "step" else per_step(step_unit)
         yield Evidence(f"{each}: {format_bytes(weighed / steps * together)}{members}", figures)
 

@@ -162,7 +162,10 @@ def _trend_plots(trends: Sequence[Trend]) -> Iterator[tuple[str, plots.Plot]]:
         named = {at: f"{commit[:10]}" for at, commit in zip(numbers, trend.commits)}
         level = plots.Curve("peak without leaks", plots.colour(0), numbers, [round(v) for v in trend.level_bytes])
         title = f"{trend.job or 'recordings'}: peak from commit to commit"
-        yield f"level{number}", plots.Plot(title, [level], "number", names=named)
+        marks = (
+            [] if trend.since is None else [(numbers[trend.since], f"peak changed at {named[numbers[trend.since]]}")]
+        )
+        yield f"level{number}", plots.Plot(title, [level], "commit", names=named, marks=marks)
 
 
 def _rows(trend: Trend) -> list[tuple[str, int, int, str, str]]:

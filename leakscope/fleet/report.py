@@ -247,14 +247,18 @@ def _missing(population: Population) -> Iterator[str]:
             yield f"{job}{when}: {size - len(there):,} of {size:,} ranks have no recording ({gone})"
 
 
+def _recordings(count: int) -> str:
+    return f"{count:,} recording{'' if count == 1 else 's'}"
+
+
 def _caveats(population: Population, counts: Mapping[str, int]) -> Iterator[str]:
     if counts["not_judged"]:
         yield (
-            f"{counts['not_judged']:,} recordings have no verdict in their footer: nothing is said of leaks in them; "
-            "`leakscope fleet analyze` judges them"
+            f"{_recordings(counts['not_judged'])} without a verdict in the footer: nothing is said of leaks there; "
+            "`leakscope fleet analyze` judges such"
         )
     if counts["cannot_tell"]:
-        yield f"{counts['cannot_tell']:,} recordings cannot tell whether memory leaks: they are counted on neither side"
+        yield f"whether memory leaks in {_recordings(counts['cannot_tell'])}, counted on neither side"
     if counts["recordings"] and not population.frame["job"].notna().any():
         yield "no recording says to which job it belongs: ranks cannot be compared"
     missing = list(_missing(population))

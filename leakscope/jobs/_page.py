@@ -88,14 +88,14 @@ def compared_html(found: JobComparison) -> str:
 def _figures(job: JobReport) -> Iterator[tuple[str, str]]:
     told = job.verdict
     pairs = [
-        ("Leak", told.leaking_ranks),
-        ("Do not", told.steady_ranks),
-        ("Cannot tell", told.unclear_ranks),
-        ("Killed", told.killed_ranks),
+        ("Leaking ranks", told.leaking_ranks),
+        ("Steady ranks", told.steady_ranks),
+        ("Unclear ranks", told.unclear_ranks),
+        ("Killed ranks", told.killed_ranks),
     ]
     yield from ((name, str(len(ranks))) for name, ranks in pairs if ranks)
     yield "Growth of all", format_bytes(sum(row.growth_bytes for row in job.ranks), signed=True)
-    yield "Peak of one", format_bytes(max(row.peak_bytes for row in job.ranks))
+    yield "Highest peak", format_bytes(max(row.peak_bytes for row in job.ranks))
 
 
 def _heat(job: JobReport) -> Chart | None:

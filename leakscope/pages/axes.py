@@ -55,7 +55,10 @@ def ticks(
     first, last = math.floor(low / step), math.ceil(high / step)
     last = max(last, first + 1)
     numbers = range(first, last + 1)
-    ticks = [Tick(round(100 * (last - n) / (last - first), 2), label(n * step)) for n in numbers]
+    labels = [label(n * step) for n in numbers]
+    if label is size and len(set(labels)) < len(labels):
+        labels = finer_sizes([n * step for n in numbers])
+    ticks = [Tick(round(100 * (last - n) / (last - first), 2), text) for n, text in zip(numbers, labels)]
     return ticks, first * step, last * step
 
 
@@ -74,15 +77,23 @@ def size(value: float) -> str:
     return format_bytes(value).replace(".0 ", " ")
 
 
+def finer_sizes(values: Sequence[float]) -> list[str]:
+    """In the next smaller unit: where a step is less than what ``size`` writes."""
+    unit = max(0, int(math.log2(max(values))) // 10 - 1)
+    return [f"{round(value / 1024**unit):,} {('B', 'KiB', 'MiB', 'GiB')[unit]}" for value in values]
+
+
 def number(value: float) -> str:
     return format_count(value) if abs(value) >= 10 or value == int(value) else f"{value:.3g}"
 
 
-def ticks_only(first: float, last: float) -> list[Tick]:
+def ticks_only(first: float, last: float, unit: str = "") -> list[Tick]:
+    """The first names what is counted."""
     step = decimal_step((last - first) * 2 / 3)
     x = scale(first, last, 100.0)
     values = [n * step for n in range(math.ceil(first / step), math.floor(last / step) + 1)]
-    return [Tick(round(x(value), 2), number(value)) for value in values]
+    names = [unit, *[""] * len(values)]
+    return [Tick(round(x(value), 2), f"{name} {number(value)}".strip()) for name, value in zip(names, values)]
 
 
 def time_ticks(first_s: float, last_s: float) -> list[Tick]:

@@ -23,14 +23,22 @@ function byteTicks(plot, axis, low, high) {
   return ticks;
 }
 
+// Labels that differ: in the next smaller unit where a step is less than what is written.
+function byteLabels(values) {
+  const plain = values.map((v) => formatBytes(v).replace(".0 ", " "));
+  if (new Set(plain).size === plain.length) return plain;
+  const unit = Math.max(0, Math.floor(Math.log2(Math.max(...values)) / 10) - 1);
+  return values.map((v) => Math.round(v / 1024 ** unit).toLocaleString("en") + " " + ["B", "KiB", "MiB", "GiB"][unit]);
+}
 
 // The scale from left to right: seconds, steps or whole numbers; then bytes.
-function axes(isTime, isCount) {
+function axes(unit) {
   const axis = { stroke: colour("soft"), font: "11px system-ui, sans-serif", grid: { stroke: colour("hair"), width: 1 }, ticks: { show: false } };
-  const along = isTime
+  const named = (v, i, values) => (!Number.isInteger(v) ? "" : (unit !== "number" && i === values.findIndex(Number.isInteger) ? unit + " " : "") + v.toLocaleString("en"));
+  const along = unit === "s"
     ? { incrs: TIME_STEPS_S, values: (u, values) => values.map((v) => clock(v, u.scales.x.max - u.scales.x.min)) }
-    : { ...(isCount ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), values: (u, values) => values.map((v) => (Number.isInteger(v) ? v.toLocaleString("en") : "")) };
-  const up = { size: GUTTER, splits: byteTicks, values: (u, values) => values.map((v) => formatBytes(v).replace(".0 ", " ")) };
+    : { ...(unit === "number" ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), values: (u, values) => values.map(named) };
+  const up = { size: GUTTER, splits: byteTicks, values: (u, values) => byteLabels(values) };
   return [{ ...axis, size: 30, space: 64, ...along }, { ...axis, ...up }];
 }
 

@@ -11,7 +11,7 @@ function curvesOf(plot, curves) {
 }
 
 function chart(section, plot, key) {
-  const PROX_PX = 24, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6, MOST_NAMED = 4;
+  const PROX_PX = 24, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6, MOST_NAMED = 4, LATE = 0.04;
   const box = section.querySelector(".plot"), readout = section.querySelector(".readout"), legend = section.querySelector(".legend");
   const isTime = plot.unit === "s", lanesHeight = LANE * plot.lanes.length;
   const height = lanesHeight ? (innerWidth < 720 ? 220 : 280) : 240;
@@ -38,7 +38,8 @@ function chart(section, plot, key) {
     return !hidden[view.division].has(number);
   }
 
-  // Of one curve at any place: between its own points on a straight line, null beyond its ends.
+  // Of one curve at any place: between its own points on a straight line, null beyond its ends. Where nothing was read at
+  // that place, what was read shortly before: recordings of ranks begin and end a moment apart.
   function valueAt({ x, y }, at) {
     if (!x.length || at < x[0] || at > x[x.length - 1]) return null;
     let low = 0, high = x.length - 1;
@@ -46,8 +47,10 @@ function chart(section, plot, key) {
       const middle = (low + high) >> 1;
       if (x[middle] <= at) low = middle; else high = middle;
     }
-    if (x[high] === at || y[low] === null || y[high] === null) return x[high] === at ? y[high] : y[low];
-    return y[low] + (y[high] - y[low]) * (at - x[low]) / (x[high] - x[low] || 1);
+    if (x[high] !== at && y[low] !== null && y[high] !== null) return y[low] + (y[high] - y[low]) * (at - x[low]) / (x[high] - x[low] || 1);
+    let read = x[high] === at ? high : low;
+    while (read > 0 && y[read] === null && at - x[read - 1] <= LATE * (last - first)) read -= 1;
+    return y[read];
   }
 
   // A rise of a tenth should be seen: the scale begins at zero only where all is shown, or lines come near it.
@@ -185,7 +188,7 @@ function chart(section, plot, key) {
       focus: { alpha: 0.25 },
       cursor: { y: plot.ordered, points: { show: false }, focus: { prox: plot.ordered ? PROX_PX : -1 }, drag: { x: true, y: false, dist: 4 } },
       scales: { x: { time: false }, y: { range: heights } },
-      axes: axes(isTime, plot.unit === "number"),
+      axes: axes(plot.unit),
       series: [{}, ...drawn.map((layer) => layer.series)],
       hooks: { draw: [drawAround, drawLanes, show], setCursor: [pointed], setScale: [(u, scale) => scale === "x" && refine(u)], setSeries: [(u, number) => { if (plot.ordered && number) view.curve = number - 1; show(); }] },
     };
@@ -253,7 +256,7 @@ function chart(section, plot, key) {
     readout.replaceChildren(strong, plot.stacked ? " · " + lines.join(" · ") : compared(held) + ordered(held));
     legend.querySelectorAll("[data-band]").forEach((item) => {
       const value = held[Number(item.dataset.band)];
-      item.querySelector(".value").textContent = value === null ? (plot.base ? "ended" : "") : formatBytes(value);
+      item.querySelector(".value").textContent = value !== null ? formatBytes(value) : plot.base ? "ended" : "–";
     });
     tip.fill(lines, rows(held, total));
   }

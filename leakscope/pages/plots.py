@@ -154,7 +154,11 @@ def still(plot: Plot, buckets: int = axes.BUCKETS) -> Chart:
         Shape(curve.name, curve.slot, _outline(curve, edges[number : number + 2], x, y, buckets), curve.dash)
         for number, curve in enumerate(plot.curves)
     ]
-    x_ticks = axes.time_ticks(first, last) if plot.x_unit == "s" else axes.ticks_only(first, last)
+    x_ticks = (
+        axes.time_ticks(first, last)
+        if plot.x_unit == "s"
+        else axes.ticks_only(first, last, "" if plot.x_unit == "number" else plot.x_unit)
+    )
     trend = plot.trend
     return Chart(
         f"{plot.title}: {_sentence(plot)}" if plot.title else _sentence(plot),

@@ -20,7 +20,7 @@ _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's 
 _FAR = 2.0  # times the run, and times its peak: a limit further away is named, not drawn to scale
 _ROOM = 0.14  # of the run, to its right: for the line that goes on
 _EDGE = 0.03
-_LANES = {  # in the order of their rows
+LANES = {  # in the order of their rows
     "alert": "alerts", "death": "killed", "pressure": "pressure", "birth": "began", "end": "ended",
     "event": "events", "mark": "marks", "phase": "phases", "take": "snapshots",
 }  # fmt: skip
@@ -74,7 +74,7 @@ def _last_s(timeline: Timeline, ahead: Outlook | None) -> float:
 def _lanes(timeline: Timeline) -> Iterator[Lane]:
     """What happened, a row for each kind."""
     slots = charts.phase_slots(moment.phase for moment in timeline.moments if moment.phase)
-    for kind, name in _LANES.items():
+    for kind, name in LANES.items():
         own = [_mark(moment, slots.get(moment.phase or "")) for moment in timeline.moments if moment.kind == kind]
         if own:
             yield Lane(kind, name, own)

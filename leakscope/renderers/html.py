@@ -16,7 +16,7 @@ from ..pages.page import cell, harmless, page
 from ..words import by_reason, cost, ended
 from . import _plots
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
-from ._timeline import TIMELINE, clock, timeline_plot
+from ._timeline import LANES, TIMELINE, clock, timeline_plot
 
 SUFFIX = ".html"
 _SCRIPTS = ("icicle.js", "heap.js")
@@ -50,6 +50,9 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
     return {
         "until": clock(report.recording.started_at, report.recording.duration_s),
         "report": report,
+        "left_out": [(LANES.get(kind, kind), count) for kind, count in report.timeline.left_out.items()]
+        if report.timeline
+        else [],
         "ended": ended(report.recording) if renewal is None else "still being recorded",
         "cost": cost(report.recording),
         "answer": _answer(report),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST = 120  # of one kind
 _EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}
+_OF_THE_HOST = ": host"  # how the count of the whole machine ends: most of its kills are of other jobs
 _SAID_ELSEWHERE = ("start", "end")
 _BETWEEN_STEPS = ("eval", "save")  # a later step means that such a phase ended, seen or not
 
@@ -65,7 +66,9 @@ def _moments(case: Case) -> Iterator[Moment]:
         yield Moment("take", at_s, f"snapshot {take} of {who(pid)} ({reason}{took})")
     for at_s, pid, event, text in _rows(case.rows("events"), "pid", "event", "text"):
         if event and event not in _SAID_ELSEWHERE:
-            yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")
+            counts_kills = event == "oom-kill-counter" and text
+            kind = "event" if counts_kills and text.endswith(_OF_THE_HOST) else _EVENT_KINDS.get(event, "event")
+            yield Moment(kind, at_s, text if counts_kills else f"{event}: {text or who(pid)}")
     for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
         if number:
             yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
@@ -73,18 +76,19 @@ def _moments(case: Case) -> Iterator[Moment]:
 
 
 def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
-    """Births and ordinary ends of all processes but the first, as their memory was seen."""
+    """Births and ordinary ends of all processes but the first, as seen; who is there at the last moment goes on."""
     rows = records(case.rows("processes"))
     parents = {row["pid"]: row["ppid"] for row in rows}
     first = {row["pid"] for row in rows if row["is_root"]}
     killed = {row["pid"] for row in rows if row["exit_signal"]}
+    last_s = max((process.time_s[-1] for process in case.growth.processes), default=0.0)
     for process in case.growth.processes:
         if process.pid in first:
             continue
         parent = parents.get(process.pid)
         by = f", forked by {who(parent)}" if parent in parents else ""
         yield Moment("birth", round(float(process.time_s[0]), 2), f"{who(process.pid)} began{by}")
-        if process.pid not in killed:
+        if process.pid not in killed and process.time_s[-1] < last_s:
             yield Moment("end", round(float(process.time_s[-1]), 2), f"{who(process.pid)} was last seen")
 
 

@@ -224,3 +224,19 @@ def test_a_finding_comes_with_the_lines_round_its_place(tmp_path):
     finding = next(f for f in report.findings if f.subject.line)
     excerpt = next(e for e in report.excerpts if (e.file, e.line) == (finding.subject.file, finding.subject.line))
     assert excerpt.lines[excerpt.line - excerpt.first_line] == "            self.history.append(batch)"
+
+
+def test_who_is_there_at_the_last_moment_has_not_ended(tmp_path):
+    builder = trained(tmp_path).process(200, born_s=20.0, died_s=40.0).process(300, born_s=20.0)
+    builder.samples(200, [50 * MiB] * 20, from_s=20.0).samples(300, [50 * MiB] * 40, from_s=20.0)
+    ended = [moment.text for moment in timeline_of(Case(builder.open())).moments if moment.kind == "end"]
+    assert len(ended) == 1 and "[200]" in ended[0]
+
+
+def test_a_kill_that_the_machine_counted_is_no_death_of_this_job(tmp_path):
+    said = "the kernel's OOM killer ended 1 process: "
+    builder = trained(tmp_path).event("oom-kill-counter", 30.0, text=said + "host")
+    builder.event("oom-kill-counter", 31.0, text=said + "cgroup /small")
+    moments = timeline_of(Case(builder.open())).moments
+    kinds = {moment.text.removeprefix("oom-kill-counter: ").removeprefix(said): moment.kind for moment in moments}
+    assert (kinds["host"], kinds["cgroup /small"]) == ("event", "death")

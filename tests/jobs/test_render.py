@@ -21,9 +21,10 @@ from leakscope.jobs import (
     RankRow,
     render,
 )
+from leakscope.units import format_bytes
 from tests.comparing.test_page import BETTER
 from tests.renderers.test_html import HOSTILE, Page
-from tests.renderers.test_html_browser import browse, needs_chromium, overflow
+from tests.renderers.test_html_browser import ask, browse, needs_chromium, overflow
 
 MiB = 1024**2
 SUBJECT = Subject(holder="Trainer.history (list)", file="/home/me/train.py", line=12, function="Trainer.step")
@@ -117,6 +118,29 @@ def test_the_hottest_row_of_the_map_is_the_rank_that_leaks():
     hottest = figure[figure.index('area c27" d="') :].split('"')[2]
     tops = {float(part.split(" ")[1].split("H")[0]) for part in hottest.split("M")[1:]}
     assert tops == {500.0}
+
+
+@pytest.mark.live
+@needs_chromium
+def test_the_legend_says_of_each_rank_what_was_read_last_or_that_nothing_was(tmp_path):
+    """Recordings of ranks end a moment apart: the last moment of the page is the last of one rank alone."""
+    plain = job(4, 2)
+    values = [list(row.value_bytes) for row in plain.ranks]
+    values[0][-3:] = [None] * 3
+    values[1][60:] = [None] * 60  # killed half-way
+    values[3][:10] = [None] * 10  # started late
+    ranks = [dataclasses.replace(row, value_bytes=read) for row, read in zip(plain.ranks, values)]
+    seen = ask(
+        tmp_path,
+        render(dataclasses.replace(plain, ranks=ranks), "html"),
+        """
+        const values = () => all(".interactive .legend .value").map((v) => v.textContent);
+        await drawn(); seen.end = values();
+        press("Home"); seen.start = values();
+        """,
+    )
+    assert seen["end"] == [format_bytes(values[0][-4]), "–", *(format_bytes(values[n][-1]) for n in (2, 3))]
+    assert seen["start"] == [*(format_bytes(values[n][0]) for n in (0, 1, 2)), "–"]
 
 
 def test_hostile_names_stay_text():

@@ -85,3 +85,16 @@ def test_a_long_table_says_first_least_most_and_last_of_each():
         ["", "First", "Least", "Most", "Last"],
         [["memory", "1 MiB", "1 MiB", "3 MiB", "2 MiB"]],
     )
+
+
+def test_no_two_ticks_of_an_axis_say_the_same():
+    near = Plot("Peaks", [Curve("peak", 0, [1.0, 2.0, 3.0], [5170 * MiB, 5055 * MiB, 5210 * MiB])], "commit")
+    drawn = plots.still(near)
+    labels = [tick.label for tick in drawn.y_ticks]
+    assert len(set(labels)) == len(labels) > 2 and "5,056 MiB" in labels
+
+
+def test_an_axis_that_counts_names_what_it_counts():
+    counted = Plot("Growth", [Curve("run", 0, [0.0, 100.0, 200.0], [MiB, 2 * MiB, 3 * MiB])], "step")
+    first, *others = [tick.label for tick in plots.still(counted).x_ticks]
+    assert first.startswith("step ") and not any("step" in label for label in others)

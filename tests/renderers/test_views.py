@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from leakscope.comparing import render as render_comparison
+from leakscope.jobs import render as render_job
 from leakscope.renderers import render
 from tests.comparing.test_page import BETTER, HISTORY
+from tests.jobs.test_render import job
 
 from .browsers import SIZES, browser, keep, opened
 from .reports import FULL
@@ -22,6 +24,7 @@ PAGES = {
     "report": render(FULL, "html"),
     "compare": render_comparison(BETTER, "html"),
     "history": render_comparison(HISTORY, "html"),
+    "job": render_job(job(4, 2), "html"),
 }
 
 
@@ -45,7 +48,11 @@ def axe(page) -> list[str]:
     "name, width, height, scheme",
     [
         *(("report", *size, scheme) for size in SIZES for scheme in ("light", "dark")),
-        *((name, *size, scheme) for name in ("compare", "history") for size, scheme in zip(SIZES, ("light", "dark"))),
+        *(
+            (name, *size, scheme)
+            for name in ("compare", "history", "job")
+            for size, scheme in zip(SIZES, ("light", "dark"))
+        ),
     ],
 )
 def test_every_view_is_drawn_and_axe_finds_no_fault(browser, tmp_path, name, width, height, scheme):
@@ -59,7 +66,9 @@ def test_every_view_is_drawn_and_axe_finds_no_fault(browser, tmp_path, name, wid
             section.evaluate("(element) => element.scrollIntoView()")
             keep(page, f"{name}-{section.get_attribute('id')}-{width}-{scheme}")
         plots = page.locator(".plot").count()
-        assert page.locator(".plot canvas").count() == plots == {"report": 5, "compare": 1, "history": 3}[name]
+        assert (
+            page.locator(".plot canvas").count() == plots == {"report": 5, "compare": 1, "history": 3, "job": 1}[name]
+        )
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert not axe(page)
 
