@@ -104,7 +104,6 @@ def compare_in_order(recordings: Sequence[Recording]) -> History:
 
 
 def _side(case: Case, report: Report, pace: Pace) -> Side:
-    peak = max(report.timeline.total_bytes, default=0) if report.timeline is not None else 0
     return Side(
         path=report.recording.path,
         command=report.recording.command,
@@ -120,7 +119,7 @@ def _side(case: Case, report: Report, pace: Pace) -> Side:
         growth_bytes_per_hour=pace.per_hour(pace.slope),
         growth_bytes_per_hour_low=pace.per_hour(pace.low),
         growth_bytes_per_hour_high=pace.per_hour(pace.high),
-        peak_bytes=int(peak),
+        peak_bytes=report.recording.peak.bytes if report.recording.peak is not None else 0,
         peak_in_range_bytes=pace.peak_bytes,
         wasted_bytes=report.verdict.wasted_bytes,
     )
