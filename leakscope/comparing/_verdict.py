@@ -118,18 +118,18 @@ def _by_level(
 ) -> Decision:
     """Neither run grows. ``wasted_bytes``: what is wasted more than before."""
     saved = peaks[0] - peaks[1]
-    levels = f"{format_bytes(peaks[0])} before, {format_bytes(peaks[1])} after"
+    peak, levels = "the peak of the compared part is", f"{format_bytes(peaks[0])} before, {format_bytes(peaks[1])} after"
     waste = {c.change for c in changes if c.wasted and c.severity != "note"}
     if saved >= enough_bytes:
-        return Decision(BETTER, f"neither run leaks, and the peak of the compared part is lower: {levels}{_names(changes, GONE)}")
+        return Decision(BETTER, f"neither run leaks, and {peak} lower: {levels}{_names(changes, GONE)}")
     if -saved >= enough_bytes:
-        return Decision(WORSE, f"neither run leaks, but the peak of the compared part is higher: {levels}{_names(changes, NEW)}")
+        return Decision(WORSE, f"neither run leaks, but {peak} higher: {levels}{_names(changes, NEW)}")
     less, more = format_bytes(-wasted_bytes), format_bytes(wasted_bytes)
     if GONE in waste and NEW not in waste and wasted_bytes < 0:
         return Decision(BETTER, f"neither run leaks, and {less} less is wasted{_names(changes, GONE)}")
     if NEW in waste and GONE not in waste and wasted_bytes > 0:
         return Decision(WORSE, f"neither run leaks, but {more} more is wasted{_names(changes, NEW)}")
-    return Decision(SAME, f"neither run leaks, and the peak of the compared part is alike: {levels}")
+    return Decision(SAME, f"neither run leaks, and {peak} alike: {levels}")
 
 
 def _names(changes: Sequence[FindingChange], change: str) -> str:
