@@ -118,7 +118,8 @@ def _by_level(
 ) -> Decision:
     """Neither run grows. ``wasted_bytes``: what is wasted more than before."""
     saved = peaks[0] - peaks[1]
-    peak, levels = "the peak of the compared part is", f"{format_bytes(peaks[0])} before, {format_bytes(peaks[1])} after"
+    peak = "the peak of the compared part is"
+    levels = f"{format_bytes(peaks[0])} before, {format_bytes(peaks[1])} after"
     waste = {c.change for c in changes if c.wasted and c.severity != "note"}
     if saved >= enough_bytes:
         return Decision(BETTER, f"neither run leaks, and {peak} lower: {levels}{_names(changes, GONE)}")
