@@ -19,7 +19,8 @@ from ._facts import Fact, NotThisFormat
 from ._source import Source
 
 _MOST_BYTES = 1 * GiB
-_MOST_CPU_S = 600
+_LEAST_CPU_S = 60  # a library that is large takes some of it to be imported
+_BYTES_PER_CPU_S = 1 << 20  # the slowest of them reads several times as much
 _PR_SET_PDEATHSIG = 1  # of who waits for it no longer, it is killed: some libraries read some files without end
 _STATE = ("clock", "tool", "boot_unix_s", "meta", "notes", "left_out")
 _CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from leakscope.importing import _apart; _apart.main()"
@@ -31,7 +32,8 @@ _BAD = "bad"
 def facts(name: str, source: Source) -> Iterator[Fact]:
     """What the format's reader yields and tells ``source``. **Errors** NotThisFormat; BadInput without its library."""
     path = json.dumps([folder for folder in sys.path if folder])  # never the working folder
-    command = [sys.executable, "-I", "-c", _CODE, path, name, str(source.path)]
+    most_cpu_s = _most_cpu_s(source.path)
+    command = [sys.executable, "-I", "-c", _CODE, path, name, str(source.path), str(most_cpu_s)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as reader:
@@ -40,8 +42,21 @@ def facts(name: str, source: Source) -> Iterator[Fact]:
         finally:
             reader.kill()
     if not ended:
-        why = "needs more than 1 GiB of memory, or is damaged" if reader.returncode else "is damaged"
+        why = _why(reader.wait(), most_cpu_s)
         raise NotThisFormat(f"could not be read to its end by the library of {name}: it {why}")
+
+
+def _why(status: int, most_cpu_s: int) -> str:
+    """By the exit status of the process that read it."""
+    if status == -signal.SIGXCPU:
+        return f"took more than {most_cpu_s} s of processor time, which a file of its size never does: it is damaged"
+    return "needs more than 1 GiB of memory, or is damaged" if status else "is damaged"
+
+
+def _most_cpu_s(path: Path) -> int:
+    """By what the file takes on disk: a hole that claims 10 GB is made in no time."""
+    stat = path.stat()
+    return _LEAST_CPU_S + min(stat.st_size, stat.st_blocks * 512) // _BYTES_PER_CPU_S
 
 
 def _said(reader: subprocess.Popen[str], source: Source) -> Generator[Fact, None, bool]:
@@ -67,7 +82,9 @@ def main() -> None:
     name, source = sys.argv[2], Source(Path(sys.argv[3]))
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
+    most_cpu_s = int(sys.argv[4])
+    resource.setrlimit(resource.RLIMIT_CPU, (most_cpu_s, most_cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal of that limit leaves one
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what a library prints is no fact
 

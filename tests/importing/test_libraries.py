@@ -88,6 +88,19 @@ def test_nothing_reads_on_when_the_import_was_killed(tmp_path: Path) -> None:
     until(lambda: not _reads(reads, path))
 
 
+def test_a_file_that_keeps_its_library_busy_is_given_up_by_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("memray")
+    path = tmp_path / "endless.bin"
+    path.write_bytes(b"memray\0" + bytes(200))
+    os.truncate(path, 1 << 40)  # a hole: 4 KiB on disk
+    monkeypatch.setattr("leakscope.importing._apart._LEAST_CPU_S", 2)
+    with pytest.raises(LeakscopeError, match="took more than 2 s of processor time") as error:
+        import_files([path], tmp_path / "bad.parquet")
+    assert error.value.exit_status == 3 and str(error.value).isprintable() and not list(Path().glob("core*"))
+
+
 def _reads(pid: str, path: Path) -> bool:
     try:
         return any(os.readlink(one) == str(path) for one in Path(f"/proc/{pid}/fd").iterdir())
