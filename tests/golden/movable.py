@@ -142,8 +142,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
         def default(key: str, make: Callable[[], Any]) -> Default:
             return Default(numbers, key, make)
 
-        vars(module).update({_NUMBER: numbers.number, _VALUE: numbers.value, _DEFAULT: default, "_Default": Default})
-        vars(module)["_movable_made"] = numbers.made
+        known = {_NUMBER: numbers.number, _VALUE: numbers.value, _DEFAULT: default, "_Default": Default}
+        vars(module).update(known, _movable_made=numbers.made)
         super().exec_module(module)
 
 
@@ -207,7 +207,7 @@ class _Asking(ast.NodeTransformer):
         for call in ast.walk(arguments):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == _NUMBER:
                 call.func.id = _DEFAULT
-                call.args[1] = ast.Lambda(ast.parse("lambda: 0", mode="eval").body.args, call.args[1])  # type: ignore[attr-defined]
+                call.args[1] = ast.parse(f"lambda: {ast.unparse(call.args[1])}", mode="eval").body
         lines = "\n".join(f"if type({name}) is _Default: {name} = {name}.now()" for name in names.values())
         node.body[_after_docstring(node) : _after_docstring(node)] = ast.parse(lines).body
         return node
