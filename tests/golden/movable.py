@@ -70,9 +70,7 @@ class Movable(importlib.abc.MetaPathFinder):
 
     def __init__(self, numbers: Numbers, of: Sequence[Threshold], files: Sequence[Path]) -> None:
         self.numbers = numbers
-        self.at = {
-            (_module(Path(one.file)), one.line, one.column, one.end_line, one.end_column): one.key for one in of
-        }
+        self.at = {(_module(Path(one.file)), one.line, one.column, one.end_line, one.end_column): one.key for one in of}
         self.paths = {_module(path.relative_to(PACKAGE)): path for path in files}
         trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.paths.items()}
         self.constants = {name: self._constants(name, tree) for name, tree in trees.items()}
@@ -153,8 +151,11 @@ class _Asking(ast.NodeTransformer):
     def __init__(self, module: str, known: dict[str, str], at: dict[tuple[Any, ...], str]) -> None:
         self.module, self.known, self.at = module, known, at
 
+    def _at(self, node: ast.AST) -> tuple[Any, ...]:
+        return (self.module, *_place(node))
+
     def visit(self, node: ast.AST) -> Any:
-        key = self.at.get((self.module, *_place(node))) if isinstance(node, ast.expr) else None
+        key = self.at.get(self._at(node)) if isinstance(node, ast.expr) else None
         if key is None:
             return super().visit(node)
         inner = self.generic_visit(node)  # a number may be so many times another constant
@@ -199,9 +200,9 @@ class _Asking(ast.NodeTransformer):
         arguments = node.args
         given = [*zip(reversed([*arguments.posonlyargs, *arguments.args]), reversed(arguments.defaults))]
         names = {
-            self.at[self.module, *_place(default)]: argument.arg
+            self.at[self._at(default)]: argument.arg
             for argument, default in [*given, *zip(arguments.kwonlyargs, arguments.kw_defaults)]
-            if default is not None and (self.module, *_place(default)) in self.at
+            if default is not None and self._at(default) in self.at
         }
         self.generic_visit(node)
         for call in ast.walk(arguments):
@@ -227,5 +228,3 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 def _module(file: Path) -> str:
     return ".".join(("leakscope", *file.with_suffix("").parts)).removesuffix(".__init__")
-
-

@@ -1,9 +1,10 @@
 """What each hand-set number buys: all of them made smaller, then larger, together, over the golden recordings.
 
-Where a recording is judged otherwise, fewer and fewer of them are changed until the one that did it is left. That one
-matters and is not tried again. What is left is tried at the extremes: at 0, then at infinity. Of a number that changes
-nothing even there nobody notices whether it exists: delete it with the code that it was for, or say in a comment which
-case it guards, and give that case a test. ``sweep.json`` has what was found: a sweep that was stopped goes on from it.
+Of a recording only those are changed that are looked at for it. Where it is judged otherwise, each half of them is
+changed apart, and so on until the one that did it is left. That one matters and is not tried again. What is left is
+tried at the extremes: at 0, then at infinity. Of a number that changes nothing even there nobody notices whether it
+exists: delete it with the code that it was for, or say in a comment which case it guards, and give that case a test.
+``sweep.json`` has what was found: a sweep that was stopped goes on from it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _recordings: dict[str, Recording] = {}  # opened before all forks, so that each 
 
 
 class Sweep:
-    """The judging code, loaded so that its numbers can be changed, and how each recording is judged as they are."""
+    """The judging code, loaded so that its numbers can be changed."""
 
     def __init__(self) -> None:
         self.numbers = Numbers()
@@ -119,24 +120,26 @@ def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_o
     swept = Sweep()
     context = multiprocessing.get_context("fork")
     with context.Pool(at_once, initializer=_begin, initargs=(swept,)) as pool:
-        known = dict(zip(_recordings, pool.map(_as_is, _recordings, chunksize=1)))
-        order = sorted(known, key=lambda name: known[name].cpu_s)  # most is found where looking costs least
-        print(f"judged as it is: {sum(one.cpu_s for one in known.values()):.0f} s of CPU time", flush=True)
+        known: dict[str, AsIs] = {}
         undone = 0
 
         def look(job: tuple[str, float]) -> None:
             nonlocal undone
             name, factor = job
-            left = sorted(known[name].read & tried - matters.keys())
             undone += time.monotonic() > ends
+            if time.monotonic() > ends:
+                return
+            if name not in known:
+                known[name] = pool.apply(_as_is, (name,))
+            left = sorted(known[name].read & tried - matters.keys())
             for key, difference in pool.apply(_look, (name, factor, left, known[name].outcome, ends)):
                 matters.setdefault(key, difference)
                 print(f"{key} = {present[key].text}: {difference}", flush=True)
+            write(present, matters, is_whole=False)  # whoever stops it loses one recording at most
 
         for factor in FACTORS:
             with ThreadPoolExecutor(at_once) as threads:
-                list(threads.map(look, [(name, factor) for name in order]))
-            write(present, matters, is_whole=False)
+                list(threads.map(look, [(name, factor) for name in _recordings]))
             print(f"x{factor:g}: {len(matters)} of {len(present)} numbers matter to some recording", flush=True)
     is_whole = not undone and time.monotonic() <= ends and len(programs) == len(golden_programs())
     write(present, matters, is_whole)
@@ -147,9 +150,10 @@ def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_o
 
 
 class AsIs(NamedTuple):
+    """How a recording is judged with every number as it is written, and which numbers were looked at for it."""
+
     outcome: Outcome
     read: frozenset[str]
-    cpu_s: float
 
 
 _swept: Sweep  # of a worker
@@ -161,10 +165,7 @@ def _begin(swept: Sweep) -> None:
 
 
 def _as_is(name: str) -> AsIs:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    outcome, read = _swept.outcome(name, (), 1)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return AsIs(outcome, read, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return AsIs(*_swept.outcome(name, (), 1))
 
 
 def _look(name: str, factor: float, left: list[str], same: Outcome, ends: float) -> list[Found]:
@@ -188,13 +189,14 @@ def _results() -> dict[str, dict[str, Any]]:
 
 
 def _open_all(programs: Sequence[Program]) -> None:
+    """The smallest first: most is found where a look costs least."""
     pa.set_cpu_count(1)  # threads do not outlive a fork
-    for program in programs:
-        if recording_of(program).exists():
-            recording = open_recording(recording_of(program))
-            for name in recording.tables:
-                recording.tables[name]
-            _recordings[program.name] = recording
+    there = {recording_of(p): p.name for p in programs if recording_of(p).exists()}
+    for path in sorted(there, key=lambda path: path.stat().st_size):
+        recording = open_recording(path)
+        for name in recording.tables.written():
+            recording.tables[name]
+        _recordings[there[path]] = recording
 
 
 def _too_long(*_: object) -> None:
