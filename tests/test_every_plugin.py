@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -168,40 +169,12 @@ def test_a_name_that_does_not_exist_and_a_circle_are_told():
     assert list(in_turn({"rest": ("failed",)}, known=["failed"])) == ["rest"]  # one that could not be imported
 
 
-SOCKET_PILEUP = '''
-"""Sockets that are opened and never closed.
-
-Looks for:     sockets among the open descriptors of a process, ever more of them.
-Why:           a process may have only so many descriptors.
-Decides by:    min_sockets more at the last look than at the first.
-Mistaken when: a pool of connections is still being filled.
-Do:            close each socket, or open it in a with statement.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from leakscope.findings import Finding, RuledOut, Subject
-from leakscope.kinds import PILE
-
-NEEDS = ("descriptors",)
-TELLS = (PILE,)
-AFTER = ()
-
-
-def findings(case, *, min_sockets: int = 32) -> Iterator[Finding | RuledOut]:  # a pool of connections is smaller
-    """Yield one finding per process."""
-    for process in case.growth.processes:
-        rows = process.rows("descriptors")
-        counts = rows[rows["fd_kind"] == "socket"]["open_count"].to_numpy()
-        risen = int(counts[-1] - counts[0]) if len(counts) else 0
-        if risen < min_sockets:
-            yield RuledOut("socket-pileup", f"{process.label} opened {risen} more sockets")
-            continue
-        subject = Subject(pid=process.pid, process=process.name)
-        yield Finding("socket-pileup", f"Sockets pile up: {risen} are open", "warning", 0.9, 0, subject)
-'''
+def socket_pileup() -> str:
+    """The example of CONTRIBUTING.md."""
+    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = re.search(r"^   ```python\n(.*?)^   ```", page.partition("## Add a diagnosis")[2], re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return textwrap.dedent(found[1])
 
 
 @pytest.fixture
@@ -209,7 +182,7 @@ def one_more(tmp_path, monkeypatch):
     """A new diagnosis, put beside the others as a stranger would: by writing its file and nothing else."""
     folder = tmp_path / "more"
     folder.mkdir()
-    (folder / "socket_pileup.py").write_text(SOCKET_PILEUP.lstrip())
+    (folder / "socket_pileup.py").write_text(socket_pileup())
     monkeypatch.setattr(analyzers, "__path__", [*analyzers.__path__, str(folder)])
     yield
     sys.modules.pop("leakscope.analyzers.socket_pileup", None)
@@ -229,14 +202,14 @@ def test_one_file_is_a_diagnosis(one_more, tmp_path, capsys):
     report = analyze(open_recording(leaky))
     (finding,) = (finding for finding in report.findings if finding.kind == "socket-pileup")
     assert finding.means is not None and finding.means.summary == "Sockets that are opened and never closed."
-    assert "But sockets pile up: 45 are open." in report.verdict.headline
+    assert "But sockets pile up: 45 more are open." in report.verdict.headline
     assert [found.kind for found in analyze(open_recording(leaky), only=["socket-pileup"]).findings] == [finding.kind]
     assert "socket-pileup" in {ruled_out.kind for ruled_out in analyze(open_recording(clean)).ruled_out}
 
     assert main(["check", str(leaky), "--no-findings", "socket-pileup"]) == 1
     assert main(["check", str(clean), "--no-findings", "socket-pileup"]) == 0
     assert main(["report", str(leaky), "--only", "socket-pileup"]) == 0
-    assert "Sockets pile up: 45 are open" in capsys.readouterr().out
+    assert "Sockets pile up: 45 more are open" in capsys.readouterr().out
 
     page = docs_pages.pages()["kinds/socket-pileup.md"]
     assert "a process may have only so many descriptors" in page.lower() and "min_sockets" in page

@@ -1,30 +1,25 @@
 """What each hand-set number buys: all of them made smaller, then larger, together, over the golden recordings.
 
-Where a recording is judged otherwise, fewer and fewer of them are changed until the one that did it is left. That one
-matters and is not tried again. What is left is tried at the extremes: at 0, then at infinity. Of a number that changes
-nothing even there nobody notices whether it exists: delete it with the code that it was for, or say in a comment which
-case it guards, and give that case a test. ``sweep.json`` has what was found: a sweep that was stopped goes on from it.
+Of a recording only those are changed that are looked at for it. Where it is judged otherwise, each half of them is
+changed apart, and so on until the one that did it is left. That one matters and is not tried again. What is left is
+tried at the extremes: at 0, then at infinity. Of a number that changes nothing even there nobody notices whether it
+exists: delete it with the code that it was for, or say in a comment which case it guards, and give that case a test.
+``sweep.json`` has what was found: a sweep that was stopped goes on from it.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import json
 import math
 import multiprocessing
+import os
+import pickle
 import resource
 import signal
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,16 +27,80 @@ from leakscope.storage import Recording, open_recording
 from tests.end_to_end.programs import Program
 
 from . import FOLDER, golden_programs, recording_of
-from .thresholds import JUDGING, PACKAGE, Threshold, changed, thresholds
+from .movable import Movable, Numbers
+from .thresholds import Threshold, judging_files, thresholds
 
 RESULTS = FOLDER / "sweep.json"
 FACTORS = (0.8, 1.25, 0.0, math.inf)  # in this order: what matters at 0.8 is no news at 0
-LONGEST_S = 30  # of one judging: a number may keep a loop going
+LONGEST_CPU_S = 30  # of one judging: a number may keep a loop going
 MOST_BYTES = 6 << 30  # of one process, for the same reason
 
 Outcome = tuple[Any, ...]
+Found = tuple[str, str]  # a number's key, and how it matters
 
 _recordings: dict[str, Recording] = {}  # opened before all forks, so that each has their tables at hand
+
+
+class Sweep:
+    """The judging code, loaded so that its numbers can be changed."""
+
+    def __init__(self) -> None:
+        self.numbers = Numbers()
+        self.finder = Movable(self.numbers, thresholds(), judging_files())
+        self.analyze = self.finder.load()
+        self.at_loading = frozenset(self.numbers.used)  # a change of these is seen by code that is loaded anew
+
+    def outcome(self, name: str, keys: Collection[str], factor: float) -> tuple[Outcome, frozenset[str]]:
+        """How a recording is judged with these numbers changed, and which numbers were looked at for it.
+
+        In a process of its own, so that nothing that was remembered on the way is left.
+        """
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reader)
+            with open(writer, "wb") as pipe:
+                pickle.dump(self._judged(name, keys, factor), pipe)
+                pipe.flush()
+                os._exit(0)
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            said = pipe.read()
+        os.waitpid(child, 0)
+        return pickle.loads(said) if said else ((None, None, "ended"), frozenset())
+
+    def _judged(self, name: str, keys: Collection[str], factor: float) -> tuple[Outcome, frozenset[str]]:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        signal.signal(signal.SIGPROF, _too_long)
+        signal.setitimer(signal.ITIMER_PROF, LONGEST_CPU_S)
+        self.numbers.change(keys, factor)
+        self.numbers.read.clear()
+        try:
+            analyze = self.analyze if self.at_loading.isdisjoint(keys) else self.finder.load()
+            report = analyze(_recordings[name])
+        except Exception as error:
+            return (None, None, f"{type(error).__name__}: {error}"), frozenset()
+        found = ((f.kind, f.subject.variable, f.subject.line) for f in report.findings)
+        failed = tuple(skip.reason for skip in report.skipped if skip.reason.startswith("failed"))
+        outcome = (report.verdict.leaking, report.verdict.killed, *found, *failed)
+        return outcome, frozenset(self.numbers.read | self.at_loading)
+
+    def search(self, name: str, factor: float, left: Sequence[str], same: Outcome, ends: float) -> Iterator[Found]:
+        """The numbers that matter to a recording, each with ``name x0.8: was, now is``.
+
+        Halves are tried apart: numbers that are absurd together tell nothing of each other.
+        """
+        if not left or time.monotonic() > ends:
+            return
+        new, _ = self.outcome(name, left, factor)
+        if new == same:
+            return
+        if len(left) == 1:
+            yield left[0], f"{name} x{factor:g}: {_short(same)}, now {_short(new)}"
+            return
+        half = len(left) // 2
+        yield from self.search(name, factor, left[:half], same, ends)
+        yield from self.search(name, factor, left[half:], same, ends)
 
 
 def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_once: int) -> None:
@@ -55,29 +114,62 @@ def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_o
         for key, row in _results().items()
         if key in present and row["text"] == present[key].text and row["matters"] and not (of_file and of_file in key)
     }
-    tried = [threshold for key, threshold in present.items() if not of_file or of_file in threshold.file]
-    _open_all(programs)
+    tried = {key for key, threshold in present.items() if not of_file or of_file in threshold.file}
     ends = time.monotonic() + (minutes or float("inf")) * 60
-    context = multiprocessing.get_context("fork")  # each task in a process of its own: it loads other code
-    undone = []
+    _open_all(programs)
+    swept = Sweep()
+    context = multiprocessing.get_context("fork")
+    with context.Pool(at_once, initializer=_begin, initargs=(swept,)) as pool:
+        known: dict[str, AsIs] = {}
+        undone = 0
 
-    def look(job: tuple[str, float]) -> None:
-        if time.monotonic() > ends:
-            undone.append(job)
-            return
-        left = [threshold for threshold in tried if threshold.key not in matters]
-        for key, difference in pool.apply(_search, (*job, left, ends)):
-            matters.setdefault(key, difference)
-            print(f"{key} = {present[key].text}: {difference}", flush=True)
+        def look(job: tuple[str, float]) -> None:
+            nonlocal undone
+            name, factor = job
+            undone += time.monotonic() > ends
+            if time.monotonic() > ends:
+                return
+            if name not in known:
+                known[name] = pool.apply(_as_is, (name,))
+            left = sorted(known[name].read & tried - matters.keys())
+            for key, difference in pool.apply(_look, (name, factor, left, known[name].outcome, ends)):
+                matters.setdefault(key, difference)
+                print(f"{key} = {present[key].text}: {difference}", flush=True)
+            write(present, matters, is_whole=False)  # whoever stops it loses one recording at most
 
-    with context.Pool(at_once, maxtasksperchild=1) as pool, ThreadPoolExecutor(at_once) as threads:
-        list(threads.map(look, [(name, factor) for factor in FACTORS for name in _recordings]))
+        for factor in FACTORS:
+            with ThreadPoolExecutor(at_once) as threads:
+                list(threads.map(look, [(name, factor) for name in _recordings]))
+            print(f"x{factor:g}: {len(matters)} of {len(present)} numbers matter to some recording", flush=True)
     is_whole = not undone and time.monotonic() <= ends and len(programs) == len(golden_programs())
     write(present, matters, is_whole)
-    idle = [key for key in present if key not in matters]
-    print(f"{len(matters)} of {len(present)} numbers matter to some recording")
     if is_whole:
+        unread = set(present).difference(*(one.read for one in known.values()))
+        idle = [key + (" (never looked at)" if key in unread else "") for key in present if key not in matters]
         print("\n  ".join(["the others change nothing:", *idle]))
+
+
+class AsIs(NamedTuple):
+    """How a recording is judged with every number as it is written, and which numbers were looked at for it."""
+
+    outcome: Outcome
+    read: frozenset[str]
+
+
+_swept: Sweep  # of a worker
+
+
+def _begin(swept: Sweep) -> None:
+    global _swept
+    _swept = swept
+
+
+def _as_is(name: str) -> AsIs:
+    return AsIs(*_swept.outcome(name, (), 1))
+
+
+def _look(name: str, factor: float, left: list[str], same: Outcome, ends: float) -> list[Found]:
+    return list(_swept.search(name, factor, left, same, ends))
 
 
 def write(present: dict[str, Threshold], matters: dict[str, str], is_whole: bool) -> None:
@@ -97,101 +189,21 @@ def _results() -> dict[str, dict[str, Any]]:
 
 
 def _open_all(programs: Sequence[Program]) -> None:
+    """The smallest first: most is found where a look costs least."""
     pa.set_cpu_count(1)  # threads do not outlive a fork
-    for program in programs:
-        if recording_of(program).exists():
-            recording = open_recording(recording_of(program))
-            for name in recording.tables:
-                recording.tables[name]
-            _recordings[program.name] = recording
-
-
-def _search(name: str, factor: float, left: Sequence[Threshold], ends: float) -> list[tuple[str, str]]:
-    """The numbers that matter to a recording, each with ``name x0.8: was, now is``.
-
-    At the extremes a number may matter only together with others that are absurd as well. These are not counted, and
-    are left alone for the rest of this search.
-    """
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    same = _outcome(name, (), factor)
-    found = []
-    left = list(left)
-    known = 0  # so many of the first change nothing together
-    while time.monotonic() <= ends and _outcome(name, left, factor) != same:
-        most = len(left)
-        while most - known > 1:
-            middle = (known + most) // 2
-            known, most = (middle, most) if _outcome(name, left[:middle], factor) == same else (known, middle)
-        one = left.pop(most - 1)
-        alone = _outcome(name, [one], factor)
-        if alone != same:
-            found.append((one.key, f"{name} x{factor:g}: {_short(same)}, now {_short(alone)}"))
-    return found
-
-
-def _outcome(name: str, of: Sequence[Threshold], factor: float) -> Outcome:
-    """How a recording is judged with these numbers changed: the verdict, and each finding with its place."""
-    for module in [m for m in sys.modules if m.startswith(tuple(f"leakscope.{folder}" for folder in JUDGING))]:
-        del sys.modules[module]  # so that it is loaded anew, and nothing it remembers is left
-    finder = _Changed(of, factor)
-    sys.meta_path.insert(0, finder)
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(LONGEST_S)
-    try:
-        reporting: ModuleType = importlib.import_module("leakscope.reporting")
-        report = reporting.analyze(_recordings[name])
-    except Exception as error:
-        return (None, None, f"{type(error).__name__}: {error}")
-    finally:
-        signal.alarm(0)
-        sys.meta_path.remove(finder)
-    found = ((f.kind, f.subject.variable, f.subject.line) for f in report.findings)
-    failed = tuple(skip.reason for skip in report.skipped if skip.reason.startswith("failed"))
-    return (report.verdict.leaking, report.verdict.killed, *found, *failed)
+    there = {recording_of(p): p.name for p in programs if recording_of(p).exists()}
+    for path in sorted(there, key=lambda path: path.stat().st_size):
+        recording = open_recording(path)
+        for name in recording.tables.written():
+            recording.tables[name]
+        _recordings[there[path]] = recording
 
 
 def _too_long(*_: object) -> None:
-    raise TimeoutError(f"judging takes longer than {LONGEST_S} s")
+    raise TimeoutError(f"judging takes longer than {LONGEST_CPU_S} s of CPU time")
 
 
 def _short(outcome: Outcome) -> str:
     leaking, _, *said = outcome
     word = {True: "leaking", False: "not leaking", None: "cannot tell"}[leaking]
     return " ".join([word, *(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in said[:2])])
-
-
-class _Changed(importlib.abc.MetaPathFinder):
-    """Loads files of the package with some of their numbers changed."""
-
-    def __init__(self, of: Sequence[Threshold], factor: float) -> None:
-        self.factor = factor
-        self.files: dict[str, list[Threshold]] = {}
-        for threshold in of:
-            self.files.setdefault(_module(threshold.file), []).append(threshold)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name not in self.files:
-            return None
-        file = PACKAGE / self.files[name][0].file
-        folders = [str(file.parent)] if file.name == "__init__.py" else None
-        loader = _Loader(name, str(file), tuple(self.files[name]), self.factor)
-        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=folders)
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, of: tuple[Threshold, ...], factor: float) -> None:
-        super().__init__(name, path)
-        self.changes = of, factor
-
-    def get_code(self, fullname: str) -> CodeType:
-        return _compiled(self.path, *self.changes)
-
-
-@lru_cache(maxsize=1000)
-def _compiled(path: str, of: tuple[Threshold, ...], factor: float) -> CodeType:
-    source = Path(path).read_text(encoding="utf-8")
-    return compile(changed(source, of, factor), path, "exec", dont_inherit=True)
-
-
-def _module(file: str) -> str:
-    return ".".join(("leakscope", *Path(file).with_suffix("").parts)).removesuffix(".__init__")

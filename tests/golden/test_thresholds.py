@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import math
+import sys
+from collections.abc import Callable
+from importlib.util import module_from_spec
+from types import ModuleType, SimpleNamespace
 
-from . import thresholds
-from .thresholds import Threshold, changed
+import pytest
 
+from . import movable, thresholds
+from .movable import Movable, Numbers
+from .thresholds import Threshold
+
+FILE = "facts/growth/trend.py"
 SOURCE = """
 from units import MiB
 _LEAST, _MOST = 2, 64 * MiB
@@ -21,51 +28,87 @@ def judge(rows, *, share=0.5):
 
 def other(most=_MOST):
     return most
+
+def used():
+    "It has a docstring."
+    return _LEAST, _MOST, _BINS
+
+_TWICE = 2 * _LEAST
+
+def twice():
+    return _TWICE
 """
 
 
-def numbers(monkeypatch, tmp_path) -> dict[str, Threshold]:
+def numbers_of(monkeypatch, tmp_path) -> dict[str, Threshold]:
     (tmp_path / "facts" / "growth").mkdir(parents=True)
     (tmp_path / "facts" / "growth" / "trend.py").write_text(SOURCE)
-    monkeypatch.setattr(thresholds, "PACKAGE", tmp_path)
+    for module in (thresholds, movable):
+        monkeypatch.setattr(module, "PACKAGE", tmp_path)
     return {found.name: found for found in thresholds.thresholds()}
 
 
 def test_constants_and_keywords_are_found_wherever_the_code_lies(monkeypatch, tmp_path):
-    found = numbers(monkeypatch, tmp_path)
+    found = numbers_of(monkeypatch, tmp_path)
     texts = {name: threshold.text for name, threshold in found.items()}
     assert texts == {
         "_LEAST": "2", "_MOST": "64 * MiB", "_BINS[0]": "0.5", "_BINS[1]": "0.9", "_NAMES['a']": "3.0",
-        "judge(share)": "0.5",
+        "judge(share)": "0.5", "_TWICE": "2 * _LEAST",
     }  # fmt: skip
-    assert found["_LEAST"].file == "facts/growth/trend.py"
+    assert found["_LEAST"].file == FILE
 
 
-def test_one_number_is_changed_and_whole_ones_stay_whole(monkeypatch, tmp_path):
-    found = numbers(monkeypatch, tmp_path)
-
-    def value(name: str, factor: float, read: str) -> object:
-        source = changed(SOURCE, [found[name]], factor).replace("from units import MiB", "MiB = 1 << 20")
-        ast.parse(source)
-        scope: dict[str, object] = {}
-        exec(source + f"\nresult = {read}", scope)
-        return scope["result"]
-
-    assert value("_LEAST", 0.8, "_LEAST, _MOST") == (1, 64 << 20)
-    assert value("_LEAST", 1.25, "_LEAST") == 3
-    assert value("_MOST", 1.25, "_MOST, _LEAST") == (80 << 20, 2)
-    assert value("_BINS[1]", 0.8, "_BINS[0], round(_BINS[1], 6)") == (0.5, 0.72)
-    assert value("judge(share)", 1.25, "judge([1.1, 1.3])") == [1.3]
-    assert value("_LEAST", 0.0, "_LEAST, _MOST") == (0, 64 << 20)
-    assert value("_BINS[1]", 0.0, "_BINS") == (0.5, 0.0)
-    assert value("_LEAST", math.inf, "_LEAST, type(_LEAST)") == (2 * 10**9, int)
-    assert value("judge(share)", math.inf, "judge([1e6, 1e12])") == [1e12]
+@pytest.fixture
+def trend(monkeypatch, tmp_path) -> tuple[Numbers, ModuleType]:
+    """SOURCE, loaded so that its numbers can be changed."""
+    numbers_of(monkeypatch, tmp_path)
+    monkeypatch.setitem(sys.modules, "units", SimpleNamespace(MiB=1 << 20))
+    numbers = Numbers()
+    finder = Movable(numbers, thresholds.thresholds(), [tmp_path / FILE])
+    spec = finder.find_spec("leakscope.facts.growth.trend")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    numbers.read.clear()
+    return numbers, module
 
 
-def test_several_are_changed_at_once(monkeypatch, tmp_path):
-    found = numbers(monkeypatch, tmp_path)
-    source = changed(SOURCE, [found["_LEAST"], found["_MOST"], found["_BINS[0]"], found["judge(share)"]], 1.25)
-    scope: dict[str, object] = {}
-    exec(source.replace("from units import MiB", "MiB = 1 << 20") + "\nresult = _LEAST, _MOST, _BINS", scope)
-    assert scope["result"] == (3, 80 << 20, (0.625, 0.9))
-    assert changed(SOURCE, [], 0.8) == SOURCE
+def test_one_number_is_changed_and_whole_ones_stay_whole(trend):
+    numbers, module = trend
+
+    def value(name: str, factor: float, use: Callable[[], object]) -> object:
+        numbers.change([f"{FILE} {name}"], factor)
+        return use()
+
+    assert value("_LEAST", 0.8, module.used) == (1, 64 << 20, (0.5, 0.9))
+    assert value("_LEAST", 1.25, module.used) == (3, 64 << 20, (0.5, 0.9))
+    assert value("_MOST", 1.25, module.used) == (2, 80 << 20, (0.5, 0.9))
+    assert value("_BINS[1]", 0.8, module.used) == (2, 64 << 20, (0.5, pytest.approx(0.72)))
+    assert value("_LEAST", 0.0, module.used) == (0, 64 << 20, (0.5, 0.9))
+    assert value("_LEAST", math.inf, module.used) == (2 * 10**9, 64 << 20, (0.5, 0.9))
+    assert value("judge(share)", 1.25, lambda: module.judge([1.1, 1.3])) == [1.3]
+    assert value("judge(share)", 1.25, lambda: module.judge([1.1, 1.3], share=0.5)) == [1.1, 1.3]  # it was given
+    assert value("judge(share)", math.inf, lambda: module.judge([1e6, 1e12])) == [1e12]
+
+
+def test_several_are_changed_at_once_and_none_is_as_written(trend):
+    numbers, module = trend
+    numbers.change([f"{FILE} {name}" for name in ("_LEAST", "_MOST", "_BINS[0]", "judge(share)")], 1.25)
+    assert module.used() == (3, 80 << 20, (0.625, 0.9)) and module.judge([1.8, 1.9]) == [1.9]
+    numbers.change([], 1.25)
+    assert module.used() == (2, 64 << 20, (0.5, 0.9)) and module.judge([1.1]) == [1.1]
+
+
+def test_what_was_looked_at_is_told(trend):
+    numbers, module = trend
+    module.judge([1])
+    assert numbers.read == {f"{FILE} judge(share)", f"{FILE} _LEAST"}
+    numbers.read.clear()
+    module.judge([1], share=0.5)
+    assert numbers.read == {f"{FILE} _LEAST"}
+
+
+def test_a_number_that_another_is_made_of_changes_that_one_too(trend):
+    numbers, module = trend
+    numbers.change([f"{FILE} _LEAST"], 1.25)
+    assert module.twice() == 6

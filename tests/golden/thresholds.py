@@ -6,19 +6,12 @@ Found in the sources, so that a move of code to another folder needs no word her
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[2] / "leakscope"
 JUDGING = ("facts", "evidence", "analyzers", "reporting")  # folders of the package, those of them that there are
-# Whole numbers move by one at least: 0.8 of 2 would still be 2.
-_SCALED = (
-    "(lambda value: (__import__('math').floor if {factor} < 1 else __import__('math').ceil)(value * {factor})"
-    " if isinstance(value, int) else value * {factor})({text})"
-)
-_VERY_LARGE = 10**9  # for infinity: whole numbers stay whole, and a billion GiB are still 64 bits
 
 
 class Threshold(NamedTuple):
@@ -43,19 +36,6 @@ def judging_files() -> list[Path]:
 
 def thresholds() -> list[Threshold]:
     return [found for path in judging_files() for found in _of_file(path)]
-
-
-def changed(source: str, of: Sequence[Threshold], factor: float) -> str:
-    """The source of a file with some of its numbers multiplied."""
-    lines = source.splitlines(keepends=True)
-    for threshold in sorted(of, key=lambda one: (one.line, one.column), reverse=True):
-        # ast counts bytes
-        head = lines[threshold.line - 1].encode()[: threshold.column].decode()
-        tail = lines[threshold.end_line - 1].encode()[threshold.end_column :].decode()
-        text = threshold.text.replace("\n", " ")
-        new = head + _SCALED.format(factor=_VERY_LARGE if factor == math.inf else factor, text=text) + tail
-        lines[threshold.line - 1 : threshold.end_line] = [new]
-    return "".join(lines)
 
 
 def _of_file(path: Path) -> Iterator[Threshold]:
