@@ -57,6 +57,19 @@ def test_pypy_writes_it_down(tmp_path: Path) -> None:
     assert row["text"].startswith("it runs in pypy, ")
 
 
+OLD = next(map(str, Path.home().glob(".pyenv/versions/3.7.*/bin/python")), None) or shutil.which("python3.7")
+
+
+@pytest.mark.skipif(OLD is None, reason="no Python 3.7")
+def test_a_python_that_is_too_old_writes_it_down(tmp_path: Path) -> None:
+    """Older ones cannot even read the agent: they stay without a word, and the report says what may be the reason."""
+    journal = stage(tmp_path)
+    done = run(journal, "-c", "print('done')", python=OLD)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    (row,) = refused(journal)
+    assert row["text"].startswith("its Python is 3.7: ")
+
+
 REFUSED: list[Any] = [one for one in interpreters() if one.is_refused] or [
     pytest.param(None, marks=pytest.mark.skip(reason="LEAKSCOPE_PYTHONS names no Python that is refused"))
 ]
