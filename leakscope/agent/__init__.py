@@ -46,8 +46,9 @@ def _begin(folder: str) -> None:
     _hide(main)
     counter = main.counter()
     if counter is not None:
-        global count
-        count = counter
+        globals()["count"] = (
+            counter  # Python 3.7, which has to get as far as saying that it is too old, takes no "global"
+        )
 
 
 def _hide(main: ModuleType) -> None:
@@ -81,9 +82,8 @@ def _nobody(unit: str) -> object:
 
 
 # One more request or task is done with; called by ``leakscope.integrations``. With an agent a function of C, in which
-# no signal handler runs and which no profiler sees. **Cost** 0.1 us. (Its type in a comment: Python 3.7, which is to say
-# that it is too old, takes no annotation of a name that a function declares global.)
-count = _nobody  # type: Callable[[str], object]
+# no signal handler runs and which no profiler sees. **Cost** 0.1 us.
+count: Callable[[str], object] = _nobody
 
 
 def snapshot() -> None:

@@ -1,4 +1,4 @@
-"""Forked workers that gain memory and touch nothing of their parent's: what they shared with it they share to the end."""
+"""Forked workers that gain memory and touch nothing of their parent's: what they shared with it they still share."""
 
 import gc
 import os
