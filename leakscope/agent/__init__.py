@@ -46,9 +46,8 @@ def _begin(folder: str) -> None:
     _hide(main)
     counter = main.counter()
     if counter is not None:
-        globals()["count"] = (
-            counter  # Python 3.7, which has to get as far as saying that it is too old, takes no "global"
-        )
+        # Not by "global": Python 3.7 takes none of a name that is annotated, and has to say that it is too old.
+        globals()["count"] = counter
 
 
 def _hide(main: ModuleType) -> None:
