@@ -6,7 +6,7 @@ import time
 
 from busy import rounds
 
-ROWS = 150_000
+ROWS = 30_000
 LEAST_KEPT = 0.8  # of what was shared: the agent's own pages are 1 to 2 MiB; reading all from Python copies nearly all
 
 
@@ -25,7 +25,7 @@ def worker(held):
 
 
 def main():
-    held = [(number, [number]) for number in range(ROWS)]
+    held = [[number, bytes(600)] for number in range(ROWS)]
     gc.disable()  # a collection writes to every object
     children = []
     for _ in range(2):
