@@ -21,12 +21,12 @@ def refused(journal: Path) -> list[dict[str, Any]]:
     return [row for file in journal.glob("refused-*.jnl") for _, rows in read_blocks(str(file)) for row in rows]
 
 
-def as_another(tmp_path: Path, made_so: str) -> list[dict[str, Any]]:
+def as_another(tmp_path: Path, made_so: str, program: str = "print('done')") -> list[dict[str, Any]]:
     """What is written down by an interpreter that says of itself what ``made_so`` makes it say."""
     journal = stage(tmp_path)
     boot = journal / "boot" / "sitecustomize.py"
     boot.write_text(f"import sys\n{made_so}\n" + boot.read_text())
-    done = run(journal, "-c", "print('done')")
+    done = run(journal, "-c", program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert not list(journal.glob("agent-*.jnl"))
     return refused(journal)
@@ -46,6 +46,23 @@ def test_the_reason_is_written_down(tmp_path: Path, made_so: str, said: str) -> 
     (row,) = as_another(tmp_path, made_so)
     assert row["note"] == refusal.NOTE
     assert row["text"].startswith(said)
+
+
+COUNTS = """
+import sys
+count = sys.modules["_leakscope_agent"].count
+seen = []
+for watch in (sys.setprofile, sys.settrace):
+    watch(lambda frame, event, what: seen.append(event))
+    count("requests")
+    watch(None)
+assert not [event for event in seen if event == "call"], seen
+print("done")
+"""
+
+
+def test_nobody_who_watches_sees_a_function_of_ours_where_requests_are_counted(tmp_path: Path) -> None:
+    assert as_another(tmp_path, "sys.abiflags = 't'", COUNTS)
 
 
 @pytest.mark.skipif(shutil.which("pypy3") is None, reason="no pypy3")
