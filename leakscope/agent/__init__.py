@@ -76,8 +76,8 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
         main.mark(step, phase, label)
 
 
-# One more request or task is done with; called by ``leakscope.integrations`` with what it is. Done in C, where no signal
-# handler runs and which no profiler sees; where the agent stays away, too, by what does nothing. **Cost** 0.1 us.
+# One more request or task is done with; called by ``leakscope.integrations`` with what it is. A function of C, in which
+# no signal handler runs and which no profiler sees: where the agent stays away, one that does nothing. **Cost** 0.1 us.
 count: Callable[[str], object] = str
 
 

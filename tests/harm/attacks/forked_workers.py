@@ -12,7 +12,7 @@ from busy import rounds
 
 warnings.simplefilter("error")
 CALLS = []
-ROUNDS_A_WORKER = 20
+ROUNDS_A_WORKER = 12
 
 
 class Hostile:
@@ -34,8 +34,8 @@ class Hostile:
         raise SystemExit(9)
 
 
-def gain(rows=40_000):
-    """Some 12 MiB, of what a snapshot has to walk through."""
+def gain(rows=30_000):
+    """What a snapshot has to walk through."""
     return [[number, (number, str(number)), Hostile()] if number % 100 == 0 else [number] * 4 for number in range(rows)]
 
 
@@ -63,14 +63,14 @@ def with_threads(held):
     return len(answers) == 3 and work(held)
 
 
-def forks_again(held, depth=3):
+def forks_again(held, depth=2):
     """Each of them is forked while it may be looked into."""
     if depth == 0:
         return work(held)
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if forks_again(held + gain(10_000), depth - 1) else 1)
+            os._exit(0 if forks_again(held[:5000] + gain(5_000), depth - 1) else 1)
         finally:
             os._exit(7)
     return os.waitpid(child, 0)[1] == 0 and work(held)
@@ -104,7 +104,7 @@ def begin(name, answers):
 
 def main():
     context = multiprocessing.get_context("fork")
-    kept = gain(20_000)  # which they share
+    kept = gain(10_000)  # which they share
     seen = set()
     for _ in rounds():
         for name in ENDS:
