@@ -115,7 +115,7 @@ $(OLDEST)/installed: pyproject.toml
 	@test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check $(LOWER_BOUNDS) \
 		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'jsonschema>=4.18' 'scipy>=1.11' 'pymannkendall>=1.4' 'duckdb>=1' 'polars>=1' 'psutil>=5.9' \
-		'markdown-it-py>=3' 'pyte>=0.8'
+		'markdown-it-py>=2.2' 'pyte>=0.8'
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 

@@ -46,8 +46,8 @@ def _begin(folder: str) -> None:
     _hide(main)
     counter = main.counter()
     if counter is not None:
-        global count
-        count = counter
+        # Not by "global": Python 3.7 takes none of a name that is annotated, and has to say that it is too old.
+        globals()["count"] = counter
 
 
 def _hide(main: ModuleType) -> None:
@@ -76,13 +76,9 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
         main.mark(step, phase, label)
 
 
-def _nobody(unit: str) -> object:
-    """Where the agent stays away."""
-
-
-# One more request or task is done with; called by ``leakscope.integrations``. With an agent a function of C, in which
-# no signal handler runs and which no profiler sees. **Cost** 0.1 us.
-count: Callable[[str], object] = _nobody
+# One more request or task is done with; called by ``leakscope.integrations`` with what it is. A function of C, in which
+# no signal handler runs and which no profiler sees: where the agent stays away, one that does nothing. **Cost** 0.1 us.
+count: Callable[[str], object] = str
 
 
 def snapshot() -> None:

@@ -131,7 +131,7 @@ _NOT_SECRET_NAME = _Pattern(
 )
 _HARMLESS_VALUE = _Pattern(
     r"(?:none|null|nil|true|false|yes|no|on|off|str|int|bytes|bool|float|object|any|optional\b.*|required|missing|string"
-    r"|default|auto|unset|empty|invalid|expired|x{3,}|[*.]+|\$\{?\w+\}?|\$\(.*|\{[^{}]*\}?|%\(?\w*\)?s|<[^<>]*>|\[\w*\]|=.*|\?|:\w+"
+    r"|default|auto|unset|empty|invalid|expired|x{3,}|[*.]+|\$\{?\w+\}?|\$\(.*|\{[^{}\"']*\}?|%\(?\w*\)?s|<[^<>]*>|\[\w*\]|=.*|\?|:\w+"
     r"|masked_[0-9a-f]{6})",
     _IGNORECASE,
 )
@@ -139,6 +139,29 @@ _CODE = _Pattern(r"[A-Za-z_][\w.]*(?:[(\[].*)?")
 _PATH = _Pattern(r"(?:~|\.{1,2})?/(?:[^/]+/)*[^/]*|[A-Za-z]:\\.*|file:.*")
 _OPTION = _Pattern(r"--?[A-Za-z][\w.-]*")
 _ASSIGNMENT = _Pattern(r"[A-Za-z_][\w.-]*")
+
+# DB_PASS=, smtp_pass: of one word with it, since a forward pass is none.
+_SHORT_NAMED = _Pattern(
+    r"(?<![A-Za-z0-9])(?P<before>(?:[A-Z][A-Z0-9_]*_PASS|(?:db|mysql|pg|postgres|mongo|redis|rabbitmq|amqp|smtp|imap|mail"
+    r"|ftp|ssh|http|proxy|user|admin|root|login|sudo|ldap|vnc)[-_]?pass)[\"']?\s{0,2}[:=]\s{0,2}[\"']?)"
+    r"(?P<value>[^\s\"',;&|)}\]]{3,})"
+)
+# What a message says of one: password 'x1', password for bob is x1.
+_SAID = _Pattern(
+    r"(?P<before>\b(?:passw(?:or)?d|passphrase)(?:\s+(?:for|of)\s+\S{1,60})?(?:\s+(?:is|was)\s+[\"']?|\s+[\"']))"
+    r"(?P<value>[^\s\"',;]{6,})",
+    _IGNORECASE,
+)
+# curl -u name:HERE, mysql -pHERE, sshpass -p HERE
+_LOGIN = _Pattern(
+    r"(?P<before>(?<![\w-])(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"'/]{1,60}:)(?P<value>[^\s\"'/]{4,})"
+)
+_LOGS_IN = ("curl", "wget", "lftp", "http")
+_LOGIN_PROGRAMS = ("curl", "wget", "lftp", "http", "mysql", "mariadb", "sshpass")
+_OF_DATABASE = _Pattern(
+    r"(?P<before>\b(?:mysql|mariadb)(?:dump|admin|import|check|show)?\b[^;|&\n]*?\s-p[\"']?|\bsshpass\s+-p\s*[\"']?)"
+    r"(?P<value>[^\s\"';|&]{3,})"
+)
 
 # ---- by where they stand
 
@@ -257,7 +280,7 @@ class Masker:
 
     def free_text(self, text: str) -> str:
         """Messages, labels, the end of stderr."""
-        text = self._named(self.name(text))
+        text = self._logins(self._named(self.name(text)))
         return _RUN.sub(self._run, text) if any(len(word) >= 16 for word in text.split()) else text
 
     def source(self, text: str) -> str:
@@ -293,6 +316,15 @@ class Masker:
                 cleaned.append(self._word(word, before, runs_text))
             is_python = is_python or os.path.basename(word).startswith(("python", "pypy"))
             before = word
+        return self._logins_of(words, cleaned)
+
+    def _logins_of(self, words: Sequence[str], cleaned: list[str]) -> list[str]:
+        """Options whose meaning is their program's: what they would be in the text of a shell."""
+        program = os.path.basename(words[0]).lower() if words else ""
+        if _has(program, _LOGIN_PROGRAMS):
+            for at in range(1, len(cleaned)):
+                head = f"{program} {cleaned[at - 1]} " if at > 1 else f"{program} "
+                cleaned[at] = self._logins(head + cleaned[at])[len(head) :]
         return cleaned
 
     def _word(self, word: str, before: str, runs_text: bool) -> str:
@@ -399,6 +431,23 @@ class Masker:
                 done = end
         parts.append(text[done:])
         return "".join(parts)
+
+    def _logins(self, text: str) -> str:
+        lower = text.lower()
+        if "pass" in lower:
+            text = _SAID.sub(self._telling, _SHORT_NAMED.sub(self._after, text))
+        if _has(lower, _LOGS_IN):
+            text = _LOGIN.sub(self._after, text)
+        if "-p" in lower and _has(lower, ("mysql", "mariadb", "sshpass")):
+            text = _OF_DATABASE.sub(self._after, text)
+        return text
+
+    def _after(self, match: re.Match[str]) -> str:
+        value = match["value"]
+        return match[0] if value.isdigit() or _HARMLESS_VALUE.fullmatch(value) else match["before"] + self.mask(value)
+
+    def _telling(self, match: re.Match[str]) -> str:
+        return self._after(match) if _has(match["value"], _DIGITS) else match[0]
 
     def _header(self, match: re.Match[str]) -> str:
         value = match["value"]

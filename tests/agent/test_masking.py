@@ -41,6 +41,18 @@ SECRETS = [
     ("cmdline", "python a.py AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalr"),
     ("cmdline", "python a.py wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalr"),
     ("cmdline", f"python a.py {NOISE}", NOISE),
+    ("cmdline", """python a.py --credentials '{"private_key_id": "0123456789abcdef0123456789abcdef"}'""", "0123"),
+    ("cmdline", "sh -c 'DB_PASS=tr0ub4dor python job.py'", "tr0ub4dor"),
+    ("cmdline", "python job.py DB_PASS=tr0ub4dor", "tr0ub4dor"),
+    ("cmdline", "sh -c 'curl -s -u me:Passw0rd99 https://h/'", "Passw0rd99"),
+    ("cmdline", "curl -u me:Passw0rd99 https://h/", "Passw0rd99"),
+    ("cmdline", "curl --user=me:Passw0rd99 https://h/", "Passw0rd99"),
+    ("cmdline", "sh -c 'mysqldump -h db -pGeheim77 shop > out'", "Geheim77"),
+    ("cmdline", "mysql -u root -pGeheim77 shop", "Geheim77"),
+    ("cmdline", "sshpass -p Geheim77 ssh me@h", "Geheim77"),
+    ("last_words", "OSError: login failed for password 'hunter2hunter2'", "hunter2"),
+    ("last_words", "password for bob is Tr1cky!pass", "Tr1cky"),
+    ("last_words", "smtp_pass: hunter2", "hunter2"),
     ("last_words", "ValueError: bad password: hunter2", "hunter2"),
     ("last_words", "RuntimeError: no login with {'user': 'bob', 'password': 's3cr3t!x'}", "s3cr3t"),
     ("last_words", '{"api_key": "abc123def"}', "abc123def"),
@@ -95,6 +107,9 @@ python train.py --wandb-project my-project --entity someTeamName2024WithALongNam
 python eval.py --n-tokens 1000000 --tokens-per-sample 512 --token-dim 768
 python train.py 'http://localhost:8080/a?email=x@y.z' s3://bucket/key/name.parquet hdfs://namenode:8020/user/b@corp/data
 sh -c 'cd $PWD && python train.py'
+docker run -u 1000:1000 curlimages/curl -sS https://h/ -p 80:8080
+mysql -u root -p shop
+torchrun --nproc-per-node 2 train.py --forward-pass=2 n_pass=3 two_pass=true MODE_PASS=1 first-pass=greedy12
 env PWD=/home/x OLDPWD=/tmp PYTHONHASHSEED=0 CUBLAS_WORKSPACE_CONFIG=:4096:8 python x.py
 """.strip().splitlines()
 
@@ -117,6 +132,8 @@ ImportError: /a/libtorch_cuda.so: undefined symbol: _ZN2at6native12_GLOBAL__N_12
 NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1333, unhandled cuda error
 TypeError: unsupported operand type(s) for +: 'int' and 'CrossEntropyLossWithLabelSmoothing2d'
 ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn
+forward_pass: 12.5 ms, backward_pass=31.2 ms, 3 passed, PASS: tests/test_a.py::test_1
+the password is wrong; no password for user 'bob' was given; password is required
 AssertionError: expected key: 'user_id', got key: 'users'
 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 """.splitlines()

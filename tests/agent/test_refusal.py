@@ -21,12 +21,12 @@ def refused(journal: Path) -> list[dict[str, Any]]:
     return [row for file in journal.glob("refused-*.jnl") for _, rows in read_blocks(str(file)) for row in rows]
 
 
-def as_another(tmp_path: Path, made_so: str) -> list[dict[str, Any]]:
+def as_another(tmp_path: Path, made_so: str, program: str = "print('done')") -> list[dict[str, Any]]:
     """What is written down by an interpreter that says of itself what ``made_so`` makes it say."""
     journal = stage(tmp_path)
     boot = journal / "boot" / "sitecustomize.py"
     boot.write_text(f"import sys\n{made_so}\n" + boot.read_text())
-    done = run(journal, "-c", "print('done')")
+    done = run(journal, "-c", program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert not list(journal.glob("agent-*.jnl"))
     return refused(journal)
@@ -48,6 +48,23 @@ def test_the_reason_is_written_down(tmp_path: Path, made_so: str, said: str) -> 
     assert row["text"].startswith(said)
 
 
+COUNTS = """
+import sys
+count = sys.modules["_leakscope_agent"].count
+seen = []
+for watch in (sys.setprofile, sys.settrace):
+    watch(lambda frame, event, what: seen.append(event))
+    count("requests")
+    watch(None)
+assert not [event for event in seen if event == "call"], seen
+print("done")
+"""
+
+
+def test_nobody_who_watches_sees_a_function_of_ours_where_requests_are_counted(tmp_path: Path) -> None:
+    assert as_another(tmp_path, "sys.abiflags = 't'", COUNTS)
+
+
 @pytest.mark.skipif(shutil.which("pypy3") is None, reason="no pypy3")
 def test_pypy_writes_it_down(tmp_path: Path) -> None:
     journal = stage(tmp_path)
@@ -55,6 +72,19 @@ def test_pypy_writes_it_down(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     (row,) = refused(journal)
     assert row["text"].startswith("it runs in pypy, ")
+
+
+OLD = next(map(str, Path.home().glob(".pyenv/versions/3.7.*/bin/python")), None) or shutil.which("python3.7")
+
+
+@pytest.mark.skipif(OLD is None, reason="no Python 3.7")
+def test_a_python_that_is_too_old_writes_it_down(tmp_path: Path) -> None:
+    """Older ones cannot even read the agent: they stay without a word, and the report says what may be the reason."""
+    journal = stage(tmp_path)
+    done = run(journal, "-c", "print('done')", python=OLD)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    (row,) = refused(journal)
+    assert row["text"].startswith("its Python is 3.7: ")
 
 
 REFUSED: list[Any] = [one for one in interpreters() if one.is_refused] or [

@@ -56,6 +56,30 @@ def test_a_fork_waits_until_what_is_begun_is_done() -> None:
     assert begun and len(done) == len(begun)
 
 
+@pytest.mark.parametrize("starves", [True, False])
+def test_a_fork_waits_longer_where_there_is_no_processor_for_it(monkeypatch: pytest.MonkeyPatch, starves: bool) -> None:
+    """Python 3.12 warns of the second thread on stderr: as a busy machine had it, and no quiet one."""
+    monkeypatch.setattr(thread_room, "END_S", 0.05)
+    monkeypatch.setattr(thread_room, "STARVES_S", 0.01)
+    monkeypatch.setattr(thread_room, "_waited_s", lambda tasks: monotonic() if starves else 0.0)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def tick(asked_to_end: list[str]) -> bool:
+        begun.set()
+        may_end.wait(GIVE_UP_S)
+        return bool(asked_to_end)
+
+    thread = Thread(tick, 0.01, [], lambda: None)
+    thread.begin()
+    assert begun.wait(GIVE_UP_S)
+    release = threading.Timer(0.5, may_end.set)
+    if starves:
+        release.start()
+    thread.end()
+    assert may_end.is_set() == starves
+    may_end.set()
+
+
 def test_one_that_has_not_begun_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_room, "BEGINS_S", 0.0)  # a machine too busy to begin one
     thread = Thread(bool, 0.001, [], lambda: None)

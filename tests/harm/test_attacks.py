@@ -193,6 +193,8 @@ SIGNALS_AND_THREADS = [
 PROCESSES_AND_LIMITS = [
     of("no-children", "children"),
     of("pools", "pools"),
+    of("forked-workers", "forked_workers"),
+    of("forked-workers-share", "forked_share", works_s=5.0),
     of("traced-by-parent", "traced_by_parent"),
     of("becomes-daemon", "becomes_daemon"),
     of("closes-all", "closes_all"),

@@ -12,7 +12,7 @@ from _thread import _local, allocate_lock, get_ident, get_native_id, start_new_t
 from itertools import count, repeat
 from time import monotonic, sleep
 
-from . import doors, names, pending
+from . import doors, files, names, pending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 END_S = 1.0  # how long to wait for its end: it may be making a snapshot, or writing its last rows
 ENDS_S = 0.001  # from the end of its last function to that of its thread; on a busy machine several times as long
+MOST_END_S = 10.0  # and where there is no processor for it
+STARVES_S = 0.1  # over which that is told
 AT_FORK, AT_EXIT = "fork", "exit"  # why it is to end
 FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
@@ -145,8 +147,31 @@ class Thread:
         self._asked_to_end[0].append(AT_FORK)
         self.wake_up()
         began = monotonic()
-        while not any(self._is_gone) and monotonic() - began < END_S:
+        while not any(self._is_gone):
             sleep(0.0001)
+            lasts_s = monotonic() - began
+            if lasts_s > MOST_END_S or (lasts_s > END_S and not self._starves()):
+                break
+
+    def _starves(self) -> bool:
+        """Whether it, or who waits for it, waits for a processor most of the time: else it would be gone."""
+        tasks = [*self._native_id, get_native_id()]
+        began, waited_s = monotonic(), _waited_s(tasks)
+        while not any(self._is_gone) and monotonic() - began < STARVES_S:
+            sleep(0.001)
+        return _waited_s(tasks) - waited_s > 0.5 * (monotonic() - began)
+
+
+def _waited_s(tasks: list[int]) -> float:
+    """How long threads of this process have waited for a processor so far; 0 where the kernel does not count it."""
+    waited_ns = 0
+    for task in tasks:
+        try:
+            with open(f"/proc/self/task/{task}/schedstat", "rb", opener=files.open_high) as stream:
+                waited_ns += int(stream.read().split()[1])
+        except (OSError, ValueError, IndexError):
+            pass
+    return waited_ns / 1e9
 
 
 def _leave_no_dummy() -> None:
