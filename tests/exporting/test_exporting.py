@@ -147,6 +147,11 @@ def test_a_trace_of_another_base_is_joined_on_its_clock(recording, tmp_path):
     assert not [e for e in trace["traceEvents"] if e["pid"] == WORKER]
 
 
+def test_the_events_stand_first_in_the_file(recording, tmp_path):
+    """Perfetto's trace processor 24 read none that stood behind ``baseTimeNanoseconds``, and said nothing."""
+    assert exported(recording, "perfetto", tmp_path).startswith(b'{"traceEvents": [\n{')
+
+
 @pytest.mark.further
 @pytest.mark.torch
 def test_a_trace_of_torch_profiler_counts_from_the_same_moment(recording, trace, tmp_path, monkeypatch):
