@@ -106,7 +106,7 @@ def findings(
 def _no_model(case: Case) -> RuledOut | Skipped:
     """Where snapshots looked at tensors and met no weights, there is no model, and so no second one."""
     if not len(case.rows("takes")):
-        return Skipped(_KIND, "the recording has no takes")
+        return Skipped(_KIND, "the recording has no snapshots")
     if (case.rows("takes")["safe_point"] != "agent-thread").any():
         return RuledOut(_KIND, "no model was in memory")
     return Skipped(_KIND, "no snapshot looked at tensors")
