@@ -5,10 +5,6 @@ from __future__ import annotations
 import mmap
 import struct
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Layout = tuple[int, int, int, int, int]
-
 _WORDS = struct.Struct("=6Q")  # whether it is known, and the five numbers
 
 
@@ -24,14 +20,14 @@ class TensorLayout:
         except OSError:
             self._page = None
 
-    def get(self) -> Layout | None:
+    def get(self) -> tuple[int, int, int, int, int] | None:
         """None: not found yet."""
         if self._page is None:
             return None
         is_known, base, implementation, storage, size, device = _WORDS.unpack_from(self._page)
         return (base, implementation, storage, size, device) if is_known else None
 
-    def put(self, layout: Layout) -> None:
+    def put(self, layout: tuple[int, int, int, int, int]) -> None:
         if self._page is not None:
             _WORDS.pack_into(self._page, 0, 0, *layout)
             self._page[0:1] = b"\1"  # last: another process may read at any moment
@@ -40,7 +36,7 @@ class TensorLayout:
 class Remembered:
     """Of one process; a forked child begins anew, but for ``tensor_layout``."""
 
-    def __init__(self, tensor_layout: TensorLayout | None = None) -> None:
+    def __init__(self, tensor_layout: Tensortuple[int, int, int, int, int] | None = None) -> None:
         self.tensor_layout = TensorLayout() if tensor_layout is None else tensor_layout
 
         # Rounds of fingerprints of weights.

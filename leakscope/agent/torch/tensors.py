@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
-    from .remembered import Layout, Remembered
+    from .remembered import Remembered
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
@@ -166,7 +166,7 @@ def look(
     return inventory
 
 
-def known_layout(memory: Remembered) -> Layout | None:
+def known_layout(memory: Remembered) -> tuple[int, int, int, int, int] | None:
     """As ``_memory_layout`` found it, here or in a parent that had loaded this very torch before it forked."""
     layout = memory.tensor_layout.get()
     base = _base_class(sys.modules.get("torch._C")) if layout is not None else None
@@ -179,7 +179,7 @@ def _base_class(binding: Any) -> Any:
     return names.getattr_plain(binding, "_TensorBase") if found is None else found
 
 
-def _memory_layout(inventory: Inventory, tensors: list[Any]) -> Layout | None:
+def _memory_layout(inventory: Inventory, tensors: list[Any]) -> tuple[int, int, int, int, int] | None:
     """(address of the class that all tensors are of, offsets of: what is behind a tensor, in that its storage, in that
     the number of its bytes, and the device); None unless several tensors of other sizes say the same.
 
