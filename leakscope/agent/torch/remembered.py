@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import struct
 
+
 _WORDS = struct.Struct("=6Q")  # whether it is known, and the five numbers
 
 
@@ -36,7 +37,7 @@ class TensorLayout:
 class Remembered:
     """Of one process; a forked child begins anew, but for ``tensor_layout``."""
 
-    def __init__(self, tensor_layout: Tensortuple[int, int, int, int, int] | None = None) -> None:
+    def __init__(self, tensor_layout: TensorLayout | None = None) -> None:
         self.tensor_layout = TensorLayout() if tensor_layout is None else tensor_layout
 
         # Rounds of fingerprints of weights.
