@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import struct
 
-
 _WORDS = struct.Struct("=6Q")  # whether it is known, and the five numbers
 
 
