@@ -59,7 +59,7 @@ PSS = _gauge("memory_pss", "bytes", "Memory of all processes of the job, pages t
 RSS = _gauge("memory_rss", "bytes", "The same by resident pages: what processes share counts in each.")
 PRIVATE = _gauge("memory_private", "bytes", "Of it what no other process has, as last read: ending the job frees it.")
 SWAP = _gauge("memory_swap", "bytes", "Memory of the job that is in swap.")
-PEAK = _gauge("memory_peak", "bytes", "The most that memory_pss was at any sample.")
+PEAK = _gauge("memory_peak", "bytes", "The most that was held at any sample: with swap, without mapped files.")
 GAINED = _gauge(
     "memory_gained", "bytes",
     "Gained since the warm-up and never given back: the growth of the report, without a judgement whether that leaks.",

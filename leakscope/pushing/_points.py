@@ -9,6 +9,7 @@ from ..watching.scene import Scene
 from ._tracker import PREFIX, Point
 
 EVERY_S = 5.0
+_ENDING_S = 1.0
 _ALARMS = ("alert", "pressure", "oom-kill-counter")
 Row = dict[str, Any]
 
@@ -54,19 +55,19 @@ class Points:
         if is_due and scene.figures.last_bytes:
             self._last_s = scene.now_s
             self._next_s = (scene.now_s // EVERY_S + 1) * EVERY_S
-            figures = {PREFIX + name: float(value) for name, value in self._figures() if value is not None}
+            figures = {PREFIX + name: float(value) for name, value in self._figures(is_last) if value is not None}
             yield Point(scene.now_s, self._start_unix_s + scene.now_s, figures)
 
-    def _figures(self) -> Iterator[tuple[str, float | None]]:
+    def _figures(self, is_last: bool) -> Iterator[tuple[str, float | None]]:
         scene = self._scene
         yield "time_s", round(scene.now_s, 3)
-        yield "memory_bytes", scene.figures.last_bytes
+        yield "memory_bytes", scene.figures.most_of_last(_ENDING_S) if is_last else scene.figures.last_bytes
         yield "peak_bytes", self._peak_bytes
         yield "process_count", scene.figures.process_count
         rate = scene.figures.bytes_per_s
         yield "growth_bytes_per_hour", None if rate is None else round(rate * 3600)
         by_role: dict[str, int] = {}
-        for member in scene.last_alive():
+        for member in () if is_last else scene.last_alive():
             by_role[member.role] = by_role.get(member.role, 0) + member.memory_bytes
         for role, size in sorted(by_role.items()):
             yield f"memory_bytes_of_{role.replace('-', '_')}", size

@@ -116,6 +116,11 @@ class Figures:
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()
 
+    def most_of_last(self, seconds: float) -> int:
+        """As much as was held in the last seconds: the very last sample is of a process that is going."""
+        newest_s = self._recent[-1][0] if self._recent else 0.0
+        return max((size for at_s, size in self._recent if at_s >= newest_s - seconds), default=0)
+
     def _keep_if_high(self, memory_bytes: int, now_s: float) -> None:
         """Some more than the highest: that may have been reached while a snapshot took memory of its own."""
         if len(self.highest) == _MOST_HIGH and memory_bytes <= self.highest[-1][0]:

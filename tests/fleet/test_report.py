@@ -127,7 +127,7 @@ def test_recordings_without_a_verdict_are_counted_and_not_called_healthy():
     found = report.report_of(indexed(fleet, 42))
     assert found.counts["leaking"] == found.counts["not_leaking"] == 0
     assert found.headline.startswith("Nobody judged")
-    assert any("no verdict" in line for line in found.caveats)
+    assert any("without a verdict" in line for line in found.caveats)
 
 
 def test_ranks_without_a_recording_are_named():

@@ -72,6 +72,18 @@ def leaking(folder: Path) -> RecordingBuilder:
     )
 
 
+def test_a_process_that_is_going_is_no_drop_at_the_end_of_a_curve(kept, tmp_path):
+    """The last sample of a job finds what is left of it."""
+    memory = [200 * MiB + i * 4 * MiB for i in range(61)]
+    times = [*range(61), 60.6, 60.7]
+    builder = RecordingBuilder(tmp_path).process(TRAINER)
+    for at_s, size in zip(times, [*memory, 300 * MiB, 14 * MiB]):
+        builder.samples(TRAINER, [size], from_s=at_s)
+    pushing.push(str(builder.ends(60.8).write()), "kept")
+    levels = [point.figures["leakscope/memory_bytes"] for point in kept.points]
+    assert levels[-1] == memory[-1]
+
+
 def test_a_recording_is_told_by_its_curves_its_verdict_and_its_page(kept, tmp_path):
     assert pushing.push(leaking(tmp_path).write(), "kept") == "here"
     at_s = [round(point.time_s) for point in kept.points]

@@ -33,10 +33,12 @@ def newborn(
     *,
     together_share: float = 0.25,  # of the window: those that go on to begin pile up
 ) -> str | None:
-    """Most of it was gained by processes that began together in the window, and of none was it seen to go on."""
+    """Most of it was gained by processes that began together in the window, and none was seen to go on growing."""
     start_s, end_s = window_s
     born = [p for p in processes if p.growth_bytes > 0 and p.time_s[0] > start_s]
-    if sum(p.growth_bytes for p in born) < MOST * growth_bytes or any(p.trend.verdict == GROWING for p in born):
+    if not born or sum(p.growth_bytes for p in born) < MOST * growth_bytes:
+        return None
+    if any(p.trend.verdict == GROWING for p in processes):
         return None
     first_s, last_s = (float(of(p.time_s[0] for p in born)) for of in (min, max))
     if last_s - first_s > together_share * (end_s - start_s):
