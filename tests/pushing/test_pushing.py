@@ -79,7 +79,7 @@ def test_a_process_that_is_going_is_no_drop_at_the_end_of_a_curve(kept, tmp_path
     builder = RecordingBuilder(tmp_path).process(TRAINER)
     for at_s, size in zip(times, [*memory, 300 * MiB, 14 * MiB]):
         builder.samples(TRAINER, [size], from_s=at_s)
-    pushing.push(str(builder.ends(60.8).write()), "kept")
+    pushing.push(builder.ends(60.8).write(), "kept")
     levels = [point.figures["leakscope/memory_bytes"] for point in kept.points]
     assert levels[-1] == memory[-1]
 
