@@ -102,7 +102,7 @@ import os, subprocess, sys, time
 if "LOCAL_RANK" not in os.environ:
     subprocess.run([sys.executable, *sys.argv], env={**os.environ, "LOCAL_RANK": "1"}, check=True)
 else:
-    time.sleep(0.6)
+    time.sleep(2)  # a recorder without a processor looks late
 """
 
 
