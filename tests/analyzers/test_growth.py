@@ -113,6 +113,20 @@ def test_workers_that_have_only_just_begun_are_no_leak_yet(tmp_path, per_s_mib, 
     assert tree_growth(builder.ends(61.0).open()).leaking is leaking
 
 
+def test_where_one_worker_alone_rises_what_speaks_against_its_growth_is_heard(tmp_path):
+    """What malloc keeps free in it, though the others, which are not seen to go on, gained more together."""
+    rising = [i * 16 / 60 for i in range(61)]
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [300 * MiB] * 61)
+    builder.process(2, role="dataloader-worker", ppid=1).samples(2, [round((240 + r) * MiB) for r in rising])
+    builder.sentinels(2, malloc_in_use_bytes=[100 * MiB] * 61, malloc_free_bytes=[round(r * MiB) for r in rising])
+    for pid, at_s in ((3, 20), (4, 40)):
+        builder.process(pid, role="dataloader-worker", ppid=1)
+        builder.samples(pid, [240 * MiB] * at_s + [250 * MiB] * (61 - at_s))
+    growth = tree_growth(builder.ends(60.0).open())
+    assert (growth.leaking, growth.main.pid) == (None, 2)
+    assert says(growth.reason, "malloc keeps", "free")
+
+
 def test_a_leak_behind_others_that_shrink_is_found(tmp_path):
     grown = [(100 + 2 * i) * MiB for i in range(100)]
     shrunk = [(400 - 2 * i) * MiB for i in range(100)]

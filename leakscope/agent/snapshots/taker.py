@@ -462,11 +462,14 @@ class Taker:
             self._outbox.note("reduced-take", "there was too little memory to work out who holds what")
             return
         held_s = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
+        weighed = snapshot.summary
         for table, row in rows:
             if table == "heap_graphs":
                 row["held_s"] = held_s
-        self._schedule.taken(snapshot.summary["take_cpu_s"])
-        summary = dict(snapshot.summary, take=snapshot.number, copied_bytes=begun.copied_bytes)
+                if self.fork is not None and row["weighs_tensors"]:  # nobody asks a fork's torch
+                    weighed = dict(weighed, tensor_bytes=row["storage_bytes"])
+        self._schedule.taken(weighed["take_cpu_s"])
+        summary = dict(weighed, take=snapshot.number, copied_bytes=begun.copied_bytes)
         self._write(rows, summary, moment, begun.step, begun.reason, begun.safe_point, begun.figures)
 
     def _take_plain(self, reason: str, safe_point: str) -> None:

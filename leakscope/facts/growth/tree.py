@@ -85,7 +85,8 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     filling = None
     if view.trend.verdict == GROWING:
         filling = fills(recording, measured[0].pid, measured[0].growth_bytes, window_s)
-        if measured[0].growth_bytes >= MOST * growth:  # that of many processes does not end with that of the main one
+        # That of many processes does not end with that of the main one, unless it alone was seen to grow.
+        if view.only is not None or measured[0].growth_bytes >= MOST * growth:
             leaking, reason = _doubted(recording, view, measured[0], filling)
         doubt = newborn(measured, growth, window_s) if leaking else None
         leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
