@@ -56,12 +56,8 @@ class Peaks:
 
     def __init__(self) -> None:
         self._rises: list[_Rise] = []
-        self._largest: tuple[int, int, int, str] = (
-            0,
-            0,
-            0,
-            "",
-        )  # most RSS, what of it is no memory of its own, pid, name
+        # Most RSS, what of it is shared or mapped files, pid, name.
+        self._largest: tuple[int, int, int, str] = (0, 0, 0, "")
         self._looked_s = 0.0
 
     def look_at(self, tree: Tree) -> None:

@@ -22,7 +22,32 @@ _SETTLED_S = 2.0  # a younger process may still exec itself into another program
 _RECHECK_S = 10.0
 
 
-class Process:
+class Memory:
+    """Of one process, as last read. **Units** bytes."""
+
+    rss_bytes = 0
+    file_bytes = swap_bytes = 0  # RssFile and VmSwap
+    pss_bytes: int | None = None
+    pss_rss_bytes = 0  # rss when pss was read
+    pss_file_bytes = pss_file_rss_bytes = 0  # of PSS, mapped files; RssFile then
+
+    @property
+    def memory_bytes(self) -> int:
+        """Its fair share of memory now: the last PSS, moved on by what RSS did since; RSS where PSS is not readable."""
+        if self.pss_bytes is None:
+            return self.rss_bytes
+        return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """What a report calls held: with what is in swap, without mapped files, which the kernel takes back."""
+        if self.pss_bytes is None:
+            return self.rss_bytes - self.file_bytes + self.swap_bytes
+        files = self.pss_file_bytes + self.file_bytes - self.pss_file_rss_bytes
+        return max(0, self.memory_bytes - min(max(0, files), self.file_bytes)) + self.swap_bytes
+
+
+class Process(Memory):
     """One process of the tree: what a row of ``processes`` says, and what its readings need to remember."""
 
     def __init__(
@@ -48,32 +73,12 @@ class Process:
         self.cgroup: str | None = None
         self.next_look_s = now_s
         self.looked_comm = ""
-        self.rss_bytes = 0
         self.most_bytes = 0  # VmHWM: the most RSS it ever had, as far as samples saw
         self.new_most_bytes = 0  # the same, if it rose since the last sample, else 0
-        self.pss_bytes: int | None = None
-        self.pss_rss_bytes = 0  # rss when pss was read
-        self.file_bytes = self.swap_bytes = 0  # RssFile and VmSwap
-        self.pss_file_bytes = self.pss_file_rss_bytes = 0  # of PSS, mapped files; RssFile then
         self.pss_family_size = 0  # processes that shared its pages when its PSS was read
         self.pss_cost_s = 0.0
         self.pss_read_s = float("-inf")
         self.fds_read_s = float("-inf")
-
-    @property
-    def memory_bytes(self) -> int:
-        """Its fair share of memory now: the last PSS, moved on by what RSS did since; RSS where PSS is not readable."""
-        if self.pss_bytes is None:
-            return self.rss_bytes
-        return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
-
-    @property
-    def held_bytes(self) -> int:
-        """What a report calls held: with what is in swap, without mapped files, which the kernel takes back."""
-        if self.pss_bytes is None:
-            return self.rss_bytes - self.file_bytes + self.swap_bytes
-        files = self.pss_file_bytes + self.file_bytes - self.pss_file_rss_bytes
-        return max(0, self.memory_bytes - min(max(0, files), self.file_bytes)) + self.swap_bytes
 
     def note_most(self, most_bytes: int) -> None:
         """VmHWM as it is now. Of what runs already nobody knows when it was so high: the first reading is no news."""

@@ -11,7 +11,7 @@ from typing import cast
 from ..recorder.console import signal_name
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
-from ..recorder.tree import Tree
+from ..recorder.tree import Memory, Tree
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .cursor import Row
 from .graphs import TABLES as GRAPH_TABLES
@@ -34,9 +34,8 @@ TABLES = (
 
 
 @dataclass
-class Member:
-    """One process as last seen. ``cpu_fraction`` is of one core; ``memory_bytes`` and ``held_bytes`` as in
-    ``recorder.tree.Process``."""
+class Member(Memory):
+    """One process as last seen. ``cpu_fraction`` is of one core."""
 
     pid: int
     role: str = "other"
@@ -46,31 +45,11 @@ class Member:
     first_s: float | None = None
     last_s: float = 0.0
     first_bytes: int = 0
-    rss_bytes: int = 0
-    pss_bytes: int | None = None
-    pss_rss_bytes: int = 0
-    pss_file_bytes: int = 0
-    pss_file_rss_bytes: int = 0
-    file_bytes: int = 0
-    swap_bytes: int = 0
     peak_bytes: int = 0
     thread_count: int = 0
     cpu_fraction: float | None = None
     history: History = field(default_factory=History)
     _cpu_from: tuple[float, float] | None = None
-
-    @property
-    def memory_bytes(self) -> int:
-        if self.pss_bytes is None:
-            return self.rss_bytes
-        return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
-
-    @property
-    def held_bytes(self) -> int:
-        if self.pss_bytes is None:
-            return self.rss_bytes - self.file_bytes + self.swap_bytes
-        files = self.pss_file_bytes + self.file_bytes - self.pss_file_rss_bytes
-        return max(0, self.memory_bytes - min(max(0, files), self.file_bytes)) + self.swap_bytes
 
     @property
     def growth_bytes(self) -> int:
