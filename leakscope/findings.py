@@ -28,13 +28,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Series:
-    """A short curve to draw: ``x`` in ``x_unit``, ``y`` in ``y_unit``, at most 2,000 points."""
+    """A short curve to draw: ``x`` in ``x_unit``, ``y`` in ``y_unit``, at most 2,000 points.
+
+    ``process``: the label of the one of several processes that it is of; None where the subject says it.
+    """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     x_unit: str = "s"
     y_unit: str = "bytes"
+    process: str | None = None
 
 
 @dataclass(frozen=True)

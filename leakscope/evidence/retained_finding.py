@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
 _MOST_TOLD = 4  # processes
+_MOST_DRAWN = 64
 _MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 
 
@@ -45,10 +46,7 @@ class Seen(NamedTuple):
 def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     """One finding. ``alike``: all with one key, that of the process which gained most first."""
     found, rank, process = alike[0]
-    time_s, place = _rounded(found.look.heap.time_s), found.place
-    series = [Series(f"bytes held by {found.name}", time_s, _rounded(place.deep_bytes, 0))]
-    if place.has_length:
-        series.append(Series("members", time_s, _rounded(place.length, 0), y_unit="count"))
+    place = found.place
     most = max(p.growth_bytes for p in case.growth.processes)
     is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
     row = found.named.row
@@ -74,8 +72,21 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=remedy(found, total),
-        series=series,
+        series=list(_series(alike)),
     )
+
+
+def _series(alike: Sequence[Seen]) -> Iterator[Series]:
+    """What it held in each process, and of one process how many members it had."""
+    for found, _, process in alike[:_MOST_DRAWN]:
+        time_s, name = _rounded(found.look.heap.time_s), f"bytes held by {found.name}"
+        held = _rounded(found.place.deep_bytes, 0)
+        if len(alike) > 1:
+            yield Series(f"{name} in {process.label}", time_s, held, process=process.label)
+        else:
+            yield Series(name, time_s, held)
+            if found.place.has_length:
+                yield Series("members", time_s, _rounded(found.place.length, 0), y_unit="count")
 
 
 def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:

@@ -134,8 +134,8 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
         for above, _folders, names in os.walk(source):
             part = os.path.join("agent", os.path.relpath(above, source)) if above != source else "agent"
             make_folder(os.path.join(folder, part))
-            for name in names:
-                if name.endswith((".py", ".pyc", ".so")):
+            for name in names:  # not what was compiled with -O, or by pytest with its asserts
+                if name.endswith((".py", ".so")) or (name.endswith(".pyc") and name.count(".") == 2):
                     target = "boot" if name == "sitecustomize.py" else part
                     _copy(os.path.join(above, name), os.path.join(folder, target, name))
         config.write(folder, {**agent_config, "journal": journal_path})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -94,11 +94,8 @@ def _divisions(report: Report, timeline: Timeline) -> list[tuple[str, list[Curve
     for by, bands in ((ACCOUNT, list(timeline.accounts)), (PROCESS, list(timeline.processes))):
         colours = charts.slots(bands)
         if culprit is not None:
-            label, name, held = culprit
-            sources = range(len(bands)) if by == ACCOUNT else [i for i, b in enumerate(bands) if b.name == label]
-            if by == ACCOUNT:
-                sources = sorted((i for i in sources if bands[i].name in _HELD), key=lambda i: -_gain(bands[i]))
-            bands, taken = _without(bands, sources, held)
+            name, held_in = culprit
+            bands, taken = _of_accounts(bands, held_in) if by == ACCOUNT else _of_processes(bands, held_in)
             if any(taken):
                 bands, colours = [*bands, Band(name, taken, estimated=True)], [*colours, charts.CULPRIT]
         curves = [
@@ -108,8 +105,24 @@ def _divisions(report: Report, timeline: Timeline) -> list[tuple[str, list[Curve
     return found[::-1] if len(timeline.processes) > 1 else found
 
 
-def _curve(timeline: Timeline, band: Band, colour: int) -> Curve:
-    return Curve(band.name, colour, timeline.time_s, band.value_bytes, estimated=band.estimated)
+def _of_accounts(bands: Sequence[Band], held_in: Mapping[str, Sequence[int]]) -> tuple[list[Band], list[int]]:
+    """The accounts without what a holder held in all processes, and how much of that was found in them."""
+    in_order = sorted((i for i, b in enumerate(bands) if b.name in _HELD), key=lambda i: -_gain(bands[i]))
+    return _without(bands, in_order, _added(held_in.values()))
+
+
+def _of_processes(bands: Sequence[Band], held_in: Mapping[str, Sequence[int]]) -> tuple[list[Band], list[int]]:
+    """The processes without what a holder held in each of them, and how much that was."""
+    left, taken = list(bands), []
+    for i, band in enumerate(bands):
+        if band.name in held_in:
+            left, there = _without(left, [i], held_in[band.name])
+            taken.append(there)
+    return left, _added(taken)
+
+
+def _added(levels: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(at) for at in zip(*levels)]
 
 
 def _gain(band: Band) -> int:
@@ -126,25 +139,35 @@ def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int])
     return left, taken
 
 
-def _culprit(report: Report, timeline: Timeline) -> tuple[str, str, list[int]] | None:
-    """Process, name and bytes over time of the holder that the first finding names; straight between snapshots."""
+def _culprit(report: Report, timeline: Timeline) -> tuple[str, dict[str, list[int]]] | None:
+    """Name and bytes by process of the holder that the first finding names; straight between snapshots."""
     finding = report.findings[0] if report.findings else None
     if finding is None or finding.wasted or not report.verdict.leaking:
         return None
-    place = heap_place(report, finding)
-    if place is None:
-        return None
-    view = report.heap[place[0]]
-    holder = view.holders[place[1]]
-    at_s = [timeline.time_s[0], *(take.time_s for take in view.takes)]
-    held = [0, *holder.bytes]
-    return view.process, finding.subject.holder or holder.path, [_between(at_s, held, t) for t in timeline.time_s]
+    start_s = timeline.time_s[0]
+    of_each = {
+        one.process: ([start_s, *one.x], [0.0, *(y or 0.0 for y in one.y)]) for one in finding.series if one.process
+    }
+    name = finding.subject.holder
+    if not of_each:
+        place = heap_place(report, finding)
+        if place is None:
+            return None
+        view = report.heap[place[0]]
+        holder = view.holders[place[1]]
+        of_each = {view.process: ([start_s, *(take.time_s for take in view.takes)], [0.0, *holder.bytes])}
+        name = name or holder.path
+    held_in = {label: [_between(at_s, held, t) for t in timeline.time_s] for label, (at_s, held) in of_each.items()}
+    for band in timeline.processes:  # nothing after its end
+        if band.name in held_in:
+            held_in[band.name] = [min(most) for most in zip(held_in[band.name], band.value_bytes)]
+    return name or finding.title, held_in
 
 
-def _between(at_s: Sequence[float], values: Sequence[int], moment_s: float) -> int:
+def _between(at_s: Sequence[float], values: Sequence[float], moment_s: float) -> int:
     after = bisect_right(at_s, moment_s)
     if after in (0, len(at_s)):
-        return values[max(0, after - 1)]
+        return round(values[max(0, after - 1)])
     part = (moment_s - at_s[after - 1]) / ((at_s[after] - at_s[after - 1]) or 1.0)
     return round(values[after - 1] + part * (values[after] - values[after - 1]))
 

@@ -237,3 +237,26 @@ take()
     own = [row for row in rows if "/agent/" in (row["owner_file"] or "") and row["type_name"] == "frame"]
     assert all(row["root_kind"] == "recorder" for row in own)
     assert {row["owner"] for row in rows if row["type_name"] == "frame" and row["root_kind"] != "recorder"} <= {"take"}
+
+
+def test_of_too_many_tensors_the_large_ones_and_those_with_a_history_are_looked_at(forks: Forks) -> None:
+    """A small one stands for its like: a large one, taken for two, would be most of what there is."""
+    taken = Taken(
+        forks,
+        """
+small = [torch.zeros(4) for _ in range(30_000)]
+large = [torch.zeros(1024 * 1024)]
+net = nn.Linear(16, 64)
+data = torch.randn(8, 16)
+def main():
+    history = []
+    for _ in range(3):
+        history += [net(data) for _ in range(50)]
+        take()
+main()
+""",
+    )
+    rows = taken.rows["takes"]
+    assert all(row["truncated"] for row in rows)
+    assert rows[0]["tensor_bytes"] == pytest.approx(4 * MiB + 30_000 * 16 + 50 * 8 * 64 * 4, rel=0.02)
+    assert taken.places()["main() history"].growth_bytes >= 100 * 8 * 64 * 4

@@ -6,9 +6,12 @@ import dataclasses
 
 import pytest
 
+from leakscope.findings import Band, Series
 from leakscope.pages import plots
 from leakscope.pages.charts import Lane, Mark
 from leakscope.pages.plots import Curve, Plot, Trend
+from leakscope.renderers._timeline import PROCESS, timeline_plot
+from tests.renderers.reports import FULL, RETAINED
 
 MiB = 1024**2
 TWO = Plot(
@@ -98,3 +101,24 @@ def test_an_axis_that_counts_names_what_it_counts():
     counted = Plot("Growth", [Curve("run", 0, [0.0, 100.0, 200.0], [MiB, 2 * MiB, 3 * MiB])], "step")
     first, *others = [tick.label for tick in plots.still(counted).x_ticks]
     assert first.startswith("step ") and not any("step" in label for label in others)
+
+
+def test_what_two_workers_hold_alike_is_a_band_of_both():
+    """One holder in two of three processes; the second ends before the last moment."""
+    time_s = [0.0, 10.0, 20.0]
+    by_process = {"train.py[1]": [50, 50, 50], "worker[2]": [10, 40, 70], "worker[3]": [10, 30, 0]}
+    held = {"worker[2]": [0.0, 30.0, 60.0], "worker[3]": [0.0, 20.0, 40.0]}
+    series = [Series(f"in {one}", time_s, [float(MiB * y) for y in ys], process=one) for one, ys in held.items()]
+    processes = [Band(name, [MiB * y for y in values]) for name, values in by_process.items()]
+    total = [sum(at) for at in zip(*(band.value_bytes for band in processes))]
+    timeline = dataclasses.replace(
+        FULL.timeline, time_s=time_s, total_bytes=total, accounts=[Band("tensors", total)], processes=processes, step=[]
+    )
+    finding = dataclasses.replace(RETAINED, series=series)
+    drawn = timeline_plot(dataclasses.replace(FULL, timeline=timeline, findings=[finding]))
+    for by, curves in ((drawn.by, drawn.curves), *drawn.divisions):
+        *rest, culprit = curves
+        assert [y // MiB for y in culprit.y] == [0, 50, 60], by
+        assert [sum(at) for at in zip(*(curve.y for curve in curves))] == total, by
+        if by == PROCESS:
+            assert [[y // MiB for y in one.y] for one in rest] == [[50, 50, 50], [10, 10, 10], [10, 10, 0]]

@@ -48,6 +48,11 @@ class ExactSnapshot:
         self.pause_s = 0.0
         self.summary: dict[str, Any] = {}
 
+    @property
+    def left_out(self) -> int:
+        """Tensors that torch was not asked of."""
+        return 0 if self._look is None else self._look.left_out
+
     def read(self, follow_s: float = 0.0, *, may_read_saved: bool = False, is_after_step: bool = False) -> bool:
         """Whether the graph was read: it fits into the pause and into memory. Nothing of the job's runs meanwhile.
 
@@ -82,8 +87,8 @@ class ExactSnapshot:
             return True
         try:
             look.read(
-                swept, ends_s=self._pauses.following_ends(follow_s), may_read_saved=may_read_saved,
-                is_after_step=is_after_step, graph=self._graph,
+                swept, self._graph, pauses=self._pauses, at_most_s=follow_s, may_read_saved=may_read_saved,
+                is_after_step=is_after_step,
             )  # fmt: skip
         except BaseException:
             self._graph.drop()

@@ -52,7 +52,8 @@ SWEEP_SHARE = 0.8  # of the pause: the rest is for what is looked at afterwards,
 COUNT_SHARE = 0.5
 COUNT_AGAIN = 1.5  # times the blocks of the last count
 FROZEN_SHARE = 0.25
-FOLLOWING_SHARE = 0.6  # of what is left then, for what is followed one by one: the clock is looked at
+TENSORS_SHARE = 0.5  # of what is left then, for what torch is asked of each tensor
+FOLLOWING_SHARE = 0.6  # of the same, until what is followed one by one has to end: the clock is looked at
 BYTES_EACH = 100  # of an object at least, where Python runs on malloc and counts no blocks
 
 
@@ -159,6 +160,10 @@ class Pauses:
         if self._tracked is None or self._blocks is None:
             return blocks
         return min(blocks, self._tracked + max(0, blocks - self._blocks))
+
+    def most_tensors(self, tensor_s: float) -> float:
+        """How many may be looked at that cost ``tensor_s`` each."""
+        return max(0.0, TENSORS_SHARE * (self._began + self.limit_s - thread_time())) / tensor_s
 
     def following_ends(self, at_most_s: float) -> float:
         """The instant (thread_time) at which what is followed one by one from now on is cut."""

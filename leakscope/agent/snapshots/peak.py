@@ -81,6 +81,7 @@ def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
         inventory = tensors.look(
             kinds["Tensor"],
             alike["Tensor"],
+            tensors.MOST_TENSORS,
             alike["Module"],
             alike["Optimizer"],
             batch_storages,
@@ -89,7 +90,7 @@ def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
         )
         if inventory is None:
             return []
-        inventory.parameters = []
+        inventory.let_go()
         tensors.settle_graphs(inventory, _saved(alike["Tensor"], inventory, graph_nodes))
         return list(budget(inventory, "backward"))
 

@@ -66,7 +66,7 @@ class PlainSnapshot:
             self._pauses.swept(sum(count for _, count in counted), thread_time() - swept_s, passes)
             if look is not None:
                 look.read(
-                    (counted, picked), None, ends_s=self._pauses.following_ends(self._pause_s),
+                    (counted, picked), None, pauses=self._pauses, at_most_s=self._pause_s,
                     may_read_saved=may_read_saved, is_after_step=is_after_step,
                 )  # fmt: skip
             del picked

@@ -422,6 +422,8 @@ class Taker:
         self._before_take()
         if snapshot.is_sampled:
             self._say_what_was_left_out("of long containers some members were read, which stand for the others")
+        elif snapshot.left_out:
+            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others stand for them")
         if shared_bytes and look is not None:
             begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
         if get_ident() == self._thread.ident or self.is_exiting:
@@ -466,7 +468,9 @@ class Taker:
         for table, row in rows:
             if table == "heap_graphs":
                 row["held_s"] = held_s
-                if self.fork is not None and row["weighs_tensors"]:  # nobody asks a fork's torch
+                # Nobody asks a fork's torch; of many tensors it was asked of some, and of many objects of none.
+                is_asked = self.fork is None and not snapshot.left_out and not snapshot.is_sampled
+                if row["weighs_tensors"] and not is_asked:
                     weighed = dict(weighed, tensor_bytes=row["storage_bytes"])
         self._schedule.taken(weighed["take_cpu_s"])
         summary = dict(weighed, take=snapshot.number, copied_bytes=begun.copied_bytes)
@@ -529,9 +533,12 @@ class Taker:
         return max(limit_s, self._schedule.left_at_end_s()) if self.is_exiting else limit_s
 
     def _say_what_was_left_out(self, what_was_left: str) -> None:
+        self._say_reduced(self.pauses.refusal(what_was_left) or f"little memory is left: {what_was_left}")
+
+    def _say_reduced(self, text: str) -> None:
+        """Once."""
         if not self._has_said_refusal:
             self._has_said_refusal = True
-            text = self.pauses.refusal(what_was_left) or f"little memory is left: {what_was_left}"
             self._outbox.note("reduced-take", text)
 
     def _shared_bytes(self) -> int | None:

@@ -8,6 +8,7 @@ and optimizers, of which the graph then says who holds them.
 from __future__ import annotations
 
 import sys
+from time import thread_time
 
 from ..graph import sketch
 from ..graph.heap_graph import AUTOGRAD, OBJECT, STORAGE
@@ -15,6 +16,7 @@ from ..interpreter import census, doors, names
 from ..interpreter.sampling import spread
 from ..torch import autograd, frameworks, gradients, loaders, tensors
 from ..torch import rows as torch_rows
+from . import pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ..graph.heap_graph import HeapGraph
     from ..torch.remembered import Remembered
     from ..torch.tensors import Storage
+    from .pause import Pauses
 
     Row = Tuple[str, Dict[str, Any]]
     Tie = Tuple[int, int, int, int, int]
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 TYPES = ("Tensor", "Module", "Optimizer", "Iterator")
 MOST_NOTES = 4  # of frameworks
 MOST_PLACES, LEAST_PLACE_BYTES = 12, 256 * 1024  # of users' tensors
+MEANINGFUL = 1000  # tensors: what a look at fewer cost tells nothing of one at many
 MOST_LOOKS = 1000  # at graphs of tensors of one shape
 _MANY = 1 << 24  # graphs that were looked at have smaller numbers
 _REST = 8 * _MANY - 7  # stands for the address of what is behind all that were not followed to the end
@@ -76,6 +80,7 @@ class Look:
         self.ties: list[Tie] = []
         self.integers: dict[int, tuple[int, int]] = {}  # of sketch.sketch_of_copy
         self.is_cut_short = False
+        self.left_out = 0  # tensors that were not looked at
 
     @property
     def wanted(self) -> set[int]:
@@ -93,17 +98,23 @@ class Look:
     @property
     def weighs_tensors(self) -> bool:
         """Whether each storage of a tensor on the host has a tie that says its bytes."""
-        return self._inventory is not None and self._inventory.factor == 1
+        return self._inventory is not None and not self._inventory.is_sampled
 
     def read(
-        self, swept: Any, graph: HeapGraph | None, *, ends_s: float, may_read_saved: bool, is_after_step: bool
+        self,
+        swept: Any,
+        graph: HeapGraph | None,
+        *,
+        pauses: Pauses,
+        at_most_s: float,
+        may_read_saved: bool,
+        is_after_step: bool,
     ) -> None:
-        """``swept``: what ``graph.read`` has just returned, or a census, where there is no graph. ``ends_s``: the
-        thread's CPU time at which no more autograd graphs are followed. ``may_read_saved``: no other thread can be
-        inside a backward pass.
+        """``swept``: what ``graph.read`` has just returned, or a census, where there is no graph. ``at_most_s``: CPU
+        time for which autograd graphs are followed. ``may_read_saved``: no other thread can be inside a backward pass.
         """
         try:
-            self._read(swept, graph, ends_s, may_read_saved, is_after_step)
+            self._read(swept, graph, pauses, at_most_s, may_read_saved, is_after_step)
         except Exception as error:
             if names.is_foreign(error):
                 raise
@@ -112,36 +123,54 @@ class Look:
             self._rows = [("agent_notes", {"note": "failed", "text": text})]
 
     def _read(
-        self, swept: Any, graph: HeapGraph | None, ends_s: float, may_read_saved: bool, is_after_step: bool
+        self,
+        swept: Any,
+        graph: HeapGraph | None,
+        pauses: Pauses,
+        at_most_s: float,
+        may_read_saved: bool,
+        is_after_step: bool,
     ) -> None:
+        ends_s = pauses.following_ends(at_most_s)
         picked, node_count = census.picked_of(swept, self._is_node)
-        states = [obj for obj in picked if id(type(obj)) in self._states]
+        by_type: dict[int, list[Any]] = {}
+        for obj in picked:
+            by_type.setdefault(id(type(obj)), []).append(obj)
+        del picked
+        states = _of_types(by_type, self._states)
         self._rows += [("marks", {"text": text}) for text in frameworks.look(states, self._states)[:MOST_NOTES]]
         if not self._kinds["Tensor"]:
             return
-        alike = {name: [obj for obj in picked if id(type(obj)) in kinds] for name, kinds in self._kinds.items()}
-        nodes = frozenset(id(obj) for obj in picked if id(type(obj)) not in self._own)
-        del picked, states
+        alike = {name: _of_types(by_type, kinds) for name, kinds in self._kinds.items()}
+        nodes = frozenset(id(obj) for kind, objects in by_type.items() if kind not in self._own for obj in objects)
+        del by_type, states
         if len(alike["Module"]) > tensors.MOST_MODULES:
             alike["Module"] = []
+        began_s = thread_time()
+        most = pauses.most_tensors(self._memory.tensor_s or tensors.TENSOR_S)
         inventory = tensors.look(
-            self._kinds["Tensor"], alike["Tensor"], alike["Module"], alike["Optimizer"], self._batch_storages,
-            self._memory, with_values=True,
+            self._kinds["Tensor"], alike["Tensor"], most, alike["Module"], alike["Optimizer"],
+            self._batch_storages, self._memory, with_values=True,
         )  # fmt: skip
         self._rows += [("loaders", row) for row in loaders.look(alike["Iterator"])]
         if inventory is None:
             return
+        looked_at = len(inventory.tensors)
         try:
             if is_after_step:
                 self._rows += [("gradients", row) for row in gradients.look(inventory.parameters)]
+            owned = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
+            binding, base = inventory.torch
+            graphs = autograd.Graphs(may_read_saved, owned, binding._storage_id, base, ends_s, nodes, node_count)
+            if graph is not None:
+                with binding.DisableTorchFunction():
+                    self._tie(inventory, inventory.tensors, graph, graphs)
         finally:
-            inventory.parameters = []
-        owned = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
-        binding, base = inventory.torch
-        graphs = autograd.Graphs(may_read_saved, owned, binding._storage_id, base, ends_s, nodes, node_count)
-        if graph is not None:
-            with binding.DisableTorchFunction():
-                self._tie(inventory, alike["Tensor"], graph, graphs)
+            inventory.let_go()
+        if looked_at >= MEANINGFUL:
+            self._memory.tensor_s = pause.SAFETY * (thread_time() - began_s) / looked_at
+        self.left_out = len(alike["Tensor"]) - looked_at
+        self.is_cut_short = graphs.truncated or self.left_out > 0
         self._inventory = inventory
         self._roots = list(inventory.roots)
         self._storages = [
@@ -187,11 +216,10 @@ class Look:
             self.ties += [(token, at, size, STORAGE, 0) for at, size in graphs.storages_of[number].items()]
             self.ties += [(token, known, 0, OBJECT, 0) for known in graphs.objects_of[number]]
         self._saved = graphs.saved
-        self.is_cut_short = graphs.truncated
 
     def _note_integers(self, inventory: tensors.Inventory, tensor: Any) -> None:
         base = inventory.torch[1]
-        if type(tensor) is base and tensors.dtype_name(base.dtype.__get__(tensor)) in sketch.INTEGER_TYPES:
+        if type(tensor) is base and inventory.dtype_name(tensor) in sketch.INTEGER_TYPES:
             size = base.size(tensor)
             self.integers[id(tensor)] = len(size), size[-1] if size else 0
 
@@ -292,6 +320,10 @@ class Look:
             yield dict(torch_rows.weights_row(address, storage, storage.print), **own)
 
 
+def _of_types(by_type: dict[int, list[Any]], kinds: Iterable[int]) -> list[Any]:
+    return [obj for kind in kinds for obj in by_type.get(kind, ())]
+
+
 def _token(number: int) -> int:
     """Stands for the address of a graph: no object has one like it."""
     return 8 * number + 1
@@ -305,8 +337,8 @@ def _places(inventory: tensors.Inventory, held: dict[int, tuple[int | None, bool
         if storage.owner is not tensors.USER or node is None:
             continue
         place = places.setdefault((node, storage.device, storage.dtype), [node, storage, 0, 0])
-        place[2] += inventory.factor
-        place[3] += storage.size * inventory.factor
+        place[2] += storage.factor
+        place[3] += storage.size * storage.factor
         if storage.size > place[1].size:
             place[1] = storage
     largest = sorted(places.values(), key=lambda place: -place[3])[:MOST_PLACES]

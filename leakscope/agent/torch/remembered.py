@@ -39,6 +39,8 @@ class Remembered:
     def __init__(self, tensor_layout: TensorLayout | None = None) -> None:
         self.tensor_layout = TensorLayout() if tensor_layout is None else tensor_layout
 
+        self.tensor_s: float | None = None  # CPU time that a look at one took
+
         # Rounds of fingerprints of weights.
         self.fingerprint_rounds = 0
         self.fingerprinted_at = 0.0

@@ -18,7 +18,7 @@ def budget(inventory: Inventory, moment: str) -> Iterator[dict[str, Any]]:
     """Storages by owner, device and type: rows that add up to all that were seen."""
     groups: dict[tuple[Any, str, str], list[Any]] = {}
     for storage in inventory.storages.values():
-        factor = inventory.factor if storage.owner in (tensors.USER, tensors.OTHER, tensors.ACTIVATION) else 1
+        factor = storage.factor if storage.owner in (tensors.USER, tensors.OTHER, tensors.ACTIVATION) else 1
         group = groups.setdefault((storage.owner, storage.device, storage.dtype), [storage, 0, 0])
         group[1] += factor
         group[2] += storage.size * factor

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
-MOST_TENSORS = 20000  # above it every k-th is looked at, 3 us each
+MOST_TENSORS = 20000  # above it some are looked at, which stand for the others
+LARGE = 1024  # elements
+TENSOR_S = 12e-6  # CPU time of one, looked at and tied, until it was measured
 MOST_MODULES = 50000
 FINGERPRINT_BYTES = 256 * 1024  # of a tensor that belongs to no model; those of models all get one
 MOST_FINGERPRINTS = 4000
@@ -36,21 +38,42 @@ _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrap
 
 
 class Storage:
-    """One storage: ``owner`` is None while nobody claims it, ``root`` is the id of the model or optimizer it is in."""
+    """One storage: ``owner`` is None while nobody claims it, ``root`` is the id of the model or optimizer it is in.
 
-    __slots__ = ("size", "device", "dtype", "shape", "owner", "root", "name", "has_history", "trained", "print")
+    ``factor``: how many it stands for, as long as nobody claims it.
+    """
 
-    def __init__(self, size: int, device: str, dtype: str, shape: str | None) -> None:
+    __slots__ = (
+        "factor",
+        "size",
+        "device",
+        "dtype",
+        "extents",
+        "owner",
+        "root",
+        "name",
+        "has_history",
+        "trained",
+        "print",
+    )
+
+    def __init__(self, size: int, device: str, dtype: str, extents: tuple[int, ...] | None) -> None:
         self.size = size
         self.device = device
         self.dtype = dtype
-        self.shape = shape
+        self.extents = extents
+        self.factor = 1
         self.owner: str | None = None
         self.root: int | None = None
         self.name: str | None = None
         self.print: bytes | None = None
         self.has_history = False
         self.trained = False
+
+    @property
+    def shape(self) -> str | None:
+        """``64x3x224x224``."""
+        return None if self.extents is None else "x".join(map(str, self.extents)) or "scalar"
 
 
 class Inventory:
@@ -64,15 +87,24 @@ class Inventory:
         self.types = types
         self.storages: dict[int, Storage] = {}
         self.roots: dict[int, tuple[str, bool, Any]] = {}
-        self.factor = 1  # each unclaimed tensor that was looked at stands for so many
-        self.parameters: list[
-            tuple[Any, ...]
-        ] = []  # (root id, name, parameter, is trained): emptied by whoever asked for them
+        self.is_sampled = False
+        # The tensors that were looked at, and (root id, name, parameter, is trained): ``let_go`` empties both.
+        self.tensors: list[Any] = []
+        self.parameters: list[tuple[Any, ...]] = []
         self._binding = names.getattr_plain(sys.modules.get("torch"), "_C")
         self._tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
         self._storage_id = names.getattr_plain(self._binding, "_storage_id")
         self._is_copy_on_write = names.getattr_plain(self._binding, "_is_cow_tensor")
         self._data_address = names.getattr_plain(self._binding, "_data_address")
+        self._dtype_names: dict[int, str] = {}  # of a handful of objects that torch keeps for good
+
+    def dtype_name(self, tensor: Any) -> str:
+        """``float32``."""
+        dtype = self._tensor.dtype.__get__(tensor)
+        name = self._dtype_names.get(id(dtype))
+        if name is None:
+            name = self._dtype_names[id(dtype)] = dtype_name(dtype)
+        return name
 
     @property
     def torch(self) -> tuple[Any, Any]:
@@ -90,12 +122,16 @@ class Inventory:
     def is_empty(self, tensor: Any) -> bool:
         return self._data_address is not None and not self._data_address(tensor)
 
+    def let_go(self) -> None:
+        """Of the objects that were looked at."""
+        self.tensors, self.parameters = [], []
+
     def bytes_on(self, host: bool) -> int:
         """Bytes on the host, or on all devices, of the storages seen."""
         total = 0
         for storage in self.storages.values():
             if (storage.device == "cpu") is host:
-                total += storage.size * (self.factor if storage.owner is None else 1)
+                total += storage.size * (storage.factor if storage.owner is None else 1)
         return total
 
 
@@ -125,9 +161,65 @@ def types_of(kind: str) -> frozenset[int]:
     return frozenset(found)
 
 
+class Chosen:
+    """Of so many live tensors those to look at, about as many as ``most``: the first ``whole`` stand for themselves,
+    each of the rest for ``factor``.
+
+    What has a history comes first, since nobody else can tell what that keeps, and what is large: one such tensor,
+    taken for twenty, would be most of what there is. The others are drawn by their addresses, which are the same in
+    each snapshot: every k-th of a list would be all of one kind where kinds take turns.
+    """
+
+    def __init__(self, tensors: list[Any], most: float) -> None:
+        self.tensors, self.whole, self.factor = tensors, len(tensors), 1
+        self.of_each_size: Iterable[Any] = tensors  # with all that are of one size, unless there are too many
+        room = int(max(2.0, min(most, MOST_TENSORS)))
+        if len(tensors) <= room:
+            return
+        first: list[tuple[int, Any]] = []
+        others: list[Any] = []
+        by_size: dict[int, Any] = {}
+        for tensor in tensors:
+            count, has_history = _weight(tensor)
+            if count not in by_size and len(by_size) < _MOST_ASKED:
+                by_size[count] = tensor
+            if has_history or count >= LARGE:
+                first.append((count, tensor))
+            else:
+                others.append(tensor)
+        if len(first) > room // 2:
+            first.sort(key=_count, reverse=True)
+            others += [tensor for _, tensor in first[room // 2 :]]
+            del first[room // 2 :]
+        self.of_each_size = by_size.values()
+        self.whole = len(first)
+        self.factor = -(-len(others) // (room - len(first)))
+        self.tensors = [tensor for _, tensor in first]
+        self.tensors += [t for t in others if not (id(t) * _MIXES >> 32 & 0xFFFFFFFF) % self.factor]
+
+
+_MIXES = 0x9E3779B97F4A7C15  # an odd number without a pattern: neighbours get far apart
+
+
+def _weight(tensor: Any) -> tuple[int, bool]:
+    """(its elements, whether it has a history). Torch functions are switched off."""
+    base = sys.modules["torch"].Tensor
+    try:
+        return base.numel(tensor), base.requires_grad.__get__(tensor) and not base.is_leaf.__get__(tensor)
+    except Exception as error:
+        if names.is_foreign(error):
+            raise
+        return 0, False
+
+
+def _count(weighed: tuple[int, Any]) -> int:
+    return weighed[0]
+
+
 def look(
     types: frozenset[int],
     tensors: list[Any],
+    most: float,
     modules: list[Any],
     optimizers: list[Any],
     batch_storages: Iterable[int],
@@ -136,7 +228,7 @@ def look(
 ) -> Inventory | None:
     """The inventory of these live objects; None where torch is too old to be asked safely.
 
-    ``types``: ids of the tensor types, as ``types_of`` gives them.
+    ``types``: ids of the tensor types, as ``types_of`` gives them. ``most``: tensors to look at.
 
     ``with_values``: fingerprints may be taken (they read elements: not off the training thread).
     """
@@ -145,13 +237,13 @@ def look(
     if inventory._storage_id is None or guard is None:
         return None
     with guard():
-        if len(tensors) > MOST_TENSORS:
-            inventory.factor = -(-len(tensors) // MOST_TENSORS)
-            tensors = tensors[:: inventory.factor]
-        for tensor in tensors:
-            _add(inventory, tensor)
+        chosen = Chosen(tensors, most)
+        tensors = inventory.tensors = chosen.tensors
+        inventory.is_sampled = chosen.factor > 1
+        for i, tensor in enumerate(tensors):
+            _add(inventory, tensor, chosen.factor if i >= chosen.whole else 1)
         if known_layout(memory) is None:
-            found = _memory_layout(inventory, tensors)
+            found = _memory_layout(inventory, chosen.of_each_size)
             if found is not None:
                 memory.tensor_layout.put(found)
         owned = _claim_models(inventory, modules)
@@ -179,7 +271,7 @@ def _base_class(binding: Any) -> Any:
     return names.getattr_plain(binding, "_TensorBase") if found is None else found
 
 
-def _memory_layout(inventory: Inventory, tensors: list[Any]) -> tuple[int, int, int, int, int] | None:
+def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, int, int, int, int] | None:
     """(address of the class that all tensors are of, offsets of: what is behind a tensor, in that its storage, in that
     the number of its bytes, and the device); None unless several tensors of other sizes say the same.
 
@@ -191,11 +283,16 @@ def _memory_layout(inventory: Inventory, tensors: list[Any]) -> tuple[int, int, 
     behind: Any = names.namespace_of(binding).get("_cdata")
     found: set[tuple[int, int, int]] = set()
     sizes: set[int] = set()
-    for tensor in tensors[:_MOST_ASKED] if behind is not None else ():
+    seen: set[int] = set()
+    for tensor in tensors if behind is not None else ():
         try:
+            count = inventory._tensor.numel(tensor)
+            if count in seen or len(seen) == _MOST_ASKED:
+                continue
+            seen.add(count)
             implementation, storage = behind.__get__(tensor), inventory._storage_id(tensor)
             size = inventory._tensor.untyped_storage(tensor).nbytes()
-            is_host = str(inventory._tensor.device.__get__(tensor)) == "cpu"
+            is_host = inventory._tensor.is_cpu.__get__(tensor)
         except Exception as error:
             if names.is_foreign(error):
                 raise
@@ -229,7 +326,7 @@ def _is_of_host(address: int) -> bool:
     return ctypes.string_at(address, 2) == b"\0\xff"
 
 
-_MOST_ASKED, _ASKED, _TOLD_APART = 200, 4, 4096  # tensors; tensors; bytes, a number that stands nowhere by chance
+_MOST_ASKED, _ASKED, _TOLD_APART = 200, 4, 64  # tensors; tensors; bytes: fewer may stand anywhere by chance
 _WORDS_LOOKED_AT = 12  # of what is behind a tensor, and of a storage, which both have more
 
 
@@ -238,7 +335,7 @@ def dtype_name(dtype: object) -> str:
     return str(dtype).rsplit(".", 1)[-1]
 
 
-def _add(inventory: Inventory, tensor: Any) -> Storage | None:
+def _add(inventory: Inventory, tensor: Any, factor: int = 1) -> Storage | None:
     """The ``Storage`` of a tensor; None for what has none (sparse, nested, meta)."""
     base = inventory._tensor
     try:
@@ -246,7 +343,7 @@ def _add(inventory: Inventory, tensor: Any) -> Storage | None:
         storage = inventory.storages.get(address)
         is_view = base._is_view(tensor)
         if storage is None:
-            device = str(base.device.__get__(tensor))
+            device = "cpu" if base.is_cpu.__get__(tensor) else str(base.device.__get__(tensor))
             if device == "meta":
                 return None
             size = base.numel(tensor) * base.element_size(tensor)
@@ -254,8 +351,8 @@ def _add(inventory: Inventory, tensor: Any) -> Storage | None:
                 size = 0  # FSDP resizes the storage of parameters that are not in use
             elif is_view:
                 size = max(size, base.untyped_storage(tensor).nbytes())
-            shape = "x".join(map(str, base.size(tensor))) or "scalar"
-            storage = Storage(size, device, dtype_name(base.dtype.__get__(tensor)), shape)
+            storage = Storage(size, device, inventory.dtype_name(tensor), base.size(tensor))
+            storage.factor = factor
             inventory.storages[address] = storage
         if base.requires_grad.__get__(tensor):
             storage.trained = True
