@@ -39,5 +39,7 @@ def _layout_of_tensors() -> Any:
 
     memory = Remembered()
     known = [torch.zeros(2000 + 100 * number) for number in range(5)]
-    assert torch_tensors.look(torch_tensors.types_of("Tensor"), known, 9, [], [], (), memory, with_values=False)
+    assert torch_tensors.look(
+        torch_tensors.types_of("Tensor"), known, torch_tensors.Bounds(), [], [], (), memory, with_values=False
+    )
     return memory.tensor_layout.get()

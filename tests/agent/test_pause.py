@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,6 +117,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
+import subprocess
 from leakscope.agent.snapshots import pause
 pauses = pause.Pauses(0.02)
 def allows():
@@ -178,25 +179,43 @@ def test_an_interpreter_that_counts_no_blocks_is_judged_by_its_memory() -> None:
     assert said_by("", PYTHONMALLOC="malloc")[0] == "True"
 
 
-def test_what_did_not_fit_is_not_counted_again_until_it_is_less() -> None:
-    gc.collect()  # not in between: then there are fewer
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many blocks Python has handed out, as the last of these: this process has any number of its own."""
+    counts = [100_000]
+    monkeypatch.setattr(pause, "_blocks", lambda: counts[-1])
+    yield counts
+
+
+def test_what_did_not_fit_is_not_counted_again_until_it_is_less(blocks: list[int]) -> None:
     one = pause.Pauses(0.1)
     one.begin(0.1)
-    assert one.most_objects(100e-9) > 500_000
+    assert one.most_objects(100e-9, 100e-9) > 500_000
     one.too_many()
-    kept = [[number] for number in range(1000)]
+    blocks.append(101_000)
     one.begin(0.1)
-    assert one.most_objects(100e-9) == 0.0
+    assert one.most_objects(100e-9, 100e-9) == 0.0
     one.begin(1.0)  # as it ends more is allowed
-    assert one.most_objects(100e-9) > 5_000_000
-    assert kept
+    assert one.most_objects(100e-9, 100e-9) > 5_000_000
+    blocks.append(99_000)
+    one.begin(0.1)
+    assert one.most_objects(100e-9, 100e-9) > 500_000
 
 
-def test_before_anything_is_measured_many_objects_are_taken_for_heavy_ones() -> None:
-    kept = [str(number) for number in range(2_000_000)]
+def test_what_no_collector_counts_is_known_by_its_blocks(blocks: list[int]) -> None:
+    """A list of text is one object."""
     one = pause.Pauses(0.1)
     one.begin(0.1)
-    assert one.most_objects(150e-9, is_measured=False) < one.most_objects(150e-9) / 2
-    one.begin(10.0)  # all of them would fit
-    assert one.most_objects(150e-9, is_measured=False) > 5_000_000
-    assert kept
+    assert one.most_objects(100e-9, 100e-9) > 500_000
+    blocks.append(2_100_000)
+    one.begin(0.1)  # nothing was read yet
+    assert one.most_objects(100e-9, 100e-9) == 0.0
+    one.begin(10.0)
+    assert one.most_objects(100e-9, 100e-9) > 5_000_000
+    one.read(2_000_000)
+    one.begin(0.4)
+    assert one.most_objects(100e-9, 100e-9) > 0.0
+    blocks.append(3_500_000)
+    one.begin(0.4)
+    assert one.most_objects(100e-9, 100e-9) == 0.0
+    assert "3.5 million" in (one.refusal("some was read") or "")

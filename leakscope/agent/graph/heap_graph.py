@@ -246,7 +246,6 @@ class HeapGraph:
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
         self._object_s = OBJECT_S
-        self.is_measured = False  # ``object_s``, on a graph of all objects
         self._node_s = OBJECT_S
         self._bytes_each = float(BYTES_AN_OBJECT)  # for each that is tracked, with the strings and numbers on it
         self.counted = 0  # objects that the collector tracked when it was to be read last, at least
@@ -422,7 +421,6 @@ class HeapGraph:
                 self._bytes_each = BYTES_AN_OBJECT * max(1.0, nodes / self.counted)
             if self.counted > MEANINGFUL and not self.is_sampled:
                 self._object_s = max(LEAST_OBJECT_S, SAFETY * took_s / self.counted)
-                self.is_measured = True
             if nodes > MEANINGFUL:
                 self._node_s = max(LEAST_OBJECT_S, SAFETY * took_s / nodes)
             return list(zip(types, counts)), picked
@@ -441,6 +439,11 @@ class HeapGraph:
         )  # fmt: skip
         self._know_blocks(ctypes.byref(blocks))
         return room, flat
+
+    @property
+    def node_count(self) -> int:
+        """In what was read last."""
+        return int(self._read[-1][0].contents.nodes) if self._read else 0
 
     @property
     def is_sampled(self) -> bool:

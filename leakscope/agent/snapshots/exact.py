@@ -69,13 +69,14 @@ class ExactSnapshot:
 
     def _read_graph(self, wanted: set[int] | None) -> Swept | None:
         graph, pauses = self._graph, self._pauses
-        most = pauses.most_objects(graph.object_s, graph.is_measured)
+        most = pauses.most_objects(graph.object_s, graph.node_s)
         swept = graph.read(self.number, most, room.left_bytes(), wanted, pauses.most_nodes(graph.node_s))
         self.is_sampled = graph.is_sampled
         if graph.counted > most > 0:
             pauses.too_many()
         elif swept is not None and not self.is_sampled:
             pauses.counted(graph.counted)
+            pauses.read(graph.node_count)
         return swept
 
     def _read_with(self, look: Look, follow_s: float, may_read_saved: bool, is_after_step: bool) -> bool:

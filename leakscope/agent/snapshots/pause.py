@@ -42,9 +42,7 @@ SILENT_LOOPS = ("PyQt5", "PyQt6", "PySide2", "PySide6")  # run in C: no function
 # objects 16 to 35 ns.
 PASS_S = 150e-9
 COUNT_S = 40e-9
-# Where the graph was not read yet: an object with all that hangs on it, and a block of Python's allocator, of which
-# three in four are nodes. The latter tells where there are so many that objects have to be taken for heavy ones.
-HEAVY_OBJECT_S = 400e-9
+# Where the graph was not read yet: a block of Python's allocator, of which three in four are nodes.
 BLOCK_S = 100e-9
 SAFETY = 1.25  # of what the last sweep cost an object: objects of long ago lie farther apart
 MEANINGFUL = 50000  # objects: what a smaller sweep cost tells nothing of a large one
@@ -52,8 +50,9 @@ SWEEP_SHARE = 0.8  # of the pause: the rest is for what is looked at afterwards,
 COUNT_SHARE = 0.5
 COUNT_AGAIN = 1.5  # times the blocks of the last count
 FROZEN_SHARE = 0.25
-TENSORS_SHARE = 0.5  # of what is left then, for what torch is asked of each tensor
-FOLLOWING_SHARE = 0.6  # of the same, until what is followed one by one has to end: the clock is looked at
+# Of what is left then, where torch is asked: for its tensors; until models and optimizers were asked for theirs; until
+# what is followed one by one has to end.
+TENSORS_SHARE, MODELS_SHARE, FOLLOWING_SHARE = 0.4, 0.55, 0.75
 BYTES_EACH = 100  # of an object at least, where Python runs on malloc and counts no blocks
 
 
@@ -70,6 +69,7 @@ class Pauses:
         self.limit_s = SERVICE_S
         self.refused_s: float | None = None  # what a sweep that was left out would have taken
         self._serves: bool | None = None  # when stacks were last looked at
+        self._read: tuple[int, int] | None = None  # nodes and blocks as the graph was last read whole
         self._too_many: tuple[float, int] | None = None  # the limit and the blocks when the graph did not fit last
 
     def limit(self, is_training: bool = False) -> float:
@@ -108,16 +108,21 @@ class Pauses:
         self.refused_s = cost_s if cost_s > left_s else None
         return self.refused_s is None
 
-    def most_objects(self, object_s: float, is_measured: bool = True) -> float:
-        """How many objects may be read that cost ``object_s`` each; 0 where it is known that there are more.
-
-        Not ``is_measured``: that is not known of these; where many may hang on each they are taken for heavy ones.
+    def most_objects(self, object_s: float, node_s: float) -> float:
+        """How many objects may be read that cost ``object_s`` each, and ``node_s`` each node of what hangs on them; 0
+        where it is known that there are more. A dict of a million numbers is one object, and a million blocks.
         """
         if self._too_many is not None and self.limit_s <= self._too_many[0] and self._blocks_now >= self._too_many[1]:
             return 0.0
         left_s = max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time())
-        if not is_measured and self._blocks_now * BLOCK_S > left_s:
-            object_s = max(object_s, HEAVY_OBJECT_S)
+        if self._read is None:
+            cost_s = self._blocks_now * BLOCK_S
+        else:
+            nodes, blocks = self._read
+            cost_s = (nodes + max(0, self._blocks_now - blocks)) * node_s
+        if cost_s > left_s:
+            self.refused_s = cost_s
+            return 0.0
         return left_s / object_s
 
     def most_nodes(self, node_s: float) -> float:
@@ -144,6 +149,10 @@ class Pauses:
         """Whether to count what ``gc.freeze()`` hides fits, even if that is all there is."""
         return self._blocks_now * FROZEN_S <= FROZEN_SHARE * self.limit_s
 
+    def read(self, nodes: int) -> None:
+        """A graph of so many nodes was read whole."""
+        self._read = nodes, self._blocks_now
+
     def counted(self, count: int) -> None:
         """So many objects the collector tracks."""
         self._tracked, self._blocks = count, self._blocks_now
@@ -161,9 +170,11 @@ class Pauses:
             return blocks
         return min(blocks, self._tracked + max(0, blocks - self._blocks))
 
-    def most_tensors(self, tensor_s: float) -> float:
-        """How many may be looked at that cost ``tensor_s`` each."""
-        return max(0.0, TENSORS_SHARE * (self._began + self.limit_s - thread_time())) / tensor_s
+    def bounds_of_tensors(self, tensor_s: float) -> tuple[float, float]:
+        """(how many may be looked at that cost ``tensor_s`` each, the instant at which models are asked no more)."""
+        now = thread_time()
+        left_s = max(0.0, self._began + self.limit_s - now)
+        return TENSORS_SHARE * left_s / tensor_s, now + MODELS_SHARE * left_s
 
     def following_ends(self, at_most_s: float) -> float:
         """The instant (thread_time) at which what is followed one by one from now on is cut."""

@@ -81,7 +81,7 @@ def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
         inventory = tensors.look(
             kinds["Tensor"],
             alike["Tensor"],
-            tensors.MOST_TENSORS,
+            tensors.Bounds(),
             alike["Module"],
             alike["Optimizer"],
             batch_storages,

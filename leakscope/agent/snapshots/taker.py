@@ -526,11 +526,15 @@ class Taker:
         outbox.add_stamped("takes", summary)
 
     def _longest_pause_s(self) -> float:
-        """What a snapshot may hold up the job now. At its end nobody waits for an answer: only the budget counts."""
+        """What a snapshot may hold up the job now. At its end nobody waits for an answer, but for the end: to work out
+        what was read takes twice as long again, and all of it is in the budget.
+        """
         if self._stress_s is not None:
             return float("inf")
         limit_s = self.pauses.limit(is_training=self._steps.count is not None)
-        return max(limit_s, self._schedule.left_at_end_s()) if self.is_exiting else limit_s
+        if not self.is_exiting or self._options["max_pause_s"] is not None:
+            return limit_s
+        return max(limit_s, min(pause.TRAINING_S, self._schedule.left_at_end_s() / 3))
 
     def _say_what_was_left_out(self, what_was_left: str) -> None:
         self._say_reduced(self.pauses.refusal(what_was_left) or f"little memory is left: {what_was_left}")

@@ -147,9 +147,9 @@ class Look:
         if len(alike["Module"]) > tensors.MOST_MODULES:
             alike["Module"] = []
         began_s = thread_time()
-        most = pauses.most_tensors(self._memory.tensor_s or tensors.TENSOR_S)
+        bounds = pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
         inventory = tensors.look(
-            self._kinds["Tensor"], alike["Tensor"], most, alike["Module"], alike["Optimizer"],
+            self._kinds["Tensor"], alike["Tensor"], tensors.Bounds(*bounds), alike["Module"], alike["Optimizer"],
             self._batch_storages, self._memory, with_values=True,
         )  # fmt: skip
         self._rows += [("loaders", row) for row in loaders.look(alike["Iterator"])]
@@ -170,7 +170,7 @@ class Look:
         if looked_at >= MEANINGFUL:
             self._memory.tensor_s = pause.SAFETY * (thread_time() - began_s) / looked_at
         self.left_out = len(alike["Tensor"]) - looked_at
-        self.is_cut_short = graphs.truncated or self.left_out > 0
+        self.is_cut_short = graphs.truncated or self.left_out > 0 or inventory.is_cut_short
         self._inventory = inventory
         self._roots = list(inventory.roots)
         self._storages = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from ..interpreter import arrays, names, reading
 from . import weights
@@ -83,8 +83,11 @@ class Inventory:
     optimizers; the graph says by which name each is held.
     """
 
-    def __init__(self, types: frozenset[int]) -> None:
+    def __init__(self, types: frozenset[int], ends_s: float = float("inf")) -> None:
         self.types = types
+        self._ends_s = ends_s
+        self.is_cut_short = False  # of models or optimizers not all was asked
+        self.by_tensor: dict[int, Storage] = {}
         self.storages: dict[int, Storage] = {}
         self.roots: dict[int, tuple[str, bool, Any]] = {}
         self.is_sampled = False
@@ -124,7 +127,12 @@ class Inventory:
 
     def let_go(self) -> None:
         """Of the objects that were looked at."""
-        self.tensors, self.parameters = [], []
+        self.tensors, self.parameters, self.by_tensor = [], [], {}
+
+    def is_spent(self) -> bool:
+        """Whether no time is left for models and optimizers."""
+        self.is_cut_short = self.is_cut_short or thread_time() > self._ends_s
+        return self.is_cut_short
 
     def bytes_on(self, host: bool) -> int:
         """Bytes on the host, or on all devices, of the storages seen."""
@@ -159,6 +167,14 @@ def types_of(kind: str) -> frozenset[int]:
                 found.add(id(subclass))
                 queue.append(subclass)
     return frozenset(found)
+
+
+class Bounds:
+    """Of one look: ``ends_s`` is the thread's CPU time at which no more is asked of models and optimizers."""
+
+    def __init__(self, most_tensors: float = MOST_TENSORS, ends_s: float = float("inf")) -> None:
+        self.most_tensors = most_tensors
+        self.ends_s = ends_s
 
 
 class Chosen:
@@ -219,7 +235,7 @@ def _count(weighed: tuple[int, Any]) -> int:
 def look(
     types: frozenset[int],
     tensors: list[Any],
-    most: float,
+    bounds: Bounds,
     modules: list[Any],
     optimizers: list[Any],
     batch_storages: Iterable[int],
@@ -228,16 +244,16 @@ def look(
 ) -> Inventory | None:
     """The inventory of these live objects; None where torch is too old to be asked safely.
 
-    ``types``: ids of the tensor types, as ``types_of`` gives them. ``most``: tensors to look at.
+    ``types``: ids of the tensor types, as ``types_of`` gives them.
 
     ``with_values``: fingerprints may be taken (they read elements: not off the training thread).
     """
-    inventory = Inventory(types)
+    inventory = Inventory(types, bounds.ends_s)
     guard = names.getattr_plain(inventory._binding, "DisableTorchFunction")
     if inventory._storage_id is None or guard is None:
         return None
     with guard():
-        chosen = Chosen(tensors, most)
+        chosen = Chosen(tensors, bounds.most_tensors)
         tensors = inventory.tensors = chosen.tensors
         inventory.is_sampled = chosen.factor > 1
         for i, tensor in enumerate(tensors):
@@ -337,6 +353,9 @@ def dtype_name(dtype: object) -> str:
 
 def _add(inventory: Inventory, tensor: Any, factor: int = 1) -> Storage | None:
     """The ``Storage`` of a tensor; None for what has none (sparse, nested, meta)."""
+    known = inventory.by_tensor.get(id(tensor))
+    if known is not None:
+        return known
     base = inventory._tensor
     try:
         address = inventory.address(tensor)
@@ -358,6 +377,7 @@ def _add(inventory: Inventory, tensor: Any, factor: int = 1) -> Storage | None:
             storage.trained = True
             if not base.is_leaf.__get__(tensor):
                 storage.has_history = True
+        inventory.by_tensor[id(tensor)] = storage
         return storage
     except Exception as error:
         if names.is_foreign(error):
@@ -395,6 +415,8 @@ def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, .
     """Parameters, then buffers, then gradients. Returns [(root id, name, tensor or None, is trained), …]."""
     inside: set[int] = set()
     for module in modules:
+        if inventory.is_spent():
+            return []
         inside.update(id(child) for _, child in _entries(_attributes(module), "_modules"))
     owned = []
     buffers = []
@@ -405,7 +427,7 @@ def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, .
         inventory.roots[id(root)] = (names.type_name(type(root)), True, training)
         seen: set[int] = set()
         stack = [("", root)]
-        while stack and len(seen) < MOST_MODULES:
+        while stack and len(seen) < MOST_MODULES and not inventory.is_spent():
             prefix, module = stack.pop()
             if id(module) in seen:
                 continue
@@ -424,6 +446,8 @@ def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, .
     for i, (root, name, tensor, _) in enumerate(owned):
         if tensor is None:
             continue
+        if inventory.is_spent():
+            break
         _claim(inventory, tensor, PARAMETER, root, name)
         try:
             trained = base.requires_grad.__get__(tensor)
@@ -468,9 +492,13 @@ def _claim_optimizers(inventory: Inventory, optimizers: list[Any]) -> None:
             for group in reading.members(list, groups):
                 parameters = group.get("params") if type(group) is dict else None
                 for i, tensor in enumerate(reading.members(list, parameters) if type(parameters) is list else ()):
+                    if inventory.is_spent():
+                        return
                     _claim(inventory, tensor, MASTER, root, f"params[{i}]")
         if state is not None and names.is_a(type(state), dict):
             for i, entry in enumerate(reading.members(dict, state)):
+                if inventory.is_spent():
+                    return
                 _claim_state(inventory, entry, root, f"state[{i}]", 3)
 
 
