@@ -31,22 +31,20 @@ LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 # What sys.remote_exec runs in the process: the same as at its start, without touching sys.path or its __main__.
 # It may come to that when the recording is long over: then it does nothing.
 _ENTER = """
-import importlib.util, os, sys
+import os, sys
 try:
     os.unlink(SCRIPT)
 except OSError:
     pass
 if "_leakscope_agent" not in sys.modules and os.path.isdir(JOURNAL):
-    folder = os.path.join(FOLDER, "agent")
-    spec = importlib.util.spec_from_file_location(
-        "_leakscope_agent", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
-    )
-    module = sys.modules["_leakscope_agent"] = importlib.util.module_from_spec(spec)
+    file = os.path.join(FOLDER, "boot", "sitecustomize.py")
+    space = {"__name__": "_leakscope_entrance", "__file__": file}
     try:
-        spec.loader.exec_module(module)
-        module.start(FOLDER)
-    except BaseException:
-        sys.modules.pop("_leakscope_agent", None)
+        with open(file) as stream:
+            exec(compile(stream.read(), file, "exec"), space)
+        space["_start"]()
+    except Exception:
+        pass
 """
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import marshal
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from .. import private
@@ -131,13 +134,18 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
             json.dump({**owner, "journal": _number(journal_path)}, stream)
         source = os.path.join(_PACKAGE, "agent")
         make_folder(os.path.join(folder, "boot"))
-        for above, _folders, names in os.walk(source):
-            part = os.path.join("agent", os.path.relpath(above, source)) if above != source else "agent"
-            make_folder(os.path.join(folder, part))
-            for name in names:  # not what was compiled with -O, or by pytest with its asserts
-                if name.endswith((".py", ".so")) or (name.endswith(".pyc") and name.count(".") == 2):
-                    target = "boot" if name == "sitecustomize.py" else part
-                    _copy(os.path.join(above, name), os.path.join(folder, target, name))
+        sources = []
+        for above, folders, names in os.walk(source):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            part = os.path.relpath(above, source) if above != source else ""
+            make_folder(os.path.join(folder, "agent", part))
+            for name in names:
+                if name == "sitecustomize.py":
+                    _copy(os.path.join(above, name), os.path.join(folder, "boot", name))
+                elif name.endswith((".py", ".so")):
+                    _copy(os.path.join(above, name), os.path.join(folder, "agent", part, name))
+                    sources += [os.path.join(part, name)] if name.endswith(".py") else []
+        write_code(source, sources, folder)
         config.write(folder, {**agent_config, "journal": journal_path})
     except BaseException:
         os.close(descriptor)
@@ -146,8 +154,24 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
     return Staged(folder, descriptor)
 
 
+def write_code(agent: str, sources: Sequence[str], folder: str) -> None:
+    """All code of the agent in one file, for interpreters of our own version: 60 ms less of each process.
+
+    ``sources``: paths of its files from ``agent``. Others compile it, and keep that beside each source.
+    """
+    code = {}
+    for file in sources:
+        parts = file[: -len(".py")].split(os.sep)
+        is_package = parts[-1] == "__init__"
+        name = ".".join(["_leakscope_agent", *(parts[:-1] if is_package else parts)])
+        compiled = SourceFileLoader(name, os.path.join(agent, file)).get_code(name)  # as it was compiled before
+        code[name] = file.replace(os.sep, "/"), is_package, marshal.dumps(compiled)
+    with os.fdopen(create(os.path.join(folder, f"code-{MAGIC_NUMBER.hex()}")), "wb") as stream:
+        stream.write(marshal.dumps(code))
+
+
 def _copy(source: str, target: str) -> None:
-    """With its modification time, by which Python knows the compiled code for that of its source: 50 ms a process."""
+    """With its modification time, by which a Python that has compiled it knows that it is still the same."""
     with open(source, "rb") as reader, os.fdopen(create(target), "wb") as writer:
         writer.write(reader.read())
         times = os.fstat(reader.fileno())
