@@ -270,7 +270,8 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         severity=None if leaking else "note",
         grounds=[
             Ground("an allocator handed it out, and no object that was found explains it", 0.5),
-            *([Ground(f"{line.share:.0%} of it was seen under one line", 0.5 + 0.4 * line.share)] if line else ()),
+            *_of_line(line),
+            *([Ground("of the objects a part was read: others may hold it", 0.3)] if _is_partly_read(process) else ()),
         ],
         bytes=bytes,
         process=process,
@@ -285,6 +286,19 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )
+
+
+def _of_line(line: GrowthLine | None) -> list[Ground]:
+    """The fewer samples, the less they say."""
+    if line is None:
+        return []
+    certain = line.share * max(0.0, 1.0 - line.error_share)
+    return [Ground(f"{line.share:.0%} of it was seen under one line", 0.5 + 0.4 * certain)]
+
+
+def _is_partly_read(process: ProcessGrowth) -> bool:
+    graphs = process.rows("heap_graphs")
+    return bool(len(graphs)) and bool(graphs["is_sampled"].fillna(False).astype(bool).sum() * 2 > len(graphs))
 
 
 def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:

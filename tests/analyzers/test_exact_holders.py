@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leakscope.facts.heap.graph import graph_places
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
@@ -185,6 +187,23 @@ def test_what_was_seen_below_a_frame_that_held_nothing_for_once_is_the_holder_al
     assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
 
 
+def test_what_holds_it_for_the_first_time_as_the_program_ends_has_not_grown(tmp_path):
+    """A timer is now what all hangs on. As it ended, nobody could tell the old name, which is good all the same."""
+    last = TAKES_S[-1]
+    builder = recorded(
+        tmp_path,
+        node(9, 8, "key", "['MONITOR']", type_name="jobs.Monitor",
+             retained_bytes=lambda s: 100 if s == last else leaked(s)),
+        node(10, 9, "attribute", "live", type_name="list", retained_bytes=leaked, child_count=lambda s: 10 * s,
+             length=lambda s: 10 * s, is_named=lambda s: s != last,
+             **{"dominator_node": lambda s: 30 if s == last else 9}),
+        node(30, 8, "key", "['TIMER']", type_name="asyncio.TimerHandle",
+             retained_bytes=lambda s: leaked(s) if s == last else 0, was_there=lambda s: False),
+    )  # fmt: skip
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "Monitor.live (list)"
+
+
 def test_what_was_put_into_a_librarys_object_by_a_key_is_added_to_where_the_key_stands(tmp_path):
     """Who calls ``remember`` with which request stands in no source: the library does."""
     builder = recorded(
@@ -239,6 +258,22 @@ def test_the_last_snapshot_knows_what_those_that_read_some_members_guessed(tmp_p
         builder.heap(PID, number, at_s, kept, 100 * at_s, is_sampled=is_sampled)
     (finding,), _ = looked(sentinels(builder), "retained-objects")
     assert finding.subject.variable == "KEPT" and finding.bytes > 100 * MiB
+
+
+@pytest.mark.parametrize("is_sampled", [False, True])
+def test_what_a_part_of_the_objects_does_not_tell_is_no_memory_of_c_code(tmp_path, is_sampled):
+    """The first snapshot and the last read all objects; where the others read all, too, they are believed."""
+    builder = trainer(tmp_path)
+    for number, at_s in enumerate((2, 6, 10, 14, 18, 20), 1):
+        reads_all = at_s in (2, 20)
+        columns = {"python_bytes": 0, "array_bytes": 0, "tensor_bytes": 0, "rss_bytes": 100 * MiB + 10 * MiB * at_s}
+        builder.take(PID, number, at_s, reason="exit" if at_s == 20 else "schedule", **columns)
+        builder.heap(
+            PID, number, at_s, 0, 1, retained_bytes=20 * MiB + leaked(at_s if reads_all else 0), array_bytes=0,
+            is_sampled=is_sampled and not reads_all,
+        )  # fmt: skip
+    findings, _ = looked(sentinels(builder), "native-growth")
+    assert bool(findings) is not is_sampled
 
 
 def test_results_of_cells_are_one_thing_though_each_has_a_name_and_a_place_in_out(tmp_path):

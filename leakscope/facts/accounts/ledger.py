@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import LedgerRow
+from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.strays import kept_by_c
 from ..growth.tree import TreeGrowth
@@ -134,7 +135,7 @@ def _inside(
     sentinels = _before_letting_go(process.rows("sentinels"), window)
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
-    takes = _exact(process.rows("takes"), process.rows("heap_graphs"))
+    takes = _of_whole_graphs(_exact(process.rows("takes"), process.rows("heap_graphs")), window)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}
     arenas = _between(sentinels, "pymalloc_bytes", window)
@@ -192,7 +193,29 @@ def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
         return takes
     objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
     held = graphs["native_bytes"].fillna(0)
-    return takes.assign(python_bytes=takes["take"].map(objects - held), native_held_bytes=takes["take"].map(held))
+    return takes.assign(
+        python_bytes=takes["take"].map(objects - held),
+        native_held_bytes=takes["take"].map(held),
+        is_sampled=takes["take"].map(graphs["is_sampled"]),
+    )
+
+
+def _of_whole_graphs(takes: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:
+    """Without those of which a part was read, where others that read all span most of the window.
+
+    A part weighs what the program itself keeps well, and of libraries' objects only those near to their modules: what
+    it does not reach would count as memory of C code. The snapshot of the end is one that read all: it shows the least.
+    """
+    if "is_sampled" not in takes or not takes["is_sampled"].fillna(False).any():
+        return takes
+    whole = takes[~takes["is_sampled"].fillna(False).astype(bool)]
+    at_work = without_last(whole, takes)
+    for known in (at_work, whole.assign(reason="schedule")):
+        known = known[known["python_bytes"].notna()]
+        spans = known["time_s"].max() - max(known["time_s"].min(), window[0])
+        if len(known) >= 2 and spans >= MOST * (window[1] - window[0]):
+            return known
+    return takes
 
 
 def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:

@@ -128,6 +128,8 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
             node.numbers.add(number)
         if not node.row or row["is_named"] or not node.row["is_named"]:
             node.row = row
+        else:  # a name is good for as long as the object; what retains it, until something else does
+            node.row = dict(node.row, dominator_node=row["dominator_node"])
         node.retained[at] = row["retained_bytes"]
         node.storage[at] = _or_none_at_all(row["retained_storage_bytes"])
         node.native[at] = _or_none_at_all(row["retained_native_bytes"])
