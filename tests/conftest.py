@@ -5,12 +5,16 @@ What the marks mean is said in tests/tiers.py.
 
 from __future__ import annotations
 
+import compileall
 import importlib.util
 import os
 import re
 import resource
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -27,6 +31,44 @@ settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"}  # the latter is set as polars is imported
 _MAY_START = {"live", "slow"}
+
+
+_AGENT = Path(__file__).parents[1] / "leakscope" / "agent"
+_IN_MEMORY = Path("/dev/shm")
+_LEAST_FREE = 256 << 20  # a recording keeps 2 MB of code in the cache
+_KEPT = ("matplotlib", "pip")  # dear to make anew
+_cache: Path | None = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before workers are started: the agent is compiled, and has a cache of its own to be copied to."""
+    global _cache
+    if hasattr(config, "workerinput"):
+        return
+    # Only jobs load it, from copies that end with them: in a fresh checkout each would compile it, 0.3 s.
+    compileall.compile_dir(_AGENT, quiet=2)
+    if "XDG_CACHE_HOME" not in os.environ and _holds_code(_IN_MEMORY):
+        _cache = Path(tempfile.mkdtemp(prefix="leakscope-tests-", dir=_IN_MEMORY))  # only its user may look into it
+        os.environ["XDG_CACHE_HOME"] = str(_cache)
+        for name in _KEPT:
+            if (own := Path.home() / ".cache" / name).is_dir():
+                (_cache / name).symlink_to(own)
+
+
+def pytest_unconfigure() -> None:
+    global _cache
+    if _cache is not None:
+        os.environ.pop("XDG_CACHE_HOME")
+        shutil.rmtree(_cache, ignore_errors=True)
+        _cache = None
+
+
+def _holds_code(folder: Path) -> bool:
+    """Whether it lies in memory, where 150 files a recording cost little, and code in it may run."""
+    if not (os.path.ismount(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        return False
+    status = os.statvfs(folder)
+    return not status.f_flag & os.ST_NOEXEC and status.f_bavail * status.f_frsize >= _LEAST_FREE
 
 
 _NO_NAME = re.compile(r"[^\w-]+")

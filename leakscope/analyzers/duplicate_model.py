@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ..confidence import Ground
 from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
@@ -354,8 +356,8 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
 def _place(case: Case, process: ProcessGrowth, path: str) -> _Place:
     """Where a set is held, and the line that gives the holder its contents: an assignment, else what adds to it."""
     holders = process.rows("holders")
-    own = holders[holders["path"].isin([path, _NUMBER.sub("", path)])] if path else holders.iloc[:0]
-    row = own.iloc[-1] if len(own) else None
+    own = np.flatnonzero(holders["path"].isin([path, _NUMBER.sub("", path)]).to_numpy(dtype=bool))
+    row = holders.iloc[int(own[-1])] if path and len(own) else None
     variable = text_of(row, "variable") or _last_identifier(_NUMBER.sub("", path))
     if not variable:
         return _Place(row, None)

@@ -166,6 +166,8 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
 
 def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
     """Parameters that are None now and were tensors before. None from the start is how a layer goes without a bias."""
+    if not (looks.rows["gradient_state"] == "none-parameter").any():
+        return None
     for _, rows in looks.rows.groupby("weight_set"):
         takes = sorted(rows["take"].unique())
         first, last = (rows[rows["take"] == take] for take in (takes[0], takes[-1]))

@@ -204,9 +204,8 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def _timed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """With seconds since the recording began, and the units of its columns."""
-        frame.insert(
-            0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
-        )
+        since_ns = frame["time_mono_ns"] - self._start_mono_ns
+        frame.insert(0, "time_s", since_ns.to_numpy(dtype="float64", na_value=math.nan) / 1e9)
         frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
         return frame
 

@@ -33,7 +33,8 @@ done
 def test_nobody_else_gets_code_into_what_the_job_starts(public: Path, home: Path, cache: str) -> None:
     """While it is recorded, with umask 0, and afterwards, as a daemon would that the job left behind."""
     environ = environment(HOME=str(home), TMPDIR=str(public))
-    environ.pop("XDG_RUNTIME_DIR", None)
+    for folder in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
+        environ.pop(folder, None)
     if cache == "none":
         environ["HOME"] = "/nowhere"
     elif cache == "open to all":

@@ -81,7 +81,7 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     of_command = families(recording.tables["processes"], recording.tables["process_samples"])
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     samples = dict(by_process(recording.tables["process_samples"]))
-    parted = {"process_samples": samples}
+    parted = {"process_samples": samples, "agent_notes": dict(by_process(recording.tables["agent_notes"]))}
     processes = (
         _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()), parted)
         for key, rows in samples.items()
@@ -138,7 +138,7 @@ def _process(
     row = known.iloc[-1] if len(known) else None
     family = of_command.get(text_of(row, "cmdline") or "", Family())
     time_s, private, shared, file = shares(rows, family, copied, _graphs_s(recording.tables["heap_graphs"], key))
-    loaded, exits = (_noted_s(recording.tables["agent_notes"], key, note) for note in ("loaded", "exit"))
+    loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", "exit"))
     begun_s = float(loaded[0]) if loaded.size else None
     exit_s = float(exits[-1]) if exits.size else float("inf")
     at_work = time_s <= exit_s
@@ -163,14 +163,16 @@ def _process(
 
 def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
     """From when until when the agent had a graph of the heap in the process's memory."""
+    if not len(graphs):
+        return []
     graphs = graphs[["pid", "start_ticks", "time_s", "held_s"]]
     own = graphs[(graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna()]
     return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
 
 
-def _noted_s(notes: pd.DataFrame, key: _Key, note: str) -> Floats:
+def _noted_s(notes: pd.DataFrame | None, note: str) -> Floats:
     """When the agent of a process noted that it was loaded, or that the interpreter began to shut down."""
-    notes = notes[["pid", "start_ticks", "time_s", "note"]]
-    noted = notes[notes["note"].eq(note).fillna(False)]
-    own = noted[noted["pid"].eq(key[0]).fillna(False) & (noted["start_ticks"].fillna(0) == key[1])]
-    return own["time_s"].to_numpy(dtype=np.float64)
+    if notes is None:
+        return np.empty(0)
+    is_it = (notes["note"] == note).to_numpy(dtype=bool, na_value=False)
+    return notes["time_s"].to_numpy(dtype=np.float64)[is_it]

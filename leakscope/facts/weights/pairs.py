@@ -7,8 +7,9 @@ from, a reference, or a snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -94,6 +95,7 @@ def _rank(weight_set: WeightSet, history: History) -> tuple[Any, ...]:
 def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Thresholds) -> Pair | None:
     """The case of two sets, None where they have nothing to do with each other."""
 
+    @cache  # the first look is asked for twice
     def compare(before: WeightSet) -> Likeness:
         return likeness(before, copy, near_distance=thresholds.near_distance)
 
@@ -102,7 +104,7 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     old_original, old_copy = first.sets[original.path], first.sets[copy.path]
     now = compare(original)
     then = compare(old_original) if len(both) > 1 else now
-    start = _likeness_at_start(original, copy, history, thresholds)
+    start = _likeness_at_start(original, copy, compare, history, thresholds)
 
     def case(name: str, like: Likeness) -> Pair:
         bytes = copy.bytes_of(like.keys[1] if name == SAME else like.close_keys)
@@ -154,7 +156,11 @@ def _since_before_training(
 
 
 def _likeness_at_start(
-    original: WeightSet, copy: WeightSet, history: History, thresholds: Thresholds
+    original: WeightSet,
+    copy: WeightSet,
+    compare: Callable[[WeightSet], Likeness],
+    history: History,
+    thresholds: Thresholds,
 ) -> Likeness | None:
     """How alike they were before the original was trained; None where the copy is not from that time.
 
@@ -163,7 +169,7 @@ def _likeness_at_start(
     """
     for r in history.rounds[:-1]:
         if original.path in r.sets and history.step(r) <= thresholds.first_steps:
-            like = likeness(r.sets[original.path], copy, near_distance=thresholds.near_distance)
+            like = compare(r.sets[original.path])
             was_there = copy.path in r.sets and unchanged_share(r.sets[copy.path], copy) >= _STILL
             if not was_there and r.sets[original.path].trained_share < 0.5:
                 continue

@@ -68,6 +68,11 @@ class WeightSet:
     def sizes(self) -> Floats:
         return np.array([elements for elements, _ in self.keys], dtype=np.float64)
 
+    @cached_property
+    def of_size(self) -> dict[float, Indices]:
+        """Indices of its tensors of each size: a set is compared with every other one."""
+        return {size: np.flatnonzero(self.sizes == size) for size in dict.fromkeys(self.sizes.tolist())}
+
     def shared_with(self, other: WeightSet) -> int:
         """Storages that are in both; an address that was used again is of another size in most cases."""
         common = self.storages.keys() & other.storages.keys()
@@ -200,9 +205,12 @@ def unchanged_share(before: WeightSet, after: WeightSet, keys: set[Key] | None =
 
 def likeness(original: WeightSet, copy: WeightSet, *, near_distance: float) -> Likeness:
     """How much of ``copy`` is in ``original``; each tensor is compared with the nearest one of its size."""
+    common = original.of_size.keys() & copy.of_size.keys()
+    if not common:
+        return Likeness(0, 0, 0, 0.0, 0.0, 0.0, 1.0, (set(), set()), set(), 1.0)
     nearest: Indices = np.full(len(copy), -1)
-    for size in np.intersect1d(original.sizes, copy.sizes):
-        ours, theirs = np.flatnonzero(copy.sizes == size), np.flatnonzero(original.sizes == size)
+    for size in common:
+        ours, theirs = copy.of_size[size], original.of_size[size]
         nearest[ours] = theirs[_nearest(original.values[theirs], copy.values[ours])]
     compared = np.flatnonzero(nearest >= 0)
     partners = nearest[compared]
@@ -232,6 +240,8 @@ def likeness(original: WeightSet, copy: WeightSet, *, near_distance: float) -> L
 
 
 def _share(original: WeightSet, copy: WeightSet, of_original: Indices, of_copy: Indices) -> float:
+    if not len(of_copy):
+        return 0.0
     # Layers that came fresh from one template are equal, and several tensors find the same nearest one.
     matched = {original.keys[j] for j in of_original}
     found = sum(size for key, size in zip(original.keys, original.sizes) if key in matched)
@@ -261,6 +271,8 @@ def _is_rounded(a: Floats, b: Floats, dtypes: list[tuple[str, str]]) -> Flags:
         if pair[0] != pair[1]:
             errors = [_ROUNDING.get(dtype, (0.0, 0.0)) for dtype in pair]  # a copy of a copy was rounded twice
             relative[i], smallest[i] = sum(e[0] for e in errors), sum(e[1] for e in errors)
+    if not relative.any():
+        return np.zeros(len(a), dtype=bool)
     allowed = relative[:, None] * np.maximum(np.abs(a), np.abs(b)) + smallest[:, None]
     rounded: Flags = (np.abs(a - b) <= allowed).all(axis=1) & (relative > 0)
     return rounded
