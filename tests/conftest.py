@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _cache
     if hasattr(config, "workerinput"):
         return
-    # Only jobs load it, from copies that end with them: in a fresh checkout each would compile it, 0.3 s.
+    # Recorders copy the code of it: in a fresh checkout each would compile it, 0.3 s.
     compileall.compile_dir(_AGENT, quiet=2)
     if "XDG_CACHE_HOME" not in os.environ and _holds_code(_IN_MEMORY):
         _cache = Path(tempfile.mkdtemp(prefix="leakscope-tests-", dir=_IN_MEMORY))  # only its user may look into it
@@ -64,7 +64,7 @@ def pytest_unconfigure() -> None:
 
 
 def _holds_code(folder: Path) -> bool:
-    """Whether it lies in memory, where 150 files a recording cost little, and code in it may run."""
+    """Whether it lies in memory, where 80 files a recording cost little, and code in it may run."""
     if not (os.path.ismount(folder) and os.access(folder, os.W_OK | os.X_OK)):
         return False
     status = os.statvfs(folder)

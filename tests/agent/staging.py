@@ -24,8 +24,7 @@ AGENT = Path(__file__).parents[2] / "leakscope" / "agent"
 def stage(folder: Path, **options: Any) -> Path:
     """A journal folder with the agent in it, as the recorder lays it out."""
     journal = folder / "run.parquet.journal"
-    # With what was compiled of it, as the recorder does, but not by pytest with its asserts.
-    shutil.copytree(AGENT, journal / "agent", ignore=shutil.ignore_patterns("*-pytest-*", "sitecustomize.py"))
+    shutil.copytree(AGENT, journal / "agent", ignore=shutil.ignore_patterns("__pycache__", "sitecustomize.py"))
     (journal / "boot").mkdir()
     shutil.copy(AGENT / "sitecustomize.py", journal / "boot")
     sources = [str(file.relative_to(AGENT)) for file in AGENT.rglob("*.py") if file.name != "sitecustomize.py"]
