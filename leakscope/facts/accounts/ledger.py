@@ -204,17 +204,20 @@ def _of_whole_graphs(takes: pd.DataFrame, window: tuple[float, float]) -> pd.Dat
     """Without those of which a part was read, where others that read all span most of the window.
 
     A part weighs what the program itself keeps well, and of libraries' objects only those near to their modules: what
-    it does not reach would count as memory of C code. The snapshot of the end is one that read all: it shows the least.
+    it does not reach would count as memory of C code. The snapshot of the end, when locals are gone, counts where it
+    shows more than all before it.
     """
     if "is_sampled" not in takes or not takes["is_sampled"].fillna(False).any():
         return takes
-    whole = takes[~takes["is_sampled"].fillna(False).astype(bool)]
-    at_work = without_last(whole, takes)
-    for known in (at_work, whole.assign(reason="schedule")):
-        known = known[known["python_bytes"].notna()]
-        spans = known["time_s"].max() - max(known["time_s"].min(), window[0])
-        if len(known) >= 2 and spans >= MOST * (window[1] - window[0]):
-            return known
+    whole = takes[~takes["is_sampled"].fillna(False).astype(bool) & takes["python_bytes"].notna()]
+    most = without_last(takes, takes)["python_bytes"].max()
+    known = [without_last(whole, takes)]
+    if len(whole) and whole["python_bytes"].iloc[-1] > most:
+        known.append(whole.assign(reason="schedule"))
+    for rows in known:
+        spans = rows["time_s"].max() - max(rows["time_s"].min(), window[0])
+        if len(rows) >= 2 and spans >= MOST * (window[1] - window[0]):
+            return rows
     return takes
 
 
