@@ -15,8 +15,7 @@ from ..units import format_count
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_MOST_ERROR = 0.2  # of what a line made
-_LEAST_SHARE = 0.5  # of what stayed: the line, not one of them
+_CERTAIN = 2.0  # standard errors by which one line made more than all the others: the line, not one of them
 _LEAST_BESIDE, _MOST_ERROR_BESIDE = 0.1, 0.35  # of what stayed: more than what a cache fills up with
 
 
@@ -47,9 +46,17 @@ class MadeAt:
 def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJECTS) -> MadeAt | None:
     """None where they were not sampled, or several lines make them."""
     lines = lines_of(case.growth, process, case.sources, allocators)
-    if not lines or lines[0].share < _LEAST_SHARE or lines[0].error_share > _MOST_ERROR:
-        return None
-    return _made(lines[0])
+    return _made(lines[0]) if lines and _made_most(lines) else None
+
+
+def _made_most(lines: Sequence[GrowthLine]) -> bool:
+    """Whether the first made more than all the others together. Twenty samples of one line and none of another are
+    sure of that, however little they know of how much it was.
+    """
+    first = lines[0]
+    others = first.bytes * (1.0 / first.share - 1.0) if first.share > 0 else first.bytes
+    error = sum((line.error_share * line.bytes) ** 2 for line in lines) ** 0.5
+    return first.bytes - others >= _CERTAIN * error > 0
 
 
 def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:

@@ -292,7 +292,9 @@ def _finding(
     if opaque:
         held = f"{opaque[0]['variable']}, a {opaque[0]['type_name']}"
         doubts = [f"{held}, cannot be looked into: a table in it would look the same"]
-    made = made_at(case, process, NATIVE if has_native else OBJECTS)
+    made = made_at(case, process, NATIVE) if has_native else None
+    if made is None:  # a handle is an object, too
+        made, has_native = made_at(case, process, OBJECTS), False
     line: GrowthLine | Line | None
     if made is not None:
         evidence, line, package = [*evidence, made.evidence], made.line, made.package or made.line.library
