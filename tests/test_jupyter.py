@@ -99,6 +99,8 @@ def test_a_part_by_step_keeps_the_clock_of_the_whole(tmp_path: Path):
         ({}, "either"),
         ({"time_s": (0, 1), "step": (0, 1)}, "either"),
         ({"time_s": (5, 1)}, "the first comes after the last"),
+        ({"step": "a"}, "'a' is no part of a run: write"),
+        ({"time_s": 10}, "10 is no part of a run: write"),
         ({"step": (100, 200)}, "they run from 0 to 19"),
     ],
 )

@@ -42,8 +42,11 @@ def as_text(window: Window) -> str:
 
 
 def _ordered(span: Span) -> Window:
-    first, last = span
-    pair = (-math.inf if first is None else float(first), math.inf if last is None else float(last))
+    try:
+        first, last = span
+        pair = (-math.inf if first is None else float(first), math.inf if last is None else float(last))
+    except (TypeError, ValueError):
+        raise BadInput(f"{span!r} is no part of a run: write (first, last), as in (100, 200) or (10, None)") from None
     if not pair[0] <= pair[1]:
         raise BadInput(f"{first} to {last} is empty: the first comes after the last")
     return pair

@@ -113,21 +113,24 @@ class RecordingFeed:
         self._rows = deque(rows_of(recording))
         self._speed = speed
         self._first_ns = self._rows[0][1]["time_mono_ns"] if self._rows else 0
-        self._began_s = time.monotonic()
+        self._began_s: float | None = None  # when it was first asked: a screen takes a while to come up
 
     @property
     def is_over(self) -> bool:
         return not self._rows
 
     def poll(self) -> Iterator[tuple[str, Row]]:
-        played_s = (time.monotonic() - self._began_s) * self._speed if self._speed else float("inf")
+        now_s = time.monotonic()
+        self._began_s = now_s if self._began_s is None else self._began_s
+        played_s = (now_s - self._began_s) * self._speed if self._speed else float("inf")
         until_ns = self._first_ns + played_s * 1e9
         while self._rows and self._rows[0][1]["time_mono_ns"] <= until_ns:
             yield self._rows.popleft()
 
     def hold(self, seconds: float) -> None:
         """For so long nobody looked: it goes on from where it was."""
-        self._began_s += seconds
+        if self._began_s is not None:
+            self._began_s += seconds
 
     def close(self) -> None:
         self._rows.clear()

@@ -175,6 +175,12 @@ def test_what_happened_is_marked_in_order(tmp_path):
     assert ("take", 10.0, "snapshot 1 of train.py[100] (schedule, 10 ms)") in moments
 
 
+def test_a_peak_is_not_marked_where_the_run_ended(tmp_path):
+    """The recorder writes at the end how high it was. When that was, the curve shows."""
+    builder = trained(tmp_path).event("peak", 59.0, text="peak 700 MiB", value=700.0 * MiB)
+    assert not [m for m in timeline_of(Case(builder.open())).moments if "peak" in m.text]
+
+
 def test_moments_are_bounded_and_the_report_says_how_many_are_missing(tmp_path):
     builder = trained(tmp_path)
     for number in range(500):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakscope.units import MiB
+from leakscope.watching import feeds
 from leakscope.watching.past import rows_of
 from leakscope.watching.scene import Scene
 from tests.builders import RecordingBuilder
@@ -28,3 +29,20 @@ def test_a_long_recording_keeps_its_peak_its_end_and_its_growth(tmp_path):
 def test_a_short_recording_is_whole(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 400, every_s=0.25)
     assert sum(table == "process_samples" for table, _ in rows_of(builder.open())) == 400
+
+
+def test_a_replay_begins_when_somebody_looks(tmp_path, monkeypatch):
+    """And not while the screen comes up, which takes seconds on a busy machine."""
+    now_s = 0.0
+    monkeypatch.setattr(feeds.time, "monotonic", lambda: now_s)
+    recording = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 30).ends().open()
+    feed = feeds.RecordingFeed(recording, speed=10.0)
+    now_s = 60.0
+    played = [len(list(feed.poll()))]
+    now_s = 61.0
+    feed.hold(0.5)  # half of it was a pause
+    played.append(len(list(feed.poll())))
+    now_s = 64.0
+    played.append(len(list(feed.poll())))
+    assert feed.is_over
+    assert played[0] < played[1] == 5 < played[2]
