@@ -522,3 +522,18 @@ def test_a_table_that_gains_ever_less_for_the_same_work_may_only_have_keys_that_
     growth = table_of_keys(tmp_path, counts, cpu_s)
     assert growth.leaking is leaking
     assert leaking or says(growth.reason, "KEPT", "CPU")
+
+
+@pytest.mark.parametrize(("after_s", "leaking"), [(4.0, None), (60.0, True)])
+def test_what_came_before_the_first_step_is_growth_only_if_it_goes_on(tmp_path, after_s, leaking):
+    """Imports and the building of a model on a machine that gives the recorder little time after them."""
+    before = [(100 + 5 * i) * MiB for i in range(60)]
+    builder = RecordingBuilder(tmp_path).process(PID)
+    builder.samples(PID, before, every_s=0.25)
+    rate = 4 if leaking else 0
+    after = [before[-1] + rate * i * MiB for i in range(1, int(after_s) + 1)]
+    builder.samples(PID, after, every_s=1.0, from_s=15.0)
+    builder.sentinels(PID, step=[None] * 15 + list(range(int(after_s))))
+    growth = tree_growth(builder.open())
+    assert growth.leaking is leaking
+    assert ("before the first step" in growth.reason) is not bool(leaking)

@@ -140,6 +140,25 @@ def importing(
     return None
 
 
+def starting(
+    recording: Recording,
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    min_share: float = 0.3,  # of the growth: what holds as much is the answer
+) -> str | None:
+    """Most of it came before the first step of a training, nobody was seen to hold it, and it did not go on since."""
+    began_s = process.first_step_s
+    if began_s is None or not window_s[0] < began_s < window_s[1] or not _ended_by(process, window_s, began_s):
+        return None
+    least = min_share * process.growth_bytes
+    for heap in heaps(recording, process.pid, *window_s):
+        if sum(one.growth_bytes for one in accumulations(heap.roots, 0.1 * least)) >= least:
+            return None
+    since = format_duration(window_s[1] - began_s)
+    return f"most of it came before the first step, {since} before the end: a longer run would tell"
+
+
 def _is_limited(one: Accumulation, filling: Fills | None) -> bool:
     found = filling.found if filling is not None else ()
     return one.place is not None and any(each.limit and each.place.path == one.place.path for each in found)
