@@ -56,7 +56,7 @@ def _made_most(lines: Sequence[GrowthLine]) -> bool:
     first = lines[0]
     others = first.bytes * (1.0 / first.share - 1.0) if first.share > 0 else first.bytes
     error = sum((line.error_share * line.bytes) ** 2 for line in lines) ** 0.5
-    return first.bytes - others >= _CERTAIN * error > 0
+    return bool(first.bytes - others >= _CERTAIN * error > 0)
 
 
 def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
