@@ -187,7 +187,10 @@ class RecordingBuilder:
             "heap_children", at_s, pid, take=number, node=11, type_name="store.Entry", object_count=count,
             retained_bytes=kept_bytes,
         )  # fmt: skip
-        row = {"node_count": 100, "retained_bytes": 20 << 20, "outside_bytes": 0, "unreached_bytes": 0, **columns}
+        row = {
+            "node_count": 100, "retained_bytes": 20 << 20, "storage_bytes": storage_bytes, "outside_bytes": 0,
+            "unreached_bytes": 0, **columns,
+        }  # fmt: skip
         return self.row("heap_graphs", at_s, pid, take=number, **row)
 
     def event(

@@ -146,7 +146,6 @@ class Look:
         del by_type, states
         if len(alike["Module"]) > tensors.MOST_MODULES:
             alike["Module"] = []
-        began_s = thread_time()
         bounds = pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
         inventory = tensors.look(
             self._kinds["Tensor"], alike["Tensor"], tensors.Bounds(*bounds), alike["Module"], alike["Optimizer"],
@@ -168,7 +167,7 @@ class Look:
         finally:
             inventory.let_go()
         if looked_at >= MEANINGFUL:
-            self._memory.tensor_s = pause.SAFETY * (thread_time() - began_s) / looked_at
+            self._memory.tensor_s = pause.SAFETY * inventory.asked_s / looked_at
         self.left_out = len(alike["Tensor"]) - looked_at
         self.is_cut_short = graphs.truncated or self.left_out > 0 or inventory.is_cut_short
         self._inventory = inventory
@@ -186,6 +185,7 @@ class Look:
         base = inventory.torch[1]
         self._known_storages = frozenset(inventory.storages)  # what has a tensor that Python knows is told there
         with_history: list[Any] = []
+        began_s = thread_time()
         for tensor in live:
             try:
                 self._note_integers(inventory, tensor)
@@ -199,6 +199,7 @@ class Look:
             except Exception as error:
                 if names.is_foreign(error):
                     raise
+        inventory.asked_s += thread_time() - began_s
         referred = graph.referred([id(tensor) for tensor in with_history])
         by_shape: dict[Any, list[Any]] = {}
         for tensor, is_referred in zip(with_history, referred):

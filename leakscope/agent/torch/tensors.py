@@ -91,6 +91,7 @@ class Inventory:
         self.storages: dict[int, Storage] = {}
         self.roots: dict[int, tuple[str, bool, Any]] = {}
         self.is_sampled = False
+        self.asked_s = 0.0  # CPU time of what was asked of each tensor
         # The tensors that were looked at, and (root id, name, parameter, is trained): ``let_go`` empties both.
         self.tensors: list[Any] = []
         self.parameters: list[tuple[Any, ...]] = []
@@ -256,8 +257,10 @@ def look(
         chosen = Chosen(tensors, bounds.most_tensors)
         tensors = inventory.tensors = chosen.tensors
         inventory.is_sampled = chosen.factor > 1
+        began_s = thread_time()
         for i, tensor in enumerate(tensors):
             _add(inventory, tensor, chosen.factor if i >= chosen.whole else 1)
+        inventory.asked_s = thread_time() - began_s
         if known_layout(memory) is None:
             found = _memory_layout(inventory, chosen.of_each_size)
             if found is not None:
