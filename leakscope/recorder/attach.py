@@ -32,6 +32,7 @@ LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 # It may come to that when the recording is long over: then it does nothing.
 _ENTER = """
 import os, sys
+from importlib.machinery import SourceFileLoader
 try:
     os.unlink(SCRIPT)
 except OSError:
@@ -40,8 +41,7 @@ if "_leakscope_agent" not in sys.modules and os.path.isdir(JOURNAL):
     file = os.path.join(FOLDER, "boot", "sitecustomize.py")
     space = {"__name__": "_leakscope_entrance", "__file__": file}
     try:
-        with open(file) as stream:
-            exec(compile(stream.read(), file, "exec"), space)
+        exec(compile(SourceFileLoader("", file).get_data(file), file, "exec"), space)
         space["_start"]()
     except Exception:
         pass
