@@ -51,13 +51,14 @@ class OwnHeap:
     def take(self) -> None:
         """**Cost** half a second a million objects, in which no other thread runs for a third of it."""
         number = self._count = self._count + 1
-        look = Look(self._remembered, ()) if is_loaded() else None
+        pauses = pause.unlimited()
+        look = Look(self._remembered, (), pauses, _FOLLOWED_S) if is_loaded() else None
         layout = known_layout(self._remembered) if not self._graph.weighs_tensors else None
         if layout is not None:
             self._graph.weigh_tensors(*layout)
-        snapshot = ExactSnapshot(number, self._graph, pause.unlimited(), look)
+        snapshot = ExactSnapshot(number, self._graph, pauses, look)
         resident = rss_bytes()
-        rows = snapshot.run() if snapshot.read(_FOLLOWED_S, may_read_saved=True) else []
+        rows = snapshot.run() if snapshot.read(may_read_saved=True) else []
         if not rows:
             raise BadInput("who holds what could not be read: too little memory is left, or a collection goes on")
         summary = dict(snapshot.summary, take=number, reason="user", safe_point="pending-call", rss_bytes=resident)

@@ -27,8 +27,8 @@ def in_use():
     return sentinels.malloc_figures()[0]
 
 def taken(batch=()):
-    one = ExactSnapshot(1, HeapGraph(), pause.unlimited(), Look(Remembered(), batch))
-    assert one.read(5.0, may_read_saved=True, is_after_step=True)
+    one = ExactSnapshot(1, HeapGraph(), pause.unlimited(), Look(Remembered(), batch, pause.unlimited(), 5.0))
+    assert one.read(may_read_saved=True, is_after_step=True)
     return one.run(), one.summary
 
 def owners(rows):

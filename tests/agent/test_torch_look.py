@@ -36,9 +36,9 @@ def take(is_after_step=True):
     layout = memory.tensor_layout.get()
     if layout is not None and not graph.weighs_tensors:
         graph.weigh_tensors(*layout)
-    look = torch_look.Look(memory, ())
+    look = torch_look.Look(memory, (), pause.unlimited(), 5.0)
     one = exact.ExactSnapshot(number, graph, pause.unlimited(), look)
-    assert one.read(5.0, may_read_saved=True, is_after_step=is_after_step)
+    assert one.read(may_read_saved=True, is_after_step=is_after_step)
     written.extend(one.run())
     written.append(("takes", dict(one.summary, take=number)))
 """

@@ -65,10 +65,7 @@ class PlainSnapshot:
             counted = found.items()
             self._pauses.swept(sum(count for _, count in counted), thread_time() - swept_s, passes)
             if look is not None:
-                look.read(
-                    (counted, picked), None, pauses=self._pauses, at_most_s=self._pause_s,
-                    may_read_saved=may_read_saved, is_after_step=is_after_step,
-                )  # fmt: skip
+                look.read((counted, picked), None, may_read_saved=may_read_saved, is_after_step=is_after_step)
             del picked
         containers = _Containers(self._pauses.following_ends(self._pause_s))
         if self._is_alone:

@@ -410,7 +410,6 @@ class Taker:
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
         self.pauses.begin(self._longest_pause_s())
         is_read = snapshot.read(
-            self._options["take_pause_s"],
             may_read_saved=look is not None and self._no_backward_runs(safe_point),
             is_after_step=safe_point == "optimizer-step",
         )
@@ -437,7 +436,10 @@ class Taker:
             return None, 0
         shared_bytes = self._shared_bytes() or 0
         is_allowed = self._sharing_allows(shared_bytes, what)
-        return Look(self._memory, self._phases.batch_storages) if is_allowed else None, shared_bytes
+        if not is_allowed:
+            return None, shared_bytes
+        follow_s = self._options["take_pause_s"]
+        return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s), shared_bytes
 
     def _no_backward_runs(self, safe_point: str) -> bool:
         return no_backward_runs(safe_point, self.main_thread, self._thread.ident)

@@ -60,10 +60,15 @@ def no_other_threads(main_thread: int, agent_thread: int | None) -> bool:
 
 
 class Look:
-    """One look. ``ties``, ``marks`` and ``row_count`` are for ``HeapGraph.add``; afterwards it makes rows."""
+    """One look. ``ties``, ``marks`` and ``row_count`` are for ``HeapGraph.add``; afterwards it makes rows.
 
-    def __init__(self, memory: Remembered, batch_storages: Iterable[int]) -> None:
+    ``follow_s``: CPU time for which autograd graphs are followed at most.
+    """
+
+    def __init__(self, memory: Remembered, batch_storages: Iterable[int], pauses: Pauses, follow_s: float) -> None:
         self._memory = memory
+        self._pauses = pauses
+        self._follow_s = follow_s
         self._batch_storages = batch_storages
         self._kinds = {name: tensors.types_of(name) for name in TYPES}
         self._states = frameworks.types()
@@ -100,21 +105,13 @@ class Look:
         """Whether each storage of a tensor on the host has a tie that says its bytes."""
         return self._inventory is not None and not self._inventory.is_sampled
 
-    def read(
-        self,
-        swept: Any,
-        graph: HeapGraph | None,
-        *,
-        pauses: Pauses,
-        at_most_s: float,
-        may_read_saved: bool,
-        is_after_step: bool,
-    ) -> None:
-        """``swept``: what ``graph.read`` has just returned, or a census, where there is no graph. ``at_most_s``: CPU
-        time for which autograd graphs are followed. ``may_read_saved``: no other thread can be inside a backward pass.
+    def read(self, swept: Any, graph: HeapGraph | None, *, may_read_saved: bool, is_after_step: bool) -> None:
+        """``swept``: what ``graph.read`` has just returned, or a census, where there is no graph.
+
+        ``may_read_saved``: no other thread can be inside a backward pass.
         """
         try:
-            self._read(swept, graph, pauses, at_most_s, may_read_saved, is_after_step)
+            self._read(swept, graph, may_read_saved, is_after_step)
         except Exception as error:
             if names.is_foreign(error):
                 raise
@@ -122,16 +119,8 @@ class Look:
             text = f"torch: {type(error).__name__}: {error!s}"
             self._rows = [("agent_notes", {"note": "failed", "text": text})]
 
-    def _read(
-        self,
-        swept: Any,
-        graph: HeapGraph | None,
-        pauses: Pauses,
-        at_most_s: float,
-        may_read_saved: bool,
-        is_after_step: bool,
-    ) -> None:
-        ends_s = pauses.following_ends(at_most_s)
+    def _read(self, swept: Any, graph: HeapGraph | None, may_read_saved: bool, is_after_step: bool) -> None:
+        ends_s = self._pauses.following_ends(self._follow_s)
         picked, node_count = census.picked_of(swept, self._is_node)
         by_type: dict[int, list[Any]] = {}
         for obj in picked:
@@ -146,7 +135,7 @@ class Look:
         del by_type, states
         if len(alike["Module"]) > tensors.MOST_MODULES:
             alike["Module"] = []
-        bounds = pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
+        bounds = self._pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
         inventory = tensors.look(
             self._kinds["Tensor"], alike["Tensor"], tensors.Bounds(*bounds), alike["Module"], alike["Optimizer"],
             self._batch_storages, self._memory, with_values=True,
