@@ -123,6 +123,13 @@ _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, wi
 _TAKE_CPU_S = _c("take_cpu_s", "float", "s", "CPU time of the snapshot; heap_graphs: of reading the graph")
 _NODE = _c("node", "int", "", "number of an object in its process, the same in all snapshots; 0 to 5: groups of roots")
 _RETAINED_BYTES = _c("retained_bytes", "int", "bytes", "exact: what could be freed with it, its own bytes included")
+_RETAINED_DEVICE_BYTES = _c(
+    "retained_device_bytes",
+    "int",
+    "bytes",
+    "beside retained_bytes: storages on GPUs that would be freed with it; null = none",
+)
+_COMM = _c("comm", "str", "", "command name the kernel shows (15 bytes)", "process")
 _EDGE_COUNT = _c("edge_count", "int", "", "references; heap_nodes: to this object from others")
 _ROOT_KIND = _c(
     "root_kind", "str", "",
@@ -188,7 +195,7 @@ TABLES: dict[str, Table] = {
             *_PROCESS,
             _c("ppid", "int", "", "parent's pid when first seen"),
             _c("ns_pid", "int", "", "pid in the innermost pid namespace (last NSpid), how the process knows itself"),
-            _c("comm", "str", "", "command name the kernel shows (15 bytes)", "process"),
+            _COMM,
             _c("cmdline", "str", "", "command line, arguments joined by spaces and quoted for a shell", "command"),
             _c("exe", "str", "", "path of the executable", "file"),
             _c("role", "str", "", "trainer, launcher, dataloader-worker, compile-worker, python-fork, other, ..."),
@@ -339,6 +346,7 @@ TABLES: dict[str, Table] = {
             _ARRAY_BYTES,
             _STORAGE_BYTES,
             _c("native_bytes", "int", "bytes", "memory of malloc that objects lead to, by samples of allocations"),
+            _c("device_bytes", "int", "bytes", "beside retained_bytes: storages of tensors on GPUs; null = none"),
             _c("small_object_bytes", "int", "bytes", "objects of at most 512 bytes, which pymalloc serves"),
             _c("arena_bytes", "int", "bytes", "arenas of pymalloc; null, like the next five: not found"),
             _c("pool_bytes", "int", "bytes", "of these, pools in which something is in use"),
@@ -377,6 +385,7 @@ TABLES: dict[str, Table] = {
             _RETAINED_BYTES,
             _c("retained_storage_bytes", "int", "bytes", "of retained_bytes, storages of tensors; null = none"),
             _c("retained_native_bytes", "int", "bytes", "of retained_bytes, sampled memory of malloc; null = none"),
+            _RETAINED_DEVICE_BYTES,
             _c("error_bytes", "int", "bytes",
                "of retained_bytes, one standard error: some members stand for others; null = all were read"),
             _LENGTH,
@@ -393,6 +402,7 @@ TABLES: dict[str, Table] = {
             _TYPE_NAME,
             _OBJECT_COUNT,
             _RETAINED_BYTES,
+            _RETAINED_DEVICE_BYTES,
             _c("new_count", "int", "", "of these: not in the snapshot before"),
             _c("new_bytes", "int", "bytes", "what the new ones retain"),
         )),
@@ -403,6 +413,7 @@ TABLES: dict[str, Table] = {
             _TYPE_NAME,
             _OBJECT_COUNT,
             _RETAINED_BYTES,
+            _RETAINED_DEVICE_BYTES,
         )),
         Table("heap_strays", "agent", "Objects of one type that no name leads to, in one snapshot: up to 40 types", (
             *_PROCESS, *_TAKE,
@@ -616,6 +627,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("gpu_samples", "recorder", "Memory of one GPU, or of one process on it (pid), at one instant, by NVML", (
             *_PROCESS,
+            _COMM,
             _c("gpu_uuid", "str", "", "UUID of the GPU or MIG instance", "machine"),
             _c("gpu_index", "int", "", "index in NVML's order, not the job's"),
             _c("gpu_name", "str", "", "product name"),

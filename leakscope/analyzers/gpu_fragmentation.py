@@ -85,7 +85,7 @@ def _ran_out(case: Case, use: DeviceUse, ooms: list[Oom]) -> Finding:
             Evidence(
                 f"{asked} could not be allocated{oom.place}{times}: {unused} of the "
                 f"{format_bytes(oom.reserved_bytes or 0)} "
-                f"that torch held were unused, {format_bytes(oom.free_bytes)} of the device were free",
+                f"that torch held were unused, {oom.room}",
                 {"requested_bytes": oom.requested_bytes, "unused_bytes": unused_bytes,
                  "reserved_bytes": oom.reserved_bytes, "device_free_bytes": oom.free_bytes},
             ),

@@ -47,7 +47,7 @@ def findings(
         is_known = case.device_uses or case.gpu_budgets
         yield Skipped(_KIND, "GPUs were not sampled from outside" if is_known else NO_GPU)
         return
-    ooms = case.gpu_ooms
+    ooms = [oom for oom in case.gpu_ooms if not oom.is_own_limit]
     ours = samples[samples["is_ours"].fillna(False).astype(bool)]
     if not len(ours):
         yield from _estimated(case, samples, ooms, min_fraction, full_fraction)
@@ -121,7 +121,8 @@ class _Gpu:
         total, used = format_bytes(self.total_bytes), format_bytes(self.used_bytes[at])
         when = "when the job ran out of memory there" if ooms else f"while {used} of {total} were in use"
         pids = [] if estimated else self._largest_others()
-        who = ", ".join(f"pid {pid} held up to {format_bytes(held)}" for pid, held in pids)
+        called = {pid: self._called(pid) for pid, _ in pids}
+        who = ", ".join(f"{called[pid]} held up to {format_bytes(held)}" for pid, held in pids)
         evidence = [
             Evidence(
                 f"{format_bytes(most)} of the {total} of {self.name} belonged to processes outside the job {when}",
@@ -132,18 +133,17 @@ class _Gpu:
             evidence.append(Evidence(who, {"pids": [pid for pid, _ in pids]}))
         evidence += [
             Evidence(
-                f"{format_bytes(oom.requested_bytes)} could not be allocated{oom.place}: "
-                f"{format_bytes(oom.free_bytes)} free",
+                f"{format_bytes(oom.requested_bytes)} could not be allocated{oom.place}: {oom.room}",
                 {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes},
             )
             for oom in ooms[-1:]
         ]
-        names = ", ".join(f"pid {pid}" for pid, _ in pids)
-        it = "them" if len(pids) > 1 else "it"
+        names = ", ".join(called.values())
+        it_is = "they are" if len(pids) > 1 else "it is"
         hidden = (
             "their pids are not visible in this container: the figure is all use minus what torch and its contexts held"
         )
-        end = f"end {names} if {it} is not needed, or choose another GPU: frees about {format_bytes(most)}"
+        end = f"end {names} if {it_is} not needed, or choose another GPU: frees about {format_bytes(most)}"
         return case.finding(
             _KIND,
             f"Other processes hold {format_bytes(most)} of {self.name}",
@@ -160,6 +160,12 @@ class _Gpu:
             doubts=[hidden] if estimated else [],
             remedy=[end] if pids else [],
         )
+
+    def _called(self, pid: int) -> str:
+        """``pid 42 (python3)``; without its name where nobody could read it."""
+        rows = self.processes[self.processes["pid"] == pid]
+        names = rows["comm"].dropna()
+        return f"pid {pid} ({names.iloc[-1]})" if len(names) else f"pid {pid}"
 
     def _largest_others(self) -> list[tuple[int, int]]:
         """(pid, most bytes) of up to five processes."""

@@ -3,9 +3,9 @@
 Looks for:     memory that torch allocated on a device and that keeps growing after the warm-up.
 Why:           stored losses, outputs and batches stay on the device as long as something refers to them. What torch
                merely keeps for reuse (reserved, not allocated) is a cache and no leak.
-Decides by:    allocated bytes at steps and snapshots, judged like any growth; the variable that holds min_named_share
-               of it names the culprit. By a memory snapshot of torch: min_kept_share of the steps in its history left
-               memory behind that is alive at the end.
+Decides by:    allocated bytes at steps and snapshots, judged like any growth, or that rose from step to step until the
+               device was full; the variable that holds min_named_share of it names the culprit. By a memory snapshot of
+               torch: min_kept_share of the steps in its history left memory behind that is alive at the end.
 Mistaken when: the loop holds ever larger batches or sequences on purpose, and had not reached the largest.
 Do:            keep .item(), or .detach().cpu(), and not the tensor; drop results when they were used.
 """
@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..confidence import Ground
 from ..evidence.gpu_kept import allocated_by, kept_by_steps
 from ..evidence.sentences import at_line, curve
@@ -23,7 +25,7 @@ from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
 from ..facts.code.names import holder_of
-from ..facts.growth.limits import gpu_series
+from ..facts.growth.limits import GpuProcess, gpu_processes, gpu_series
 from ..facts.heap.paths import heap_of, user_place
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
@@ -31,6 +33,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import About, Definition
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name
+from ..facts.where.on_devices import counted_holder, device_holders
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count, format_per_step
@@ -45,6 +48,8 @@ TELLS = (ELSEWHERE,)
 HEADLINE = "GPU memory leaks"
 AFTER = ()
 _KIND = "gpu-retention"
+_COUNTED, _RAN_FULL = 0.8, 0.6  # growth that was judged as any other; that had too little time for it
+_LEAST_RISES, _LEAST_FILLED = 0.8, 0.5  # of the steps looked at; of what was in use when the device was full
 
 
 def findings(
@@ -58,9 +63,13 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device whose allocated memory grows without end."""
     uses = case.device_uses
+    known = {use.pid for use in uses} | {budget.device.pid for budget in case.gpu_budgets}
+    of_driver = [one for one in gpu_processes(case.recording) if one.pid not in known]
+    for one in of_driver:
+        yield _of_process(case, one)
     if not uses and not case.gpu_budgets:
         yield from _by_driver(case) if imported.files(case.recording) else ()
-        if not imported.files(case.recording) or not len(case.rows("gpu_samples")):
+        if not of_driver and (not imported.files(case.recording) or not len(case.rows("gpu_samples"))):
             yield nothing_to_look_at(case.recording, _KIND)
         return
     histories = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
@@ -77,6 +86,8 @@ def findings(
         if trend.verdict == GROWING:
             history = histories.pop((use.pid, use.device), None)
             yield _finding(case, use, trend, min_named_share, allocated_by(history))
+        elif trend.verdict == CANNOT_TELL and (filled := _filled(use, min_growth_bytes)) is not None:
+            yield _finding(case, use, filled, min_named_share, allocated_by(histories.pop((use.pid, use.device), None)))
         elif trend.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{use.label}: {trend.reason}")
         else:
@@ -96,6 +107,7 @@ class _Held:
     type: str
     place: Place | None
     line: Line | None
+    is_graph: bool = False  # most of it is what autograd graphs saved
 
     @property
     def name(self) -> str:
@@ -120,6 +132,53 @@ def _by_driver(case: Case) -> Iterator[Finding | RuledOut | Skipped]:
             yield RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", figures)
 
 
+def _of_process(case: Case, one: GpuProcess) -> Finding | RuledOut | Skipped:
+    """Of a process that does not use torch's allocator."""
+    trend = judge(one.time_s, one.used_bytes, min_samples=6, min_growth_bytes=64 * MiB)
+    process = case.growth.process(one.pid)
+    label = f"what {process.label if process is not None else one.pid} has on {one.device}"
+    if trend.verdict == CANNOT_TELL:
+        return Skipped(_KIND, f"{label}: {trend.reason}")
+    if trend.verdict != GROWING:
+        figures = {"growth_bytes": trend.growth_bytes}
+        return RuledOut(_KIND, f"{label} does not keep growing: {trend.reason}", figures)
+    window_s = trend.start_s, trend.end_s
+    held = counted_holder(case.recording, case.sources, one.pid, (one.time_s, one.used_bytes), window_s)
+    about: About = {"device": one.device}
+    grounds = [Ground("the driver counted it, contexts and caches included", 0.6)]
+    evidence = [Evidence(f"{label} {trend.reason}", {"growth_bytes": trend.growth_bytes})]
+    if held is not None:
+        gained = int(held.place.length[-1] - held.place.length[0])
+        text = (
+            f"{held.name} got {format_count(gained)} members between the snapshots, {held.member.type_name} objects: "
+        )
+        text += f"{format_bytes(held.bytes_each)} came on the device for each"
+        evidence.append(Evidence(text, {"member_count": gained, "bytes_each": round(held.bytes_each)}))
+        about |= {"holder": held.name, "path": held.place.said, "type": held.member.type_name}
+        about |= {"variable": text_of(held.named.row, "variable"), "module": text_of(held.named.row, "owner_module")}
+        grounds.append(Ground("a container grew in step with it", 0.6 if held.is_in_step else 0.4))
+    who = f"{held.name} keeps {held.member.type_name} objects, and memory" if held is not None else "Memory"
+    return case.finding(
+        _KIND,
+        f"{who} of {process.label if process is not None else one.pid} on {one.device} keeps growing: "
+        f"{format_bytes(trend.growth_bytes, signed=True)}",
+        severity="critical",
+        bytes=trend.growth_bytes,
+        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
+        grounds=grounds,
+        process=process,
+        line=(held.lines[0] if held.lines else Definition(text_of(held.named.row, "owner_file"))) if held else None,
+        evidence=evidence,
+        doubts=[
+            "nobody weighed what its members have on the device" if held is not None else "its holder was not found",
+            "a pool that fills and stops looks the same until it stops",
+        ],
+        remedy=[f"empty {held.name}, or keep less in it"] if held is not None else [],
+        series=[curve("on the device", one.time_s, one.used_bytes)],
+        **about,
+    )
+
+
 def _seen_to_grow(case: Case, name: str, what: str, trend: Trend) -> Finding:
     return case.finding(
         _KIND,
@@ -142,7 +201,8 @@ def _finding(
     grown = format_bytes(trend.growth_bytes, signed=True)
     seconds = max(trend.end_s - trend.start_s, 1e-9)
     steps = _steps(use, trend)
-    who = f"{held.name} keeps tensors on {use.device}" if held else f"Memory allocated on {use.device} keeps growing"
+    what = "autograd graphs" if held and held.is_graph else "tensors"
+    who = f"{held.name} keeps {what} on {use.device}" if held else f"Memory allocated on {use.device} keeps growing"
     about: About = {"device": use.device}
     if held is not None:
         variable, module = held.text("variable"), held.text("owner_module")
@@ -152,7 +212,7 @@ def _finding(
         f"{who}: {grown}",
         severity="critical",
         grounds=[
-            Ground("torch's allocator counts what is allocated", 0.8),
+            Ground("torch's allocator counts what is allocated", _COUNTED if trend.verdict == GROWING else _RAN_FULL),
             *([Ground("snapshots found who holds most of it", 0.8)] if held and held.share >= 0.5 else ()),
         ],
         bytes=trend.growth_bytes,
@@ -196,6 +256,8 @@ def _remedy(held: _Held | None, growth_bytes: int) -> list[str]:
     if held is None:
         return []
     frees = format_bytes(min(held.share, 1.0) * growth_bytes)
+    if held.is_graph:
+        return [f"keep .detach() or .item() in {held.name}, without the graph that made it: frees about {frees}"]
     return [f"keep .item() or .detach().cpu() in {held.name} and not the tensor, or empty it: frees about {frees}"]
 
 
@@ -215,8 +277,60 @@ def _steps(use: DeviceUse, trend: Trend) -> int:
     return int(steps.max() - steps.min()) if len(steps) > 1 else 0
 
 
+def _filled(use: DeviceUse, min_growth_bytes: int, min_samples: int = 5) -> Trend | None:
+    """What was allocated after each step rose from one to the next, until the device was full: too short to be judged,
+    but what ended it was this growth. None where it did not.
+    """
+    rows = use.rows[use.rows["step"].notna()]
+    allocated = use.figures("allocated_bytes")[use.rows["step"].notna().to_numpy()]
+    if not use.ooms or len(allocated) < min_samples or rows["step"].nunique() < min_samples:
+        return None
+    before = rows["time_s"].to_numpy(dtype=float) <= use.ooms[0].time_s
+    allocated, time_s = allocated[before], rows["time_s"].to_numpy(dtype=float)[before]
+    grown = float(allocated[-1] - allocated[0]) if len(allocated) >= min_samples else 0.0
+    full = max(use.ooms[0].reserved_bytes or 0, float(allocated.max(initial=0.0)))
+    if grown < max(min_growth_bytes, _LEAST_FILLED * full) or np.mean(np.diff(allocated) > 0) < _LEAST_RISES:
+        return None
+    pace = grown / max(float(time_s[-1] - time_s[0]), 1e-9)
+    reason = "rose from step to step until the device was full"
+    return Trend(CANNOT_TELL, reason, float(time_s[0]), float(time_s[-1]), round(grown), pace, pace, pace)
+
+
 def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
     """The variable whose tensors gained most between the first and the last snapshot; None if it is too little."""
+    found = device_holders(case.recording, case.sources, use.pid, trend.start_s, trend.end_s)
+    if found is None:
+        return _held_by_rows(case, use, trend, min_named_share)
+    if not found:
+        return None
+    most = found[0]
+    on_all = [one for one in case.device_uses if one.pid == use.pid]  # the graph does not tell devices apart
+    grown = sum(_grown(one, float(most.heap.time_s[0]), float(most.heap.time_s[-1])) for one in on_all)
+    share = most.growth_bytes / max(grown, 1.0)
+    if share < min_named_share:
+        return None
+    place = most.place
+    count = int(place.length[-1]) if place.has_length else 0
+    kind = text_of(place.row, "member_type") or place.type_name
+    return _Held(
+        path=place.said,
+        growth_bytes=most.growth_bytes,
+        share=share,
+        count=count,
+        type=f"{format_count(count)} {kind}" if count else kind,
+        place=place,
+        line=most.lines[0] if most.lines else None,
+        is_graph=most.is_graph,
+    )
+
+
+def _grown(use: DeviceUse, start_s: float, end_s: float) -> float:
+    allocated = use.figures("allocated_bytes")
+    return level_at(use.time_s, allocated, end_s) - level_at(use.time_s, allocated, start_s)
+
+
+def _held_by_rows(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
+    """The same of recordings without a graph that knows what is on devices."""
     rows = _named_tensors(case, use)
     inside = rows[(rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s)]
     rows = inside if inside["take"].nunique() > 1 else rows
@@ -226,9 +340,7 @@ def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _
     last = rows[rows["take"] == rows["take"].max()]
     gained = _bytes_by_path(last).sub(_bytes_by_path(first), fill_value=0.0)
     path = str(gained.idxmax())
-    allocated = use.figures("allocated_bytes")
-    start_s, end_s = float(first["time_s"].iloc[0]), float(last["time_s"].iloc[0])
-    grown = level_at(use.time_s, allocated, end_s) - level_at(use.time_s, allocated, start_s)
+    grown = _grown(use, float(first["time_s"].iloc[0]), float(last["time_s"].iloc[0]))
     share = float(gained.max()) / max(grown, 1.0)
     if share < min_named_share:
         return None

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ..confidence import Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
+from ..facts.growth.doubts import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
@@ -46,6 +47,7 @@ _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
+_OF_STACKS = "code"  # torch's history of GPU memory has those of each allocation's stack
 _NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
 
@@ -278,6 +280,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         and rest.moves_steadily(1)
         and rest.blocks_gained < _LEAST_BLOCKS * rest.gained
         and not rest.type_name.startswith(_OF_TORCH)
+        and not (rest.type_name == _OF_STACKS and has_gpu_history(case.recording, process.pid))
     ]
     if not told:
         return

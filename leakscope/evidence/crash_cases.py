@@ -74,14 +74,20 @@ def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
     title = f"{where} ran out of memory in {member.label}"
     if oom.requested_bytes is not None:
         title += f": {format_bytes(oom.requested_bytes)} asked for"
-        if oom.free_bytes is not None:
+        if oom.is_own_limit and oom.allowed_bytes is not None:
+            title += f", and it allows itself {format_bytes(oom.allowed_bytes)}"
+        elif oom.free_bytes is not None:
             title += f", {format_bytes(oom.free_bytes)} free"
     evidence, remedy = [Evidence("the figures of torch's message", oom.figures)], []
     if oom.total_bytes is not None and oom.allocated_bytes is not None:
         held = f"tensors held {format_bytes(oom.allocated_bytes)} of its {format_bytes(oom.total_bytes)}"
         evidence.append(Evidence(held))
     if oom.allowed_bytes is not None:
-        evidence.append(Evidence(f"the program allows itself {format_bytes(oom.allowed_bytes)} of the GPU"))
+        allowed = f"the program allows itself {format_bytes(oom.allowed_bytes)} of the GPU"
+        if oom.is_own_limit and oom.free_bytes is not None:
+            allowed += f", of which {format_bytes(oom.free_bytes)} were free"
+            remedy.append("raise the limit that the program sets (torch.cuda.set_per_process_memory_fraction)")
+        evidence.append(Evidence(allowed))
     if oom.is_fragmented is not None and oom.unallocated_bytes is not None:
         unused = format_bytes(oom.unallocated_bytes)
         if oom.is_fragmented:
@@ -91,7 +97,8 @@ def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
             no_use = "too little for this request: it is not fragmentation, and expandable_segments will not help"
             evidence.append(Evidence(f"torch held {unused} that no tensor used, {no_use}"))
     others = oom.other_bytes
-    if others is not None and oom.requested_bytes is not None and others >= oom.requested_bytes:
+    is_theirs = others is not None and oom.requested_bytes is not None and others >= oom.requested_bytes
+    if others is not None and is_theirs and not oom.is_own_limit:
         evidence.append(Evidence(f"other processes held {format_bytes(others)} of this GPU", {"other_bytes": others}))
         remedy.append("end the other processes on this GPU (nvidia-smi lists them): what they hold would have sufficed")
     return told._replace(title=title, evidence=evidence, remedy=remedy)

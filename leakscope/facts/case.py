@@ -131,7 +131,7 @@ class Case:
     @cached_property
     def gpu_ooms(self) -> list[Oom]:
         """Each time a GPU's memory ran out."""
-        return all_ooms(self.recording)
+        return all_ooms(self.recording, self.device_uses)
 
     @cached_property
     def gpu_budgets(self) -> list[DeviceBudget]:

@@ -260,3 +260,53 @@ main()
     assert all(row["truncated"] for row in rows)
     assert rows[0]["tensor_bytes"] == pytest.approx(4 * MiB + 30_000 * 16 + 50 * 8 * 64 * 4, rel=0.02)
     assert taken.places()["main() history"].growth_bytes >= 100 * 8 * 64 * 4
+
+
+@pytest.mark.parametrize("knows_layout", (True, False), ids=("by-the-reader", "by-torch"))
+def test_what_is_on_a_device_is_told_beside_the_memory_of_the_process(forks: Forks, knows_layout: bool) -> None:
+    """There is no device here: these storages of the host say that they are on one."""
+    taken = Taken(
+        forks,
+        f"""
+import ctypes
+from leakscope.agent.torch import tensors as looking
+
+class Trainer:
+    def __init__(self):
+        self.history = []
+
+def on_device(*sizes):
+    made = [torch.empty(n) for n in sizes]
+    for one in made:
+        layout = memory.tensor_layout.get() or known
+        ctypes.c_uint8.from_address(one.untyped_storage()._cdata + layout[4]).value = 1
+    return made
+
+trainer, on_host = Trainer(), [torch.zeros(300_000), torch.zeros(200_000)]
+take()
+known = memory.tensor_layout.get()
+assert known
+if not {knows_layout}:
+    graph.weigh_tensors = lambda *layout: None
+    graph.weighs_tensors = False
+    add = looking._add
+    def told(inventory, tensor, factor=1):
+        storage = add(inventory, tensor, factor)
+        if storage is not None and any(tensor is one for one in trainer.history):
+            storage.device = "cuda:0"
+        return storage
+    looking._add = told
+for round in range(3):
+    trainer.history += on_device(*[250_000] * 10)
+    take()
+""",
+    )
+    graphs = taken.rows["heap_graphs"]
+    assert [row["device_bytes"] for row in graphs] == [None, 10_000_000, 20_000_000, 30_000_000]
+    assert all(row["storage_bytes"] <= 2_100_000 for row in graphs), "no memory of the process"
+    recording: Any = taken
+    places = {place.path: place for place in graph_places(recording, PID, taken.takes, by_holder=True, on_devices=True)}
+    history = next(place for path, place in places.items() if path.endswith("trainer.history"))
+    assert history.deep_bytes.tolist() == [0, 10_000_000, 20_000_000, 30_000_000]
+    assert history.length[-1] == 30
+    assert not any("on_host" in path for path in places)

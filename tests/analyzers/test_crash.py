@@ -197,6 +197,20 @@ def test_what_others_hold_on_the_gpu_is_named(tmp_path: Path) -> None:
     assert "other processes held 1.0 GiB" in said(finding)
 
 
+def test_a_limit_that_the_program_set_itself_is_nobody_elses_doing(tmp_path: Path) -> None:
+    """The message of torch 2.11 on an H100 of which the program allowed itself 3 GiB."""
+    text = (
+        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 62.82 GiB "
+        "is free. Process 541 has 2.01 GiB memory in use. Including non-PyTorch memory, this process has 3.72 GiB "
+        f"memory in use. 3.00 GiB allowed; {PYTORCH.replace('6.00', '3.00')}and 463.00 KiB {UNUSED}"
+    )
+    finding = found(tmp_path, f"torch.OutOfMemoryError: {text}")
+    assert says(finding.title, "20.0 MiB", "allows itself 3.0 GiB")
+    assert "set_per_process_memory_fraction" in finding.remedy[0]
+    assert not any("other processes" in text for text in finding.remedy)
+    assert "other processes" not in said(finding)
+
+
 def _folders(folder: Path, *names: str) -> list[str]:
     for name in names:
         (folder / name).mkdir()

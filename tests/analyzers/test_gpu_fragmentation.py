@@ -72,7 +72,7 @@ def test_a_large_cache_is_ruled_out_with_its_figures(tmp_path):
 def test_what_the_agent_writes_is_what_is_read(tmp_path):
     frames = "/a b/train: x.py:31 forward < /home/me/main.py:9 <module> (in backward)"
     builder = trainer(tmp_path, flat()).note(PID, 3.0, "cuda-oom", oom_text(1, 2 * GiB, TOTAL, GiB, frames))
-    (oom,) = all_ooms(builder.open())
+    (oom,) = all_ooms(builder.open(), ())
     assert (oom.device, oom.requested_bytes, oom.free_bytes, oom.total_bytes) == ("cuda:1", 2 * GiB, GiB, TOTAL)
     assert (oom.file, oom.line, oom.function) == ("/a b/train: x.py", 31, "forward")
 

@@ -80,3 +80,20 @@ def test_without_a_gpu_it_is_skipped(tmp_path):
 
     _, _, (skipped,) = looked(RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30))
     assert says(skipped.reason, "no GPU")
+
+
+def test_a_limit_that_the_program_set_itself_is_nobody_elses_doing(tmp_path):
+    """As torch tells it: what the program allows itself stands where the size of the device would."""
+    builder = gpu(trainer(tmp_path, flat()), [35 * GiB] * SAMPLES, [40 * GiB] * SAMPLES)
+    text = f"cuda:0: {GiB} bytes asked for, {5 * GiB} free of {34 * GiB}, at /home/me/train.py:31 forward"
+    builder.note(PID, 36.5, "cuda-oom", text)
+    figures = {"allocated_bytes": 33 * GiB, "active_bytes": 33 * GiB, "reserved_bytes": 34 * GiB - 1000}
+    findings, _, _ = looked(builder.row("allocator", 36.501, PID, device="cuda:0", **figures))
+    assert [finding.severity for finding in findings] == ["warning"], "the device is nearly full, but that was not why"
+
+
+def test_others_are_told_by_name_where_it_could_be_read(tmp_path):
+    builder = gpu(trainer(tmp_path, flat()), [35 * GiB] * SAMPLES, [40 * GiB] * SAMPLES)
+    builder.row("gpu_samples", 38.5, OTHER_PID, comm="jupyter", gpu_uuid="GPU-1", is_ours=False, gpu_used_bytes=GiB)
+    (finding,), _, _ = looked(builder)
+    assert finding.subject.holder == f"pid {OTHER_PID} (jupyter)"

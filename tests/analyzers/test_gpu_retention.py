@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders import RecordingBuilder
 from tests.sentences import says
 
 from .asking import asked
 from .curves import INNOCENTS, LEAKS, sampled
-from .gpus import PID, GiB, MiB, flat, growing, trainer
+from .gpus import PID, GiB, MiB, flat, gpu, growing, runs_out, trainer
 
 SOURCE = """
 def main():
@@ -93,8 +94,6 @@ def test_each_device_has_its_own_answer(tmp_path):
 
 
 def test_without_a_gpu_it_is_skipped(tmp_path):
-    from tests.builders import RecordingBuilder
-
     _, _, (skipped,) = looked(RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30))
     assert says(skipped.reason, "no GPU")
 
@@ -123,3 +122,76 @@ def test_leaking_curves(tmp_path, shape):
         findings, _, _ = looked(on_gpu(tmp_path / str(seed), shape, seed))
         found += len(findings)
     assert found >= 2
+
+
+LEAK = {"allocated_bytes": [10 * GiB + 9 * GiB * s for s in range(7)], "step": [10 * s for s in range(7)]}
+
+
+def test_what_rose_with_each_step_until_the_device_was_full_needs_no_longer_run(tmp_path):
+    builder = runs_out(trainer(tmp_path, LEAK["allocated_bytes"]), 7.5, GiB, 70 * GiB, 69 * GiB)
+    (finding,), _, _ = looked(builder)
+    assert says(finding.title, "cuda:0", "+54.0 GiB")
+    assert finding.confidence < 0.7
+
+
+@pytest.mark.parametrize("shape", ("falls between", "stands", "did not run out"))
+def test_a_short_run_that_did_not_fill_the_device_step_by_step_cannot_tell(tmp_path, shape):
+    allocated = list(LEAK["allocated_bytes"])
+    if shape == "falls between":
+        allocated[1::2] = [10 * GiB] * 3
+    elif shape == "stands":
+        allocated = [60 * GiB] * 6 + [64 * GiB]
+    builder = trainer(tmp_path, allocated)
+    if shape != "did not run out":
+        runs_out(builder, 7.5, GiB, 70 * GiB, 69 * GiB)
+    findings, _, (skipped,) = looked(builder)
+    assert not findings
+    assert says(skipped.reason, "too short")
+
+
+def by_driver_alone(tmp_path, used):
+    """A program without torch's allocator; the driver is read every 2 s."""
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python bank.py").samples(PID, [GiB] * 160, every_s=0.25)
+    return gpu(builder, used, [0] * len(used))
+
+
+BANK = """
+def main():
+    kept = []
+    while True:
+        kept.append(cupy.ones(1000))
+"""
+
+
+def with_members(builder):
+    """``kept`` has one member more for each 20 MiB."""
+    name = {"owner": "main", "owner_module": "__main__", "owner_file": "/home/me/bank.py", "is_user": True}
+    for number, at_s in enumerate((8, 16, 24, 32), 1):
+        own = {"path": "main() kept", "type_name": "list", "variable": "kept", "edge_kind": "local", **name}
+        member = {"path": "main() kept[*]", "parent_path": "main() kept", "type_name": "cupy.ndarray", **name}
+        builder.take(PID, number, at_s, holders=[
+            {**own, "deep_bytes": 100 * at_s, "object_count": 1.0, "length": 5 * at_s},
+            {**member, "edge_kind": "item", "deep_bytes": 90 * at_s, "object_count": 5.0 * at_s},
+        ])  # fmt: skip
+    return builder.source(PID, "/home/me/bank.py", BANK)
+
+
+def test_memory_that_no_allocator_of_torch_has_is_judged_by_the_driver(tmp_path):
+    used = [GiB + 200 * MiB * i for i in range(20)]
+    (finding,), _, _ = looked(with_members(by_driver_alone(tmp_path, used)))
+    assert says(finding.title, "main() kept (list)", "cupy.ndarray", "bank.py[4242]", "GPU 3")
+    assert (finding.subject.variable, finding.subject.line) == ("kept", 5)
+    assert any(says(evidence.text, "20.0 MiB", "for each") for evidence in finding.evidence)
+    assert any("nobody weighed" in doubt for doubt in finding.doubts)
+
+
+def test_by_the_driver_alone_no_holder_is_made_up(tmp_path):
+    (finding,), _, _ = looked(by_driver_alone(tmp_path, [GiB + 200 * MiB * i for i in range(20)]))
+    assert finding.subject.variable is None
+    assert not finding.remedy
+
+
+def test_what_takes_its_memory_at_once_is_no_leak_by_the_driver(tmp_path):
+    findings, (ruled_out,), _ = looked(with_members(by_driver_alone(tmp_path, [60 * GiB] * 20)))
+    assert not findings
+    assert says(ruled_out.reason, "bank.py[4242]", "does not keep growing")

@@ -537,3 +537,14 @@ def test_what_came_before_the_first_step_is_growth_only_if_it_goes_on(tmp_path, 
     growth = tree_growth(builder.open())
     assert growth.leaking is leaking
     assert ("before the first step" in growth.reason) is not bool(leaking)
+
+
+@pytest.mark.parametrize(("noted", "by_mib", "leaking"), [(True, 1, None), (False, 1, True), (True, 8, True)])
+def test_what_torchs_history_takes_is_no_leak_of_the_jobs(tmp_path, noted, by_mib, leaking):
+    """``--gpu-history`` has torch keep stacks in memory of the host: up to some 100 MiB."""
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [(500 + by_mib * i) * MiB for i in range(60)])
+    if noted:
+        builder.note(PID, 2.0, "gpu-history-on", "torch keeps its newest 100000 allocations")
+    growth = tree_growth(builder.open())
+    assert growth.leaking is leaking
+    assert ("--gpu-history" in growth.reason) is (leaking is None)

@@ -56,7 +56,7 @@ _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
 _ATTRIBUTE, _NAMESPACE = 1, 5
 _LIVES_FOR_EVER = _NO_ROW = 0xFFFFFFFF
-OBJECT, STORAGE, AUTOGRAD = 0, 1, 2  # what a tie leads to
+OBJECT, STORAGE, AUTOGRAD, DEVICE = 0, 1, 2, 6  # what a tie leads to
 _BLOCK = 5  # the type of what is native memory
 _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
@@ -78,12 +78,12 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 _Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes error_bytes",
+    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes error_bytes device_bytes",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
     "is_seen is_main is_wanted numbers unused",
 )  # fmt: skip
-_Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes")
-_Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count bytes")
+_Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes device_bytes")
+_Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count bytes device_bytes")
 _Kind = _structure(
     "Kind",
     c_void_p="type",
@@ -151,7 +151,7 @@ class _Graph(ctypes.Structure):
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
             "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count", "native_bytes", "is_sampled",
-            "key_references",
+            "key_references", "device_bytes", "device_count",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
@@ -472,9 +472,10 @@ class HeapGraph:
         """To what was read last, before anything else may happen to the objects: what the collector does not know.
 
         ``ties``: (address of an object, of what it refers to, bytes of that, what that is, how many operations), where
-        what it is is OBJECT, STORAGE or AUTOGRAD: then the address is a storage's, or a number that no object has. One
-        of these may be the first of a later tie. ``marks``: addresses of what to find again (``Found.marks``), of which
-        the first ``row_count`` get rows of their own. ``weighs_tensors``: each storage has a tie that says its bytes.
+        what it is is OBJECT, STORAGE, DEVICE (a storage on one) or AUTOGRAD: then the address is a storage's, or a
+        number that no object has. One of these may be the first of a later tie. ``marks``: addresses of what to find
+        again (``Found.marks``), of which the first ``row_count`` get rows of their own. ``weighs_tensors``: each
+        storage has a tie that says its bytes.
         Returns False where memory does not suffice.
         """
         if not self._read:
@@ -644,6 +645,7 @@ class HeapGraph:
                     "retained_bytes": row.retained_bytes,
                     "retained_storage_bytes": row.storage_bytes or None,
                     "retained_native_bytes": row.native_bytes or None,
+                    "retained_device_bytes": row.device_bytes or None,
                     "error_bytes": row.error_bytes if graph.is_sampled else None,
                     "length": row.length - 1 if row.length else None,
                     "length_limit": row.limit - 1 if row.limit else None,
@@ -671,7 +673,7 @@ class HeapGraph:
             give_way()
             share = graph.shares[at]
             is_told = share.type == AUTOGRAD or rows[share.row].children >= LEAST_CHILDREN
-            if not is_told or share.type in (0, _BLOCK):
+            if not is_told or share.type in (0, _BLOCK, DEVICE):
                 continue
             if not type_names[share.type]:
                 type_names[share.type] = _type_name(graph, share.type)
@@ -683,13 +685,14 @@ class HeapGraph:
                     "type_name": type_names[share.type],
                     "object_count": share.count,
                     "retained_bytes": share.bytes,
+                    "retained_device_bytes": share.device_bytes or None,
                     "new_count": share.new_count if not graph.is_sampled else None,
                     "new_bytes": share.new_bytes if not graph.is_sampled else None,
                 },
             )
         for at in range(graph.sharer_count):
             sharer = graph.sharers[at]
-            if sharer.type in (0, _BLOCK) or sharer.count < LEAST_CHILDREN:
+            if sharer.type in (0, _BLOCK, DEVICE) or sharer.count < LEAST_CHILDREN:
                 continue
             if not type_names[sharer.type]:
                 type_names[sharer.type] = _type_name(graph, sharer.type)
@@ -702,6 +705,7 @@ class HeapGraph:
                     "type_name": type_names[sharer.type],
                     "object_count": sharer.count,
                     "retained_bytes": sharer.bytes,
+                    "retained_device_bytes": sharer.device_bytes or None,
                 },
             )
 
@@ -857,6 +861,7 @@ def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[
         "array_bytes": graph.array_bytes,
         "storage_bytes": graph.storage_bytes,
         "native_bytes": graph.native_bytes,
+        "device_bytes": graph.device_bytes or None,
         **(_pools(graph) if graph.arena_count else {}),
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,

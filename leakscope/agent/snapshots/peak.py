@@ -95,8 +95,8 @@ def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
         return list(budget(inventory, "backward"))
 
 
-def _saved(live: Iterable[Any], inventory: Inventory, graph_nodes: frozenset[int]) -> dict[int, tuple[int, Any]]:
-    """{address: (bytes, dtype)} of what the graphs of the live tensors saved for backward."""
+def _saved(live: Iterable[Any], inventory: Inventory, graph_nodes: frozenset[int]) -> dict[int, tuple[int, Any, str]]:
+    """{address: (bytes, dtype, device)} of what the graphs of the live tensors saved for backward."""
     torch = sys.modules["torch"]
     base = torch.Tensor
     known = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)

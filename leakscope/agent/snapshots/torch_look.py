@@ -11,7 +11,7 @@ import sys
 from time import thread_time
 
 from ..graph import sketch
-from ..graph.heap_graph import AUTOGRAD, OBJECT, STORAGE
+from ..graph.heap_graph import AUTOGRAD, DEVICE, OBJECT, STORAGE
 from ..interpreter import census, doors, names
 from ..interpreter.sampling import spread
 from ..torch import autograd, frameworks, gradients, loaders, tensors
@@ -77,7 +77,7 @@ class Look:
         self._inventory: tensors.Inventory | None = None
         self._known_storages: Collection[int] = ()
         self._unseen = 0  # graphs that were not looked at
-        self._saved: dict[int, tuple[int, Any]] = {}
+        self._saved: dict[int, tuple[int, Any, str]] = {}
         self._roots: list[int] = []
         self._nodes: dict[int, int | None] = {}  # of each of these, in the graph
         self._storages: list[int] = []
@@ -102,7 +102,7 @@ class Look:
 
     @property
     def weighs_tensors(self) -> bool:
-        """Whether each storage of a tensor on the host has a tie that says its bytes."""
+        """Whether each storage of a tensor has a tie that says its bytes."""
         return self._inventory is not None and not self._inventory.is_sampled
 
     def read(self, swept: Any, graph: HeapGraph | None, *, may_read_saved: bool, is_after_step: bool) -> None:
@@ -203,7 +203,7 @@ class Look:
         self.ties += [(_REST, tensor, 0, OBJECT, 0) for tensor in others if cut_short]
         for number in range(len(graphs.storages_of)):
             token = _token(graphs.one_of(number))
-            self.ties += [(token, at, size, STORAGE, 0) for at, size in graphs.storages_of[number].items()]
+            self.ties += [(token, at, size, _where(graphs, at), 0) for at, size in graphs.storages_of[number].items()]
             self.ties += [(token, known, 0, OBJECT, 0) for known in graphs.objects_of[number]]
         self._saved = graphs.saved
 
@@ -216,8 +216,9 @@ class Look:
     def _tie_storage(self, inventory: tensors.Inventory, tensor: Any) -> None:
         address = inventory.address(tensor)
         storage = inventory.storages.get(address)
-        if storage is not None and storage.device == "cpu" and address > 0:
-            self.ties.append((id(tensor), address, storage.size, STORAGE, 0))
+        if storage is not None and address > 0:
+            kind = STORAGE if storage.device == "cpu" else DEVICE
+            self.ties.append((id(tensor), address, storage.size, kind, 0))
 
     def _tie_gradient(self, inventory: tensors.Inventory, tensor: Any) -> None:
         """Of a leaf: safe to ask for. That makes the Python object of the gradient, 100 bytes, which then stays."""
@@ -227,14 +228,16 @@ class Look:
             return
         self.ties.append((id(tensor), id(gradient), 0, OBJECT, 0))
         address = inventory.address(gradient)
-        if address > 0 and base.device.__get__(gradient).type == "cpu":
+        if address > 0:
             size = base.numel(gradient) * base.element_size(gradient)
-            self.ties.append((id(tensor), address, size, STORAGE, 0))
+            kind = STORAGE if base.is_cpu.__get__(gradient) else DEVICE
+            self.ties.append((id(tensor), address, size, kind, 0))
 
     def _tie_graphs(self, base: Any, graphs: autograd.Graphs, alike: Sequence[Any]) -> None:
         """The graphs of tensors of one shape. Looks leave traces: where not all can be looked at, some tell of all."""
         looked_at: set[int] = set()
         operations = saved_bytes = 0
+        is_on = STORAGE
         for tensor in spread(alike, min(len(alike), MOST_LOOKS)):
             if graphs.is_spent():
                 graphs.truncated = True
@@ -252,19 +255,22 @@ class Look:
             # Of what was not read, the part that no tensor in Python stands for: the others are told by these.
             apart = sum(size for address, size in seen.items() if address not in self._known_storages)
             unseen = unseen * apart // max(1, sum(seen.values()))
-            self._tie_graph(tensor, _token(number), count, unseen)
+            on_device = sum(size for address, size in seen.items() if _where(graphs, address) == DEVICE)
+            is_on = DEVICE if on_device > sum(seen.values()) // 2 else STORAGE
+            self._tie_graph(tensor, _token(number), count, unseen, is_on)
             operations, saved_bytes = operations + count, saved_bytes + apart + unseen
         looks = len(looked_at)
         for tensor in alike if looks else ():
             if id(tensor) not in looked_at:
                 self._unseen += 1
-                self._tie_graph(tensor, _token(_MANY + self._unseen), operations // looks, saved_bytes // looks)
+                token = _token(_MANY + self._unseen)
+                self._tie_graph(tensor, token, operations // looks, saved_bytes // looks, is_on)
 
-    def _tie_graph(self, tensor: Any, token: int, operations: int, unseen_bytes: int) -> None:
-        """``unseen_bytes``: of saved tensors whose storages are not known."""
+    def _tie_graph(self, tensor: Any, token: int, operations: int, unseen_bytes: int, is_on: int) -> None:
+        """``unseen_bytes``: of saved tensors whose storages are not known. ``is_on``: where most are, as in a tie."""
         self.ties.append((id(tensor), token, 0, AUTOGRAD, operations))
         if unseen_bytes > 0:
-            self.ties.append((token, token + _ITS_STORAGE, unseen_bytes, STORAGE, 0))
+            self.ties.append((token, token + _ITS_STORAGE, unseen_bytes, is_on, 0))
 
     # ---- afterwards
 
@@ -308,6 +314,11 @@ class Look:
             if storage.root is not None:
                 own = dict(self._set_of(storage.root, marks), is_training=inventory.roots[storage.root][2])
             yield dict(torch_rows.weights_row(address, storage, storage.print), **own)
+
+
+def _where(graphs: autograd.Graphs, address: int) -> int:
+    """What a tie to a storage that a graph saved leads to."""
+    return STORAGE if graphs.saved[address][2] == "cpu" else DEVICE
 
 
 def _of_types(by_type: dict[int, list[Any]], kinds: Iterable[int]) -> list[Any]:

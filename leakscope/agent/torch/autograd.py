@@ -79,7 +79,8 @@ class Graphs:
         self._storage_id = storage_id
         self._tensor_type = tensor_type
         self._deadline = deadline
-        self.saved: dict[int, tuple[int, Any]] = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
+        # Address of a storage that only a graph keeps -> (bytes, dtype, device).
+        self.saved: dict[int, tuple[int, Any, str]] = {}
         self._seen: dict[
             int, Any
         ] = {}  # id -> node: held until all have been followed, since a wrapper's id means nothing once it is gone
@@ -96,7 +97,7 @@ class Graphs:
         return self._spare < 2 * MIN_NODES or thread_time() > self._deadline
 
     def below(self, grad_fn: Any) -> tuple[int, int]:
-        """(nodes, bytes of saved tensors on the host) newly reached: one graph gets half of the rest."""
+        """(nodes, bytes of saved tensors) newly reached: one graph gets half of the rest."""
         seen = self._seen
         if id(grad_fn) in seen:
             return 0, 0
@@ -206,10 +207,10 @@ class Graphs:
         known = self.saved.get(key)
         if known is not None:
             self.storages_of[-1][key] = known[0]
-        if key in self._storages or tensor.device.type != "cpu":
+        if key in self._storages or tensor.device.type == "meta":
             return 0
         self._storages[key] = None
         size: int = tensor.untyped_storage().nbytes()
-        self.saved[key] = (size, tensor.dtype)
+        self.saved[key] = (size, tensor.dtype, "cpu" if tensor.device.type == "cpu" else str(tensor.device))
         self.storages_of[-1][key] = size
         return size

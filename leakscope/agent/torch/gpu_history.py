@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 100_000  # newest allocations and frees that torch keeps, on all devices: some hundred MB of host memory
 MOST_FILES = {"out-of-memory": 2, "near-limit": 1, "exit": 1}  # a job that tries ever smaller batches runs out often
+ON = "gpu-history-on"  # what is noted once it is
 LEAST_FREE = 0.05  # of a device: with less left the limit is near
 
 _PID = os.getpid()
@@ -69,6 +70,7 @@ class GpuHistory:
         except TypeError:  # torch 2.0
             record(True, trace_alloc_max_entries=MOST_EVENTS, trace_alloc_record_context=True)
         self.is_on = True
+        self._note(ON, f"torch keeps its newest {MOST_EVENTS} allocations and frees, with their stacks")
 
     def look(self, rows: Iterable[dict[str, Any]]) -> None:
         """With rows of the table ``allocator``, on the training thread: is a device almost full?"""

@@ -312,11 +312,12 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
             implementation, storage = behind.__get__(tensor), inventory._storage_id(tensor)
             size = inventory._tensor.untyped_storage(tensor).nbytes()
             is_host = inventory._tensor.is_cpu.__get__(tensor)
+            number = inventory._tensor.get_device(tensor)
         except Exception as error:
             if names.is_foreign(error):
                 raise
             continue
-        if not is_host or size < _TOLD_APART or size in sizes:
+        if size < _TOLD_APART or size in sizes:
             continue
         places = (
             _places_of(implementation, id(tensor), names.basicsize_of(type(tensor)) // 8),
@@ -324,7 +325,13 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
             _places_of(size, storage, _WORDS_LOOKED_AT),
         )
         sizes.add(size)
-        ways = {(a, b, c) for a in places[0] for b in places[1] for c in places[2] if _is_of_host(storage + c - 8)}
+        ways = {
+            (a, b, c)
+            for a in places[0]
+            for b in places[1]
+            for c in places[2]
+            if _is_on(storage + c - 8, is_host, number)
+        }
         found = ways if len(sizes) == 1 else found & ways
         if len(sizes) == _ASKED:
             break
@@ -340,9 +347,10 @@ def _places_of(word: int, address: int, count: int) -> list[int]:
     return [8 * at for at in range(count) if words[at] == word]
 
 
-def _is_of_host(address: int) -> bool:
-    """A device: its kind, 0 for the CPU, and its number, of which the CPU has none."""
-    return ctypes.string_at(address, 2) == b"\0\xff"
+def _is_on(address: int, is_host: bool, number: int) -> bool:
+    """Whether this device stands there: its kind, 0 for the CPU, and its number, of which the CPU has none."""
+    kind, numbered = ctypes.string_at(address, 2)
+    return (kind == 0) is is_host and numbered == number & 0xFF
 
 
 _MOST_ASKED, _ASKED, _TOLD_APART = 200, 4, 64  # tensors; tensors; bytes: fewer may stand anywhere by chance
@@ -576,12 +584,12 @@ def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: li
 # ---- once the graph says who holds what
 
 
-def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any]], held: Collection[int] = ()) -> None:
-    """``saved``: {address: (bytes, dtype)} of what autograd graphs keep; ``held``: addresses a path leads to."""
-    for address, (size, dtype) in saved.items():
+def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any, str]], held: Collection[int] = ()) -> None:
+    """``saved``: {address: (bytes, dtype, device)} of what graphs keep; ``held``: addresses a path leads to."""
+    for address, (size, dtype, device) in saved.items():
         storage = inventory.storages.get(address)
         if storage is None:
-            storage = inventory.storages[address] = Storage(size, "cpu", dtype_name(dtype), None)
+            storage = inventory.storages[address] = Storage(size, device, dtype_name(dtype), None)
         if storage.owner is None:
             storage.owner = SAVED
     for address, storage in inventory.storages.items():

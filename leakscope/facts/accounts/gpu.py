@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...findings import Skipped
+from ...units import format_bytes
 from ..series.arithmetic import Floats
 from ..tables import int_of, process_name, text_of
 
@@ -29,7 +30,10 @@ _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+) (?P<function>\S+)")
 
 @dataclass(frozen=True)
 class Oom:
-    """An allocation that failed. **Units** bytes; ``unused_bytes``: reserved, but not in use, when it failed."""
+    """An allocation that failed. **Units** bytes; ``unused_bytes``: reserved, but not in use, when it failed.
+
+    ``total_bytes``: of the device, or what the program allows itself of it (set_per_process_memory_fraction).
+    """
 
     time_s: float
     pid: int
@@ -42,6 +46,19 @@ class Oom:
     file: str | None = None
     line: int | None = None
     function: str | None = None
+
+    @property
+    def is_own_limit(self) -> bool:
+        """The device had room: it was the program's own limit that was reached."""
+        has_room = self.free_bytes >= self.requested_bytes
+        return has_room and self.free_bytes + (self.reserved_bytes or 0) > self.total_bytes
+
+    @property
+    def room(self) -> str:
+        """What was left: of the device, or of what the program allows itself."""
+        if self.is_own_limit:
+            return f"the program allows itself {format_bytes(self.total_bytes)} of the device"
+        return f"{format_bytes(self.free_bytes)} of the device were free"
 
     @property
     def place(self) -> str:
@@ -105,9 +122,10 @@ def device_uses(recording: Recording) -> list[DeviceUse]:
     return uses
 
 
-def all_ooms(recording: Recording) -> list[Oom]:
-    """Each time torch told that a device had no room, in any process."""
-    return list(_ooms_of(recording.tables["agent_notes"]))
+def all_ooms(recording: Recording, uses: Iterable[DeviceUse]) -> list[Oom]:
+    """Each time torch told that a device had no room, in any process; with the figures of the allocator then."""
+    known = {(oom.pid, oom.time_s): oom for use in uses for oom in use.ooms}
+    return [known.get((oom.pid, oom.time_s), oom) for oom in _ooms_of(recording.tables["agent_notes"])]
 
 
 def nothing_to_look_at(recording: Recording, kind: str) -> Skipped:

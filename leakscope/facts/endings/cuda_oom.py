@@ -58,6 +58,12 @@ class CudaOom:
         return self.unallocated_bytes >= self.requested_bytes
 
     @property
+    def is_own_limit(self) -> bool:
+        """The device had room: the program had allowed itself less (torch.cuda.set_per_process_memory_fraction)."""
+        known = self.allowed_bytes is not None and self.requested_bytes is not None and self.free_bytes is not None
+        return known and (self.free_bytes or 0) >= (self.requested_bytes or 0)
+
+    @property
     def figures(self) -> dict[str, int]:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..tables import int_of, text_of
+from ..tables import int_of, process_name, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -362,7 +362,7 @@ def _device(
     expandable = row["expandable_setting"]
     return DeviceSnapshot(
         pid=int_of(row, "pid") or 0,
-        name=text_of(process, "comm") or "the process",
+        name=process_name(process) if process is not None else "the process",
         role=text_of(process, "role"),
         rank=int_of(process, "rank"),
         number=int_of(row, "snapshot") or 0,

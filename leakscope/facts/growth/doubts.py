@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import MOST, format_bytes, format_count, format_duration
+from ...units import MOST, MiB, format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
 from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
 from ..heap.place import Place
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
 _KEYED = ("dict", "set", "collections.OrderedDict", "collections.Counter", "collections.defaultdict")
 _LEAST_CPU_S = 0.1  # between two snapshots: it is counted in hundredths
+GPU_HISTORY_ON = "gpu-history-on"  # the agent's note
+MOST_HISTORY_BYTES = (
+    100 * MiB
+)  # of 100,000 allocations with stacks: 0.25 to 0.4 KB each were measured, deep stacks take more
 _LEAST_SHARE = 0.05  # of the growth: what holds less explains nothing
 
 
@@ -157,6 +161,23 @@ def starting(
             return None
     since = format_duration(window_s[1] - began_s)
     return f"most of it came before the first step, {since} before the end: a longer run would tell"
+
+
+def observed(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:
+    """It may be what torch's history takes, which the recording turned on; most of it has no holder in Python."""
+    if not has_gpu_history(recording, process.pid) or process.growth_bytes > MOST_HISTORY_BYTES:
+        return None
+    for heap in heaps(recording, process.pid, *window_s):
+        if sum(one.growth_bytes for one in accumulations(heap.roots, MiB)) >= MOST * process.growth_bytes:
+            return None
+    most = format_bytes(MOST_HISTORY_BYTES)
+    return f"--gpu-history takes up to {most} of memory itself: a recording without it would tell"
+
+
+def has_gpu_history(recording: Recording, pid: int) -> bool:
+    """Whether the recording had torch keep the history of what it allocated on GPUs."""
+    notes = recording.tables["agent_notes"]
+    return bool((notes["note"].eq(GPU_HISTORY_ON) & notes["pid"].eq(pid)).fillna(False).any())
 
 
 def _is_limited(one: Accumulation, filling: Fills | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -131,6 +131,23 @@ def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
         pid = int_of(own.iloc[0], "pid")
         found.append((f"{names.get(pid, 'process')}[{pid}] on {_gpu_name(own)}", *_used(own)))
     return found
+
+
+class GpuProcess(NamedTuple):
+    """What the driver counted of one process on one device. **Units** bytes, its context and caches included."""
+
+    pid: int
+    device: str
+    time_s: Floats
+    used_bytes: Floats
+
+
+def gpu_processes(recording: Recording) -> list[GpuProcess]:
+    """The job's own processes on each GPU."""
+    rows = recording.tables["gpu_samples"]
+    rows = rows[rows["is_ours"].fillna(False).astype(bool) & rows["pid"].notna() & rows["gpu_used_bytes"].notna()]
+    alike = rows.sort_values("time_s", kind="stable").groupby(["pid", "gpu_uuid"])
+    return [GpuProcess(int(own["pid"].iloc[0]), _gpu_name(own), *_used(own)) for _, own in alike]
 
 
 def _gpu_name(rows: pd.DataFrame) -> str:

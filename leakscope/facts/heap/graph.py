@@ -59,19 +59,24 @@ class _Node:
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
 
-def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_holder: bool = False) -> list[Place]:
+def graph_places(
+    recording: Recording, pid: int, takes: Sequence[int], *, by_holder: bool = False, on_devices: bool = False
+) -> list[Place]:
     """The places of a process in those of its snapshots that have a graph; none where there are no two.
 
     ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
+    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
     """
     rows = recording.tables["heap_nodes"]
     rows = rows[rows["pid"] == pid]
+    rows = _on_devices(rows) if on_devices else rows
     is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
     nodes = _nodes(rows[is_asked_for], position)
     _name_by_others(nodes, rows[~is_asked_for])
     children = recording.tables["heap_children"]
     children = children[(children["pid"] == pid) & children["take"].isin(takes)]
+    children = _on_devices(children) if on_devices else children
     of_number = _join_successors(nodes)
     for row in records(children):
         number = int(row["node"])
@@ -85,7 +90,25 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_hol
     user_modules = _user_modules(recording, pid)
     shared = recording.tables["heap_shared"]
     shared = shared[by_holder & (shared["pid"] == pid) & shared["take"].isin(takes)]
+    shared = _on_devices(shared) if on_devices else shared
     return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes)))
+
+
+def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
+    """What they hold of GPUs, in the place of what they hold of the process."""
+    held = rows["retained_device_bytes"].fillna(0)
+    if "path_node" not in rows:
+        return rows.assign(retained_bytes=held)
+    nothing = dict.fromkeys(("retained_storage_bytes", "retained_native_bytes", "error_bytes"), 0)
+    rows = rows.assign(retained_bytes=held, **nothing, shallow_bytes=0)
+    above = {int(row["node"]): (_number(row["path_node"]), _number(row["dominator_node"])) for row in records(rows)}
+    holding = set(rows.loc[held > 0, "node"].astype(int))
+    waiting = list(holding)
+    while waiting:
+        further = set(above.get(waiting.pop(), ())) - holding
+        holding |= further
+        waiting += further
+    return rows[rows["node"].isin(list(holding))]
 
 
 def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:

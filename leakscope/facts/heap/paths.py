@@ -101,6 +101,15 @@ def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Hea
     return next(heaps(recording, pid, start_s, end_s), None)
 
 
+def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The same of what tensors have on GPUs: all bytes are of devices. None also where no snapshot knows of any."""
+    graphs = recording.tables["heap_graphs"]
+    if not graphs.loc[graphs["pid"] == pid, "device_bytes"].notna().any():
+        return None
+    takes = _since_training_began(_takes_of(recording, pid), end_s)
+    return next(_of_graphs(recording, takes, start_s, end_s, _of_graph_on_devices), None)
+
+
 def _once(recording: Recording, pid: int, takes: pd.DataFrame, lay_over: Callable[..., Heap]) -> Heap:
     """``lay_over(recording, pid, takes, their numbers)``, done once."""
     numbers = tuple(int(n) for n in takes["take"])
@@ -127,7 +136,9 @@ def _of_walk(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Seque
     return _laid_over(recording, takes, pid, places, roots, is_truncated=bool(truncated.any()), is_exact=False)
 
 
-def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float) -> Iterator[Heap]:
+def _of_graphs(
+    recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float, lay_over: Callable[..., Heap] | None = None
+) -> Iterator[Heap]:
     """The same of those that read the whole graph: those that weighed tensors if the last did, then the others.
 
     Where none of those that weighed can be compared, or all lie before the window, the last takes part though the
@@ -155,11 +166,17 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
         numbers = tuple(int(n) for n in chosen["take"])
         if len(numbers) >= 2 and numbers not in told:
             told.add(numbers)
-            yield _once(recording, pid, chosen, _of_graph)
+            yield _once(recording, pid, chosen, lay_over or _of_graph)
 
 
-def _of_graph(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
-    places = graph_places(recording, pid, numbers, by_holder=True)
+def _of_graph_on_devices(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
+    return _of_graph(recording, pid, takes, numbers, on_devices=True)
+
+
+def _of_graph(
+    recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int], *, on_devices: bool = False
+) -> Heap:
+    places = graph_places(recording, pid, numbers, by_holder=True, on_devices=on_devices)
     is_truncated = bool(takes["truncated"].fillna(False).astype(bool).any())  # sampled, or autograd graphs cut short
     is_exact = _sampled_takes(recording.tables["heap_graphs"], pid).isdisjoint(numbers)
     _carry_what_is_below(places)
@@ -551,3 +568,14 @@ def heaviest_leaf(place: Place) -> Place:
         if not heavy:
             return place
         place = max(heavy, key=lambda c: c.growth_bytes)
+
+
+def graph_below(place: Place) -> Place | None:
+    """One of the autograd graphs that hang on it and its members, if these are most of what it gained."""
+    below = [place]
+    for one in below:
+        below += one.children
+    graphs = [one for one in below if one.type_name == GRAPH_TYPE]
+    if not graphs or sum(one.growth_bytes for one in graphs) < 0.5 * place.growth_bytes:
+        return None
+    return max(graphs, key=lambda one: one.growth_bytes)

@@ -12,7 +12,7 @@ from ..code.index import tail
 from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.paths import Accumulation, Heap, heaviest_leaf, keeps_growing
+from ..heap.paths import Accumulation, Heap, graph_below, heaviest_leaf, keeps_growing
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..tables import int_of, text_of
@@ -143,7 +143,7 @@ def retained(
         look=look,
         place=place,
         named=named,
-        kept=holder.handle or _graph_below(place) or heaviest_leaf(_largest(holder, place)),
+        kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
         link=link,
         weighed_bytes=weighed,
@@ -212,17 +212,6 @@ def _by_what_they_make(
         return not others.isdisjoint(_CALLED.findall(line.text)), -bytes_at.get((line.file, line.line), 0.0)
 
     return sorted(lines, key=order)
-
-
-def _graph_below(place: Place) -> Place | None:
-    """One of the autograd graphs that hang on it and its members, if these are most of what it gained."""
-    below = [place]
-    for one in below:
-        below += one.children
-    graphs = [one for one in below if one.type_name == GRAPH_TYPE]
-    if not graphs or sum(one.growth_bytes for one in graphs) < 0.5 * place.growth_bytes:
-        return None
-    return max(graphs, key=lambda one: one.growth_bytes)
 
 
 def _link_of(holder: Accumulation) -> Place | None:

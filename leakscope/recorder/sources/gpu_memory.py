@@ -75,10 +75,11 @@ def rows(tree: Tree) -> Iterator[Row]:
 
 def _who(tree: Tree, pid: int, pids_are_ours: bool) -> Row:
     if not pids_are_ours:
-        return {"pid": None, "start_ticks": None, "is_ours": None}
+        return {"pid": None, "start_ticks": None, "comm": None, "is_ours": None}
     process = tree.living.get(pid)
     stat = process.stat if process is not None else proc.stat(pid)
-    return {"pid": pid, "start_ticks": stat.start_ticks if stat is not None else None, "is_ours": process is not None}
+    known = {"start_ticks": stat.start_ticks, "comm": stat.comm} if stat is not None else {}
+    return {"pid": pid, **known, "is_ours": process is not None}
 
 
 def _pids_are_ours(tree: Tree, pids: dict[int, int | None]) -> bool:

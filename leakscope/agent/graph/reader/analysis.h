@@ -3,7 +3,7 @@
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children, first, chain, parts, certain, weight, spread;
+        children, first, chain, parts, certain, device, weight, spread;
 };
 
 static void drop_work(struct graph *g, struct work *w)
@@ -478,14 +478,15 @@ static int by_row_and_bytes(const void *one, const void *other)
     const struct share *a = one, *b = other;
     if (a->row != b->row)
         return a->row < b->row ? -1 : 1;
-    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+    uint64_t of_a = a->bytes + a->device_bytes, of_b = b->bytes + b->device_bytes;
+    return of_a > of_b ? -1 : of_a < of_b;
 }
 
 /* For each row: what it dominates directly, by type; at most so many types a row. */
 static int share_out(struct graph *g, struct work *w, const struct past *past, uint32_t most_types)
 {
     const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *row_of = g->row_of.at, *types = g->type.at;
-    const uint64_t *retained = w->retained.at, *own = g->own.at;
+    const uint64_t *retained = w->retained.at, *own = g->own.at, *device = w->device.at;
     struct row *rows = g->row.at;
     struct array table = {0};
     uint64_t size = 1 << 14, count = 0;
@@ -496,9 +497,10 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
     for (uint32_t i = 1; i < g->reached; i++) {
         uint32_t above = dominator[i], node = vertex[i];
         int is_graph = node >= GROUPS && types[node] == TYPE_AUTOGRAD;
-        uint64_t bytes = retained[i];
+        uint64_t bytes = retained[i], device_bytes = device ? device[i] : 0;
         while (is_graph && row_of[vertex[above]] == NONE) { /* its operations and what they saved are a part of what hangs there */
             bytes = types[vertex[above]] == TYPE_AUTOGRAD ? 0 : bytes;
+            device_bytes = types[vertex[above]] == TYPE_AUTOGRAD ? 0 : device_bytes;
             above = dominator[above];
         }
         uint32_t row = row_of[vertex[above]];
@@ -506,7 +508,7 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
             continue;
         int is_new = node >= GROUPS && past && !was_there(past, fingerprint(g, node));
         double weight = weight_of(w, i);
-        int is_child = !is_graph && !(node >= GROUPS && types[node] == TYPE_BLOCK);
+        int is_child = !is_graph && !(node >= GROUPS && (types[node] == TYPE_BLOCK || types[node] == TYPE_DEVICE));
         rows[row].children += is_child ? (uint32_t)scaled(1, weight) : 0;
         rows[row].new_children += (uint32_t)(is_new && is_child);
         uint32_t type = node < GROUPS ? TYPE_NONE : types[node];
@@ -534,13 +536,14 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
                     slot = (slot + 1) & (size - 1);
             }
             slots[slot] = (uint32_t)count;
-            shares[count++] = (struct share){row, type, 0, 0, 0, 0};
+            shares[count++] = (struct share){.row = row, .type = type};
         }
         struct share *share = &shares[slots[slot]];
         uint64_t counts = scaled(is_graph ? own[node] / OPERATION_BYTES : 1, weight);
         bytes = scaled(bytes, weight);
         share->count += counts;
         share->bytes += bytes;
+        share->device_bytes += scaled(device_bytes, weight);
         share->new_count += is_new ? counts : 0;
         share->new_bytes += is_new ? bytes : 0;
     }
@@ -576,7 +579,7 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
 {
     const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at, *types = g->type.at;
     const uint32_t *row_of = g->row_of.at, *begin = g->begin.at, *edge = g->edge.at;
-    const uint64_t *retained = w->retained.at;
+    const uint64_t *retained = w->retained.at, *device = w->device.at;
     uint32_t *owner = w->queue.at; /* which has served: of each number the row of itself, or of the nearest above it */
     uint32_t *last = w->path.at; /* has served, too: of each node the last owner that refers to it, who may do so often */
     struct array table = {0};
@@ -599,15 +602,16 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
             used += !sharer->count;
             double weight = weight_of(w, to);
             *sharer = (struct sharer){owner[i], owner[to], types[edge[k]], sharer->count + scaled(1, weight),
-                                      sharer->bytes + scaled(retained[to], weight)};
+                                      sharer->bytes + scaled(retained[to], weight),
+                                      sharer->device_bytes + (device ? scaled(device[to], weight) : 0)};
         }
     }
     for (uint32_t i = 0; i < MOST_SHARERS; i++)
-        kept += sharers[i].bytes >= least_bytes;
+        kept += sharers[i].bytes + sharers[i].device_bytes >= least_bytes;
     int is_done = grow_copied(&g->budget, &g->sharer, (kept + 1) * sizeof(struct sharer));
     g->sharers = g->sharer.at;
     for (uint32_t i = 0; is_done && i < MOST_SHARERS; i++)
-        if (sharers[i].bytes >= least_bytes)
+        if (sharers[i].bytes + sharers[i].device_bytes >= least_bytes)
             g->sharers[g->sharer_count++] = sharers[i];
     drop(&g->budget, &table);
     return is_done;
@@ -616,7 +620,8 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
 /* What is no object of Python's: it is told at what holds it. */
 static int is_no_object(const uint32_t *types, uint32_t node)
 {
-    return node >= GROUPS && (types[node] == TYPE_STORAGE || types[node] == TYPE_AUTOGRAD || types[node] == TYPE_BLOCK);
+    return node >= GROUPS && (types[node] == TYPE_STORAGE || types[node] == TYPE_AUTOGRAD || types[node] == TYPE_BLOCK ||
+                              types[node] == TYPE_DEVICE);
 }
 
 static void mark_way(const struct graph *g, const struct work *w, uint32_t node)

@@ -75,7 +75,7 @@ EXPORT int graph_write(struct graph *g, int fd)
     for (uint64_t i = 0; i < n && !sink.error; i++)
         put(&sink, i < GROUPS ? &nothing : &address[i], 8);
     for (uint64_t i = 0; i < n && !sink.error; i++)
-        put(&sink, i < GROUPS ? &nothing : &own[i], 8);
+        put(&sink, i < GROUPS || types[i] == TYPE_DEVICE ? &nothing : &own[i], 8);
     for (uint64_t i = 0; i < n && !sink.error; i++)
         put(&sink, &retained[number[i]], 8);
     for (uint64_t i = 0; i < n && !sink.error; i++)

@@ -2,8 +2,8 @@
 
 enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
 /* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows;
- * TYPE_BLOCK: memory of malloc */
-enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, TYPE_BLOCK, FIRST_TYPE };
+ * TYPE_BLOCK: memory of malloc; TYPE_DEVICE: a storage on a GPU, whose own bytes are no memory of the process */
+enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, TYPE_BLOCK, TYPE_DEVICE, FIRST_TYPE };
 enum { OPERATION_BYTES = 520 }; /* of an autograd graph, with its edges and metadata: measured on a GPT-2 */
 
 struct kind { /* of a type: how its objects are read */
@@ -21,6 +21,7 @@ struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
     uint64_t storage_bytes, native_bytes; /* of retained_bytes: memory of tensors; sampled memory of malloc */
     uint64_t error_bytes; /* of retained_bytes: one standard error, where members stand for others */
+    uint64_t device_bytes; /* beside retained_bytes: of storages on devices */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
@@ -30,12 +31,12 @@ struct row { /* a node that matters, as the agent gets it */
 
 struct share { /* of what a node dominates: all objects of one type directly below it */
     uint32_t row, type;
-    uint64_t count, bytes, new_count, new_bytes;
+    uint64_t count, bytes, new_count, new_bytes, device_bytes;
 };
 
 struct sharer { /* what a row refers to, and another dominates: of those objects it is one of several holders */
     uint32_t row, dominator_row, type;
-    uint64_t count, bytes;
+    uint64_t count, bytes, device_bytes;
 };
 
 struct tie { /* a reference that only C++ has; type: of what it leads to, where that is no object of Python's */
@@ -110,6 +111,7 @@ struct graph {
     uint64_t native_bytes; /* of malloc, by samples, behind objects that lead to it */
     uint64_t is_sampled; /* there were too many objects to read them all */
     uint64_t key_references; /* of tables of keys to strings, which are no edges */
+    uint64_t device_bytes, device_count; /* of storages on devices: beside total_bytes; how many nodes are one */
     struct row *rows;
     struct share *shares;
     char *texts;

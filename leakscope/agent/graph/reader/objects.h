@@ -463,7 +463,7 @@ static int read_node(struct graph *g, uint32_t node)
     *references = 0;
     if (special == TYPE_FRAME)
         return read_frame(g, node, (const char *)address, references);
-    if (special == TYPE_STORAGE || special == TYPE_AUTOGRAD || special == TYPE_ARROW)
+    if (special == TYPE_STORAGE || special == TYPE_AUTOGRAD || special == TYPE_ARROW || special == TYPE_DEVICE)
         return 1;
     object *one = (object *)address;
     if (!one->type || !count_of(one)) /* it is being freed: see visit_hidden */
@@ -517,7 +517,7 @@ static int read_node(struct graph *g, uint32_t node)
  * them, for which what is no memory is an error and no crash. */
 static void weigh_storages(struct graph *g)
 {
-    enum { AT_ONCE = 64, LARGEST = 256 };
+    enum { AT_ONCE = 64, LARGEST = 256, ON_HOST = 0, ON_META = 14 }; /* c10/core/DeviceType.h */
     size_t each = L.storage_bytes + 8 > L.storage_device + 1 ? L.storage_bytes + 8 : L.storage_device + 1;
     if (!L.tensor_storage || each > LARGEST)
         return;
@@ -542,9 +542,14 @@ static void weigh_storages(struct graph *g)
             for (read = 0; read < waiting; read++)
                 memcpy(copy + read * each, from[read].iov_base, each);
         for (size_t i = 0; i < read; i++) {
-            int on_device = L.storage_device && copy[i * each + L.storage_device] != 0;
+            int device = L.storage_device ? copy[i * each + L.storage_device] : ON_HOST;
             uint64_t bytes = word_at(copy + i * each, L.storage_bytes);
-            ARRAY(g, own, uint64_t)[nodes[i]] = on_device || bytes >> MOST_BITS ? 0 : bytes;
+            int is_nowhere = device == ON_META || bytes >> MOST_BITS;
+            ARRAY(g, own, uint64_t)[nodes[i]] = is_nowhere ? 0 : bytes;
+            if (device != ON_HOST && !is_nowhere) {
+                ARRAY(g, type, uint32_t)[nodes[i]] = TYPE_DEVICE;
+                g->device_count++;
+            }
         }
         read += read < waiting; /* without the one that is gone */
         waiting -= read;

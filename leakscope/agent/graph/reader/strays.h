@@ -248,6 +248,25 @@ end:
     return is_done;
 }
 
+/* What keeps memory of devices may retain nearly nothing of the process. Serves ``certain`` anew. */
+static int mark_on_devices(struct graph *g, struct work *w, const uint32_t *links, uint64_t least_bytes, uint64_t most_rows)
+{
+    if (!g->device_count)
+        return 1;
+    if (!grow(&g->budget, &w->device, g->reached * 8ul))
+        return 0;
+    uint64_t *device = w->device.at, threshold;
+    float *rounded = w->certain.at;
+    g->device_bytes = add_up(g, w, TYPE_DEVICE, device);
+    for (uint32_t i = 0; i < g->reached; i++)
+        rounded[i] = (float)device[i];
+    choose(rounded, links, g->reached, least_bytes, most_rows, &threshold);
+    for (uint32_t i = 1; i < g->reached; i++)
+        if (rounded[i] >= (float)threshold && links[i] < LONGEST_CHAIN)
+            mark_way(g, w, ((uint32_t *)w->vertex.at)[i]);
+    return 1;
+}
+
 /* Of the strings that were counted as keys, those that are in the graph. */
 static void find_names(struct graph *g)
 {
@@ -325,7 +344,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     const uint64_t *own = g->own.at;
     const uint32_t *dominator = w->dominator.at, *types = g->type.at;
     for (uint32_t i = 0; i < count; i++)
-        retained[i] = own[vertex[i]];
+        retained[i] = vertex[i] >= GROUPS && types[vertex[i]] == TYPE_DEVICE ? 0 : own[vertex[i]];
     for (uint32_t i = count; i-- > 1;)
         retained[dominator[i]] += scaled(retained[i], weight_of(w, i));
     g->total_bytes = retained[0];
@@ -366,6 +385,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint64_t i = 0; i < g->marked_rows; i++)
         if (marks[i].node != NONE)
             mark_way(g, w, marks[i].node);
+    if (!mark_on_devices(g, w, links, least_bytes, most_rows))
+        goto end;
     mark_wanted(g, w, queued);
     mark_outside(g, w, count, least_bytes);
     uint64_t rows = 1;
@@ -401,6 +422,9 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     g->storage_bytes = add_up(g, w, TYPE_STORAGE, parts);
     for (uint64_t i = 0; i < rows; i++)
         row[i].storage_bytes = parts[number[row[i].node]];
+    const uint64_t *device = w->device.at;
+    for (uint64_t i = 0; device && i < rows; i++)
+        row[i].device_bytes = device[number[row[i].node]];
     const struct local *locals = g->local.at;
     for (uint32_t i = 0; i < g->local_count; i++) {
         if (row_of[locals[i].frame] == NONE)

@@ -124,6 +124,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     ARRAY(g, kind, struct kind)[TYPE_AUTOGRAD].text = put_text(g, "torch autograd graph", 20);
     ARRAY(g, kind, struct kind)[TYPE_ARROW].text = put_text(g, "Arrow's data", 12);
     ARRAY(g, kind, struct kind)[TYPE_BLOCK].text = put_text(g, "native memory", 13);
+    ARRAY(g, kind, struct kind)[TYPE_DEVICE].text = put_text(g, "torch storage on a device", 25);
     ARRAY(g, kind, struct kind)[TYPE_FRAME].text = put_text(g, "frame", 5);
     g->nodes = GROUPS;
     uint32_t *begin = g->begin.at;
@@ -211,6 +212,7 @@ static uint32_t node_of_tie(struct graph *g, const struct tie *tie)
     if (node >= before) {
         ARRAY(g, own, uint64_t)[node] = 0;
         ARRAY(g, references, uint32_t)[node] = 0;
+        g->device_count += tie->type == TYPE_DEVICE;
     }
     if (tie->type == TYPE_AUTOGRAD)
         ARRAY(g, own, uint64_t)[node] += (uint64_t)tie->count * OPERATION_BYTES;
