@@ -322,6 +322,10 @@ class DeviceMemory:
     failures: Sequence[Moment] = ()
 
 
+# Accounts of what torch's allocator has on GPUs, beside the tensors that Python objects hold.
+DEVICE_OTHER, DEVICE_CACHE = "device-other", "device-cache"
+
+
 @dataclass(frozen=True)
 class HeapTake:
     """A snapshot to look at or to compare with. ``truncated``: it was cut short, its figures are lower bounds."""
@@ -352,7 +356,8 @@ class HeapView:
     """The heap of one process by holder; parents stand before their members. ``left_out_count`` paths were smaller.
 
     ``exact``: from the graph of all objects. Then bytes are what could be freed with a holder. ``accounts`` divide all
-    memory of the process at each snapshot.
+    memory of the process at each snapshot. ``on_devices``: bytes are those that tensors have on GPUs, and ``accounts``
+    what torch's allocator has there.
     """
 
     process: str
@@ -361,6 +366,7 @@ class HeapView:
     left_out_count: int = 0
     exact: bool = False
     accounts: Sequence[Band] = ()
+    on_devices: bool = False
 
 
 @dataclass(frozen=True)

@@ -311,13 +311,13 @@ def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _
         return None
     place = most.place
     count = int(place.length[-1]) if place.has_length else 0
-    kind = text_of(place.row, "member_type") or place.type_name
+    member = text_of(place.row, "member_type")
     return _Held(
         path=place.said,
         growth_bytes=most.growth_bytes,
-        share=share,
+        share=min(share, 1.0),
         count=count,
-        type=f"{format_count(count)} {kind}" if count else kind,
+        type=f"{format_count(count)} {member or 'members'}" if count else place.type_name,
         place=place,
         line=most.lines[0] if most.lines else None,
         is_graph=most.is_graph,

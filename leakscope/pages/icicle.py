@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..findings import HeapView
+from ..findings import DEVICE_CACHE, DEVICE_OTHER, HeapView
 
 _GIVE_WAY = ("native", "other")  # accounts that are what no other explains: objects may turn out to hold it
 _OBJECTS = ("tensors", "arrays", "python-objects")
@@ -20,6 +20,8 @@ _NAMES = {
     "shared-memory": "shared memory",
     "mapped-files": "mapped files: interpreter and libraries",
     "other": "other: interpreter and libraries",
+    DEVICE_OTHER: "allocated, and held by no Python object: workspaces, graphs that were not followed",
+    DEVICE_CACHE: "cached by torch's allocator",
 }
 _ROWS = 7  # drawn where nobody can go down
 _LEAST = 0.25  # percent of the width: less cannot be seen

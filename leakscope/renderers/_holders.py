@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..findings import HeapHolder, HeapView, Report
@@ -39,18 +39,27 @@ class Held(NamedTuple):
         return self.path, what, format_bytes(self.first_bytes), format_bytes(self.last_bytes), gained
 
 
-def largest_holders(report: Report) -> tuple[str, list[Held]]:
-    """(heading, rows) of the process that gained most; no rows where no two snapshots told of its heap."""
-    if not report.heap or len(report.heap[0].takes) < 2:
-        return "", []
-    view = report.heap[0]
+def largest_holders(report: Report) -> Iterator[tuple[str, list[Held]]]:
+    """(heading, rows) of the process that gained most, and of that which has most on GPUs.
+
+    Nothing where no two snapshots told of its heap, or nobody holds much.
+    """
+    for is_on_devices in (False, True):
+        views = [view for view in report.heap if view.on_devices is is_on_devices]
+        if views and len(views[0].takes) >= 2:
+            heading, held = _largest(views[0], is_alone=len(views) == 1)
+            if held:
+                yield heading, held
+
+
+def _largest(view: HeapView, *, is_alone: bool) -> tuple[str, list[Held]]:
     tops = [number for number, holder in enumerate(view.holders) if _is_told(holder, view.holders)]
     total = sum(holder.bytes[-1] for holder in view.holders if holder.parent is None)
     least = max(_LEAST_BYTES, _LEAST_SHARE * total)
     tops = [number for number in tops if view.holders[number].bytes[-1] >= least]
     tops.sort(key=lambda number: -view.holders[number].bytes[-1])
     first, last = (format_duration(view.takes[at].time_s) for at in (0, -1))
-    whose = f" in {view.process}" if len(report.heap) > 1 else ""
+    whose = f" in {view.process}" if not is_alone else " on GPUs" if view.on_devices else ""
     return f"Largest holders{whose}, at {first} and at {last}", [
         _held(view, _carrier(view, number)) for number in tops[:_MOST]
     ]

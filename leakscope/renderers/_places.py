@@ -31,11 +31,12 @@ def cwd(report: Report) -> str | None:
 
 def heap_place(report: Report, finding: Finding) -> tuple[int, int] | None:
     """Which holder of which heap a finding is about: that of its path, or the nearest above it."""
-    path, end = finding.subject.path, f"[{finding.subject.pid}]"
+    path, process = finding.subject.path, f"[{finding.subject.pid}]"
     if not path:
         return None
-    for number, view in enumerate(report.heap):
-        if not view.process.endswith(end):
+    is_on_device = finding.subject.device not in (None, "cpu")
+    for number, view in sorted(enumerate(report.heap), key=lambda one: one[1].on_devices is not is_on_device):
+        if process not in view.process:
             continue
         above = [
             i

@@ -142,7 +142,7 @@ def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int])
 def _culprit(report: Report, timeline: Timeline) -> tuple[str, dict[str, list[int]]] | None:
     """Name and bytes by process of the holder that the first finding names; straight between snapshots."""
     finding = report.findings[0] if report.findings else None
-    if finding is None or finding.wasted or not report.verdict.leaking:
+    if finding is None or finding.wasted or not report.verdict.leaking or finding.subject.device not in (None, "cpu"):
         return None
     start_s = timeline.time_s[0]
     of_each = {

@@ -37,8 +37,7 @@ def render(report: Report) -> str:
         parts += ["### Ignored by pyproject.toml", _fitted(known, len(known), _IGNORED)]
     if report.ledger:
         parts += ["### Where the growth went" + judged(report.verdict), _ledger(report.ledger)]
-    heading, held = largest_holders(report)
-    if held:
+    for heading, held in largest_holders(report):
         cells = ((code(path, 120), code(what, 120), *figures) for path, what, *figures in (one.cells for one in held))
         table = "\n".join([head([*COLUMNS[:2], *(f" {name}" for name in COLUMNS[2:])]), *map(row, cells)])
         parts.append(folded(heading, table))

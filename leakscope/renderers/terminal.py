@@ -97,8 +97,7 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if report.ledger:
         yield _heading("Where the growth went" + judged(report.verdict))
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
-    heading, held = largest_holders(report)
-    if held:
+    for heading, held in largest_holders(report):
         yield _heading(printable(heading))
         yield Padding(_holders(held), (0, 0, 0, 2))
     if sum(row.count for row in report.processes) > 1:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
+from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, text_of
-from ..findings import Band, HeapHolder, HeapTake, HeapView
+from ..findings import DEVICE_CACHE, DEVICE_OTHER, Band, HeapHolder, HeapTake, HeapView
 from .timeline import ESTIMATES, accounts_of
 
 if TYPE_CHECKING:
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
 
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
 MOST_PATHS = (200, 100, 60, 40)  # of each process that is shown: who gained most is looked into
+_OF_DEVICES = (60, 40)  # the same of those with most on GPUs
 
 
 def heap_views(case: Case) -> list[HeapView]:
-    """The processes that gained most first; those with fewer than two snapshots are left out."""
+    """The processes that gained most first; those with fewer than two snapshots are left out. Then what is on GPUs."""
     if not len(case.rows("holders")) and not len(case.rows("heap_nodes")):
         return []
     views: list[HeapView] = []
@@ -36,23 +39,53 @@ def heap_views(case: Case) -> list[HeapView]:
         view = _view(case, process, MOST_PATHS[len(views)])
         if view is not None:
             views.append(view)
-    return views
+    return [*views, *_on_devices(case)]
 
 
-def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
-    pid = process.pid
+def _on_devices(case: Case) -> Iterator[HeapView]:
+    """The processes that have most on GPUs."""
+    graphs = case.rows("heap_graphs")
+    most = graphs[graphs["device_bytes"].notna()].groupby("pid")["device_bytes"].max().sort_values(ascending=False)
+    for pid, paths in zip(most.index, _OF_DEVICES):
+        process = case.growth.process(int(pid))
+        tree = _exact(case, int(pid), on_devices=True)
+        rows = _takes_of(case, int(pid))
+        if process is None or tree is None or rows.index.isin(tree.takes).sum() != len(tree.takes):
+            continue
+        chosen = _chosen(tree)
+        holders, left_out = _holders([p for p in _without_steps(tree.places) if p.deep_bytes.any()], chosen, paths)
+        takes = [_take(rows.loc[tree.takes[i]], tree.takes[i]) for i in chosen]
+        accounts = _of_allocator(case, int(pid), takes, tree.total_bytes[chosen])
+        yield HeapView(f"{process.label} on GPUs", takes, holders, left_out, True, accounts, on_devices=True)
+
+
+def _of_allocator(case: Case, pid: int, takes: Sequence[HeapTake], held_bytes: Floats) -> list[Band]:
+    """All that torch's allocator had on the process's GPUs: by far most of what the process has there."""
+    uses = [use for use in case.device_uses if use.pid == pid]
+    allocated, reserved = (
+        np.sum([[level_at(use.time_s, use.figures(name), take.time_s) for take in takes] for use in uses], axis=0)
+        for name in ("allocated_bytes", "reserved_bytes")
+    )
+    levels = {"tensors": held_bytes, DEVICE_OTHER: allocated - held_bytes, DEVICE_CACHE: reserved - allocated}
+    return [
+        Band(name, [round(max(0.0, float(value))) for value in level], False)
+        for name, level in levels.items()
+        if uses and (level > 0).any()
+    ]
+
+
+def _takes_of(case: Case, pid: int) -> pd.DataFrame:
     rows = case.rows("takes")
-    rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
-    if len(rows) < 2:
-        return None
-    exact = _exact(case, pid)
-    if exact is not None and rows.index.isin(exact.takes).sum() != len(exact.takes):
-        exact = None  # rows were lost
-    seen: HeapTree | Heap | None = exact or heap_of(case.recording, pid, 0.0, float("inf"))
-    if seen is None or not seen.places:
-        return None
-    places = _without_steps(seen.places) if exact is not None else list(seen.places)
-    chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
+    return rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
+
+
+def _chosen(seen: HeapTree | Heap) -> NDArray[np.int_]:
+    """Positions of the snapshots that are shown."""
+    return np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
+
+
+def _holders(places: Sequence[Place], chosen: NDArray[np.int_], most: int) -> tuple[list[HeapHolder], int]:
+    """The largest, parents before their members; and how many were smaller."""
     largest = sorted(places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:most]
     position: dict[int, int] = {}
     holders: list[HeapHolder] = []
@@ -67,9 +100,26 @@ def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
                 count=[round(float(value)) for value in place.count[chosen]],
             )
         )
+    return holders, len(places) - len(largest)
+
+
+def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
+    pid = process.pid
+    rows = _takes_of(case, pid)
+    if len(rows) < 2:
+        return None
+    exact = _exact(case, pid)
+    if exact is not None and rows.index.isin(exact.takes).sum() != len(exact.takes):
+        exact = None  # rows were lost
+    seen: HeapTree | Heap | None = exact or heap_of(case.recording, pid, 0.0, float("inf"))
+    if seen is None or not seen.places:
+        return None
+    places = _without_steps(seen.places) if exact is not None else list(seen.places)
+    chosen = _chosen(seen)
+    holders, left_out = _holders(places, chosen, most)
     takes = [_take(rows.loc[seen.takes[i]], seen.takes[i]) for i in chosen]
     accounts = _accounts(case, process, takes)
-    return HeapView(process.label, takes, holders, len(places) - len(largest), exact is not None, accounts)
+    return HeapView(process.label, takes, holders, left_out, exact is not None, accounts)
 
 
 def _accounts(case: Case, process: ProcessGrowth, takes: Sequence[HeapTake]) -> list[Band]:
@@ -86,10 +136,10 @@ def _accounts(case: Case, process: ProcessGrowth, takes: Sequence[HeapTake]) -> 
     ]
 
 
-def _exact(case: Case, pid: int) -> HeapTree | None:
+def _exact(case: Case, pid: int, *, on_devices: bool = False) -> HeapTree | None:
     """As it was while the process was at work, also as an exception ended it; None where no two can be compared."""
     try:
-        tree = heap_tree(case.recording, pid)
+        tree = heap_tree(case.recording, pid, on_devices=on_devices)
     except BadInput:
         return None
     return tree if len(tree.takes) > 1 else None

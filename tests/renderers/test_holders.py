@@ -33,7 +33,7 @@ HOLDERS = (
 
 
 def test_the_largest_are_told_with_what_they_gained_and_how_many_members() -> None:
-    heading, held = largest_holders(with_heap(*HOLDERS))
+    ((heading, held),) = largest_holders(with_heap(*HOLDERS))
     assert heading == "Largest holders, at 3.0 s and at 63.0 s"
     assert [one.cells for one in held] == [
         ("main() memory.items", "list of numpy.ndarray, 10 → 6,000", "102 KiB", "61.0 MiB", "+60.9 MiB"),
@@ -48,6 +48,15 @@ def test_they_are_in_the_terminal_and_in_markdown_also_where_nothing_leaks() -> 
         assert "Largest holders" in text and "memory.items" in text and "+60.9 MiB" in text
 
 
+def test_what_is_on_gpus_has_a_table_of_its_own() -> None:
+    report = with_heap(*HOLDERS)
+    bank = HeapView("train.py[7] on GPUs", report.heap[0].takes, [holder("bank", "dict", 10, 900)], 0, True)
+    report = dataclasses.replace(report, heap=[*report.heap, dataclasses.replace(bank, on_devices=True)])
+    for text in (render(report, "terminal"), render(report, "markdown")):
+        assert text.index("Largest holders, at 3.0 s") < text.index("Largest holders on GPUs, at 3.0 s")
+        assert "memory.items" in text and "+890 MiB" in text
+
+
 def test_one_snapshot_says_nothing_of_growth() -> None:
-    assert largest_holders(with_heap(*HOLDERS, takes=1)) == ("", [])
+    assert not list(largest_holders(with_heap(*HOLDERS, takes=1)))
     assert "Largest holders" not in render(with_heap(*HOLDERS, takes=1), "terminal")

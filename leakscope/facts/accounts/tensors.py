@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...findings import BudgetRow
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
-from ..tables import without_last
+from ..tables import AT_EXIT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.Dat
     if process is None:
         return []
     takes = process.rows("takes")
-    at_work = without_last(takes, takes)["take"]
+    at_work = takes.loc[takes["reason"] != AT_EXIT, "take"]  # as an exception ends it the frames still stand
     snapshots = rows[(rows["moment"] == "take") & rows["take"].isin(at_work)]
     found = []
     if len(snapshots):

@@ -55,13 +55,18 @@ class HeapTree:
 
 
 def heap_tree(
-    recording: Recording, pid: int | None = None, at_s: float | None = None, *, at_end: bool = False
+    recording: Recording,
+    pid: int | None = None,
+    at_s: float | None = None,
+    *,
+    at_end: bool = False,
+    on_devices: bool = False,
 ) -> HeapTree:
     """Of one process, the one with the largest heap unless given, up to the snapshot nearest to ``at_s``.
 
     Unless given, up to the last that saw the process at work: as it ends the locals of main() are gone. ``at_end``: up
-    to the very last. Who held what is told as it was then. **Errors** BadInput: no process, or not this one, has a
-    graph.
+    to the very last. Who held what is told as it was then. ``on_devices``: all bytes are those of tensors on GPUs.
+    **Errors** BadInput: no process, or not this one, has a graph.
     """
     graphs = recording.tables["heap_graphs"]
     graphs = graphs[graphs["take"].notna() & graphs["pid"].notna()].sort_values("take")
@@ -88,8 +93,9 @@ def heap_tree(
         return found
 
     return HeapTree(
-        pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"), values("outside_bytes"),
-        values("unreached_bytes"), tuple(as_people_see_it(graph_places(recording, pid, takes))),
+        pid, tuple(takes), values("time_s"), values("device_bytes" if on_devices else "retained_bytes"),
+        values("node_count"), values("outside_bytes"), values("unreached_bytes"),
+        tuple(as_people_see_it(graph_places(recording, pid, takes, on_devices=on_devices))),
         float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
         tuple(own["is_sampled"].fillna(False).astype(bool)) if "is_sampled" in own else (),
     )  # fmt: skip
