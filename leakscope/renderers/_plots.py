@@ -77,7 +77,7 @@ def _device(device: DeviceMemory) -> Plot:
         f"Memory of {device.device}",
         [Curve(name, colour(n), device.time_s, y, dash(n)) for n, (name, y) in enumerate(told) if y],
         marks=[(moment.time_s, moment.text) for moment in device.failures],
-        limit=(limit, f"{format_bytes(limit)} on the device") if limit is not None else None,
+        limit=(limit, f"{format_bytes(limit)}, the limit") if limit is not None else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -15,8 +16,10 @@ MODEL, OPTIMIZER, GRADIENTS, ACTIVATIONS = "model", "optimizer", "gradients", "a
 BATCH, WORKSPACES, COMMUNICATION, OTHER = "batch", "workspaces", "communication", "other-tensors"
 BEFORE, UNKNOWN = "before-recording", "unknown"
 ROLES = (MODEL, OPTIMIZER, GRADIENTS, ACTIVATIONS, BATCH, WORKSPACES, COMMUNICATION, OTHER, BEFORE, UNKNOWN)
+_LEAST_CALLS, _LEAST_WORKSPACE = 20, 1 << 20  # allocations of one stack; bytes: less is no workspace
 _BACKWARD = "backward"  # gradients of parameters, or of activations: how long it lives tells
 
+_OF_PASSES = (ACTIVATIONS, _BACKWARD)
 _SCRATCH = re.compile(r"[Ww]orkspace|cublas.*(?:alloc|[Hh]andle)|cudnn.*(?:alloc|plan)", re.DOTALL)
 _ACCUMULATES = re.compile(r"AccumulateGrad")
 _ENGINE = re.compile(r"autograd::(?:Engine|python::PythonEngine|\w*::?\w*Backward\d*::apply|Node::operator)")
@@ -67,7 +70,12 @@ def roles(device: DeviceSnapshot) -> list[str]:
     weights = {
         one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE, OTHER) and one.size > 1024
     }
-    return [_settled(one, role, ends, weights) for one, role in zip(device.allocations, plain)]
+    made_once = _made_once(device)
+    return [
+        WORKSPACES if role in _OF_PASSES and one.size not in weights and id(one) in made_once else
+        _settled(one, role, ends, weights)
+        for one, role in zip(device.allocations, plain)
+    ]  # fmt: skip
 
 
 def _plain_role(device: DeviceSnapshot, one: Allocation, marks: tuple[Sequence[int], Sequence[int]]) -> str:
@@ -81,6 +89,21 @@ def _plain_role(device: DeviceSnapshot, one: Allocation, marks: tuple[Sequence[i
     if one.born is None:
         return BEFORE
     return OPTIMIZER if _is_inside(one.born, marks) else _BACKWARD  # the threads of autograd have no Python frames
+
+
+def _made_once(device: DeviceSnapshot) -> set[int]:
+    """Ids of allocations that stay, while the calls that made them came again and made no other of that size.
+
+    So do workspaces of cuBLAS, 32 MiB each on an H100: Python's frames say only which layer was the first to need one.
+    """
+    alike = Counter((one.stack, one.size) for one in device.allocations if one.born is not None)
+    of_stack = Counter(one.stack for one in device.allocations if one.born is not None)
+    return {
+        id(one)
+        for one in device.allocations
+        if one.born is not None and one.freed is None and alike[one.stack, one.size] == 1
+        and of_stack[one.stack] >= _LEAST_CALLS and one.size >= _LEAST_WORKSPACE
+    }  # fmt: skip
 
 
 def _settled(one: Allocation, role: str, ends: dict[str, list[int]], weights: set[int]) -> str:
