@@ -20,6 +20,7 @@ __all__ = ["every_way", "show", "ways"]
 
 _LEAST_SHARE = 0.005  # of the heap, or of its growth: less is no line of its own
 _MOST_LINES = 60
+_MOST_ALIKE = 3  # members of one container, of one type: the others are told together
 _MOST_OBJECTS = 3  # of one type, each with its way
 _MOST_STEPS = 12  # at each end of a way
 
@@ -33,15 +34,16 @@ def show(
     at_end: bool = False,
     by_growth: bool = False,
     depth: int = 12,
+    on_devices: bool = False,
 ) -> str:
     """The dominator tree as text. ``at_s``, ``since_s``: seconds since the recording began; the last snapshot at work
-    and the first unless given. ``at_end``: as the process ended.
+    and the first unless given. ``at_end``: as the process ended. ``on_devices``: who holds what tensors have on GPUs.
 
     **Errors** BadInput where no process, or not the one asked for, has a graph.
     """
-    tree = heap_tree(recording, pid, at_s, at_end=at_end)
+    tree = heap_tree(recording, pid, at_s, at_end=at_end, on_devices=on_devices)
     last, first = len(tree.takes) - 1, tree.nearest(since_s)
-    lines = list(_head(recording, tree, first, last))
+    lines = list(_head(recording, tree, first, last, on_devices=on_devices))
     shown = list(_below(tree.roots, tree, first, last, by_growth, (), depth))
     grown = f"{'growth':>10}  " if last > first else ""  # of one snapshot nobody knows
     lines += ["", f"{'retained':>10}  {grown}holder", *shown[:_MOST_LINES]]
@@ -53,13 +55,19 @@ def show(
 
 
 def ways(
-    recording: Recording, wanted: str, *, pid: int | None = None, at_s: float | None = None, at_end: bool = False
+    recording: Recording,
+    wanted: str,
+    *,
+    pid: int | None = None,
+    at_s: float | None = None,
+    at_end: bool = False,
+    on_devices: bool = False,
 ) -> str:
     """The ways from the roots to the objects whose type or name contains ``wanted``, the largest first.
 
     **Errors** BadInput where there is none.
     """
-    tree = heap_tree(recording, pid, at_s, at_end=at_end)
+    tree = heap_tree(recording, pid, at_s, at_end=at_end, on_devices=on_devices)
     last = len(tree.takes) - 1
     found = [p for p in tree.places if wanted in p.type_name or wanted in p.path]
     found = [p for p in found if p.deep_bytes[last] > 0 and p.count[last] > 0]
@@ -117,13 +125,13 @@ def _way(whole: WholeHeap, number: int) -> Iterator[str]:
         yield f"    held by {name or step['type_name']}{where}" + (f"  ({step['type_name']})" if name else "")
 
 
-def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterator[str]:
+def _head(recording: Recording, tree: HeapTree, first: int, last: int, *, on_devices: bool) -> Iterator[str]:
     known = recording.tables["processes"]
     known = known[known["pid"] == tree.pid]
     name = process_name(known.iloc[-1] if len(known) else None)
     yield (
         f"{name}[{tree.pid}] at {_moment(tree, last)}: {format_bytes(tree.total_bytes[last])} "
-        f"in {format_count(int(tree.node_count[last]))} Python objects"
+        + ("on GPUs" if on_devices else f"in {format_count(int(tree.node_count[last]))} Python objects")
     )
     if first != last:
         gained = format_bytes(tree.total_bytes[last] - tree.total_bytes[first], signed=True)
@@ -135,7 +143,7 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterat
         ("garbage not collected yet", tree.unreached_bytes),
     )
     for what, bytes in others:
-        if bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
+        if not on_devices and bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
             yield f"{format_bytes(bytes[last])} {what}"
     whole = {file.identity.take for file in recording.whole_heaps() if file.identity.pid == tree.pid}
     graphs = recording.tables["heap_graphs"]
@@ -163,18 +171,34 @@ def _below(
     def figure(place: Place) -> float:
         return float(place.deep_bytes[last] - (place.deep_bytes[first] if by_growth else 0.0))
 
+    def line(held: float, gained: float, text: str) -> str:
+        growth = f"{format_bytes(gained, signed=True):>10}  " if last > first else ""
+        return f"{format_bytes(held):>10}  {growth}{'  ' * len(above)}{text}"
+
+    members: dict[str, list[Place]] = {}  # of one type, without names of their own
     for place in sorted(places, key=lambda p: -figure(p)):
         if figure(place) < least:
             break
         place = steps_of(place, last)
-        gained = place.deep_bytes[last] - place.deep_bytes[first]
-        growth = f"{format_bytes(gained, signed=True):>10}  " if last > first else ""
-        name = _shorter(place.path, above[-1]) if above else place.path
-        figures = f"{format_bytes(place.deep_bytes[last]):>10}  {growth}"
-        yield f"{figures}{'  ' * len(above)}{name}  ({_kind(place, last)})"
+        name = (_shorter(place.path, above[-1]) if above else place.path).rstrip(
+            "'"
+        )  # which tell two of one name apart
+        if name.startswith("["):
+            alike = members.setdefault(place.type_name, [])
+            alike.append(place)
+            if len(alike) > _MOST_ALIKE:
+                continue
+        yield line(
+            place.deep_bytes[last], place.deep_bytes[last] - place.deep_bytes[first], f"{name}  ({_kind(place, last)})"
+        )
         if len(above) < depth:
             told = "" if place.type_name == "module" else place.path  # of a module's own the whole name is shown
             yield from _below(place.children, tree, first, last, by_growth, (*above, told), depth)
+    for type_name, alike in members.items():
+        rest = alike[_MOST_ALIKE:]
+        if rest:
+            held, before = (sum(float(place.deep_bytes[at]) for place in rest) for at in (last, first))
+            yield line(held, held - before, f"… {format_count(len(rest))} more  ({type_name})")
 
 
 def _kind(place: Place, at: int) -> str:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from leakscope import analyze
+from leakscope.browsing import show, ways
+from leakscope.errors import BadInput
 from leakscope.findings import Finding, Report
 from leakscope.renderers import render
 from leakscope.storage import open_recording
@@ -132,3 +134,14 @@ def test_what_is_on_the_device_adds_up_in_the_page_and_in_a_terminal() -> None:
     assert max(holder.bytes[-1] for holder in view.holders) >= 0.9 * tensors.value_bytes[-1]
     assert "Largest holders on GPUs" in render(report, "terminal")
     assert f"{view.process}</h3>" in render(report, "html")
+
+
+def test_the_heap_of_a_device_is_shown_by_holder() -> None:
+    recording = open_recording(RECORDINGS / "full_of_leak.parquet")
+    head, *_, holder, _, _, _, _, _, _, rest = show(recording, on_devices=True).rstrip("\n").split("\n")
+    assert says(head, "full_of_leak.py[535]", "2.9 GiB on GPUs")
+    assert says(holder, "main() outputs", "list holding 164")
+    assert says(rest, "161 more", "torch.Tensor")
+    assert "main() outputs" in ways(recording, "torch.Tensor", on_devices=True)
+    with pytest.raises(BadInput, match="no snapshot in it knows of tensors on a GPU"):
+        show(open_recording(FOLDER.parents[1] / "docs" / "example" / "run.parquet"), on_devices=True)

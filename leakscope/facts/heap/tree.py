@@ -70,11 +70,14 @@ def heap_tree(
     """
     graphs = recording.tables["heap_graphs"]
     graphs = graphs[graphs["take"].notna() & graphs["pid"].notna()].sort_values("take")
+    weight = "device_bytes" if on_devices else "retained_bytes"
+    if on_devices and not graphs[weight].notna().any():
+        raise BadInput(f"{recording.path}: no snapshot in it knows of tensors on a GPU")
     at_exit = _made_at_exit(recording, graphs)
     shown = graphs if at_end or at_s is not None else graphs[~at_exit]
     # A process whose only snapshot is that of its end is shown as it ended.
     shown = graphs[graphs.index.isin(shown.index) | ~graphs["pid"].isin(shown["pid"])]
-    last = shown.groupby("pid")["retained_bytes"].last().sort_values(ascending=False)
+    last = shown.groupby("pid")[weight].last().sort_values(ascending=False)
     pids = [int(one) for one in last.index]
     if not pids:
         raise BadInput(f"{recording.path}: {_NO_GRAPH}")
@@ -93,7 +96,7 @@ def heap_tree(
         return found
 
     return HeapTree(
-        pid, tuple(takes), values("time_s"), values("device_bytes" if on_devices else "retained_bytes"),
+        pid, tuple(takes), values("time_s"), values(weight),
         values("node_count"), values("outside_bytes"), values("unreached_bytes"),
         tuple(as_people_see_it(graph_places(recording, pid, takes, on_devices=on_devices))),
         float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
