@@ -188,6 +188,7 @@ class Agent:
         self._sample(pymalloc_bytes)
         give_way()
         self.taker.consider(now)
+        self.steps.look()
         if not self.taker.is_exiting:
             self.taker.work_out()
         if now >= self._next_flush or self.outbox.ends_with("takes") or self.outbox.ends_with("heap_graphs"):
@@ -249,9 +250,11 @@ class Agent:
     def _add_mark(self, phase: str, text: str | None) -> None:
         self.outbox.add("marks", {"step": self.steps.current(), "phase": phase, "text": text})
 
-    def _stepped(self) -> None:
+    def _stepped(self) -> bool:
+        """Whether the next step is wanted, too."""
         self._phases.stepped()
         self.taker.stepped()
+        return self.taker.wanted is not None
 
     def _add_counters(self) -> None:
         """What is only counted, and so can be read from any thread: snapshots are too rare for a trend."""

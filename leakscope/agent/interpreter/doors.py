@@ -207,6 +207,15 @@ def hook(function: Function) -> Callable[..., Any]:
     return _hook(entry(function))
 
 
+def counting_hook(count: Function, ways_in: Iterable[Function]) -> Callable[..., Any]:
+    """The same, that calls the C function ``count`` each time, and then what is in ``ways_in`` by then: mostly nothing.
+
+    **Cost** 2 us, where a way in that is taken costs 40.
+    """
+    asked = _calls(again(chain, (count,), ways_in))
+    return _hook(type("Entry", (), {"__slots__": (), "__bool__": staticmethod(partial(any, asked))})())
+
+
 def _hook(way_in: object) -> Callable[..., Any]:
     is_true = ctypes.PYFUNCTYPE(ctypes.c_int, *[ctypes.py_object] * 4)(("PyObject_IsTrue", ctypes.pythonapi))
     return types.MethodType(is_true, way_in)
