@@ -83,7 +83,7 @@ class Agent:
         tick_s = TICK_S if stress_s is None else min(TICK_S, stress_s)
         self._thread = Thread(self._tick, tick_s, self.outbox.parting, self._restart)
         self.steps = steps.Steps(self._stepped)
-        self._phases = phases.Phases(self._phase_began)
+        self._phases = phases.Phases(self._phase_began, self.steps.look_at_next)
         self._schedule = Schedule(folder, options, stress_s)
         self.taker = taker.Taker(
             options, self.outbox, self._thread, self._schedule, self.steps, self._phases,

@@ -90,3 +90,22 @@ told |= {"of both": steps.count, "looked at": len(looked)}
     assert told["of one"] == 40
     assert told["of both"] == pytest.approx(40 + 5000, rel=0.06)
     assert told["looked at"] < 400
+
+
+def test_the_step_that_ends_an_evaluation_is_looked_at(forks: Forks) -> None:
+    told = ran(
+        forks,
+        """
+from leakscope.agent.life import phases
+phase = phases.Phases(lambda name: None, steps.look_at_next)
+steps._on_step = lambda: (looked.append(1), phase.stepped()) and False
+one = optimizer()
+steps.look()
+for _ in range(100): one.step()
+before = len(looked)
+phase.enter(phases.EVAL)
+one.step()
+told = {"after": len(looked) - before, "trains": phase.current == phases.TRAIN}
+""",
+    )
+    assert told == {"after": 1, "trains": True}

@@ -29,14 +29,16 @@ PART_OF_MODEL = 0.5  # train() or eval() of fewer submodules than this share of 
 
 class Phases:
     """Bytes and seconds by phase. ``mark(phase)`` is called when one begins, at most once a second, and when it ends.
+    ``not_training()``: another than training has begun, which a step of an optimizer ends.
 
     A passage is the time between entering a phase and entering the next; nothing is remembered of single passages.
     """
 
-    def __init__(self, mark: Callable[[str], None]) -> None:
+    def __init__(self, mark: Callable[[str], None], not_training: Callable[[], None]) -> None:
         self.current = START_UP
         self.batch_storages: tuple[int, ...] = ()
         self._mark = mark
+        self._not_training = not_training
         self._marked_at = 0.0
         self._is_marked = False
         self._entered_at = monotonic()
@@ -82,6 +84,8 @@ class Phases:
         if begins:
             self._marked_at = self._entered_at
         self._is_marked = begins
+        if phase != TRAIN:
+            self._not_training()
 
     def _passage(self) -> tuple[float, int, int]:
         held = held_bytes()

@@ -65,13 +65,21 @@ class Steps:
     def look(self) -> None:
         """At the next steps. On the agent's thread, now and then."""
         self._is_asked = True
+        self._look(BURST)
+
+    def look_at_next(self) -> None:
+        """At the next one alone: it may be the first of training."""
+        self._look(1)
+
+    def _look(self, steps: int) -> None:
         if not self._ways_in:
-            missed = self._steps() - self._closed_at
+            missed, self._closed_at = self._steps() - self._closed_at, self._steps()
             if len(self._counts) > 1:
                 for key in list(self._counts):
                     self._counts[key] += self._part_of(missed, key)
-            self._looked_at = {}
-            self._left = BURST
+            if steps == BURST:
+                self._looked_at = {}
+            self._left = steps
             self._ways_in.append(self._way_in)
 
     def current(self) -> int | None:
