@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..facts.accounts.gpu import DeviceUse, Oom
+from ..facts.growth.limits import gpu_processes
 from ..facts.tables import int_of, text_of
 from ..findings import DeviceMemory, Moment
 from ..units import format_bytes
@@ -21,8 +22,8 @@ _MOST_POINTS = 400
 
 
 def devices(case: Case) -> list[DeviceMemory]:
-    """Each process's allocator on each device, then each device as the driver saw it."""
-    found = [*_allocators(case), *_whole_devices(case), *_snapshots(case)]
+    """Each process's allocator on each device, or what the driver counted of it; then each device as a whole."""
+    found = [*_allocators(case), *_by_driver(case), *_whole_devices(case), *_snapshots(case)]
     return found[:_MOST]
 
 
@@ -82,6 +83,22 @@ def _with_failures(use: DeviceUse) -> pd.DataFrame:
     )
     rows = use.rows[["time_s", "allocated_bytes", "reserved_bytes"]]
     return pd.concat([rows, failed.astype(rows.dtypes.to_dict())]).sort_values("time_s") if len(failed) else rows
+
+
+def _by_driver(case: Case) -> Iterator[DeviceMemory]:
+    """The job's processes without torch's allocator."""
+    known = {use.pid for use in case.device_uses}
+    for one in gpu_processes(case.recording):
+        process = case.growth.process(one.pid)
+        if one.pid in known or process is None or len(one.time_s) < 2:
+            continue
+        shown = _shown(pd.Series(one.used_bytes))
+        yield DeviceMemory(
+            f"{one.device} in {process.label}",
+            [round(float(at_s), 2) for at_s in one.time_s[shown]],
+            used_bytes=[round(float(value)) for value in one.used_bytes[shown]],
+            limit_bytes=_only_total(case),
+        )
 
 
 def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
