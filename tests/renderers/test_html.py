@@ -152,7 +152,7 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         "sizes are estimated from a sample of the members", "store loss.item(): frees about 600 MiB",
         "self.history.append(loss)", "200 MiB wasted", "mapped-files", "+600 MiB",
         "eval begins at step 2,400", "worker[4250] was ended by SIGKILL", "7 more in the row “phases”",
-        "12 laps of train and eval", "train 12, from step 1200 (6 min 00 s)", "940 MiB", "80.0 GiB on the device",
+        "12 laps of train and eval", "train 12, from step 1200 (6 min 00 s)", "940 MiB", "80.0 GiB, the limit",
         "cuda:0 had no room for 4.0 GiB at train.py:31", "78 GiB", "snapshot 2, 18.0 s, step 4,500",
         "main() trainer", ".history", "× 5,000", "+549 MiB", "31 smaller places",
         "activations", "900 MiB", "1.3 GiB", "cyclic-garbage", "calling gc.collect() will not help",
