@@ -7,7 +7,7 @@ which it is held. What an object dominates beside those that matter themselves i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -108,14 +108,6 @@ def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int
         number = of_number.get(number, number)
         of_type[number] = max(of_type.get(number, 0.0), float(row["retained_bytes"]))
     return found
-
-
-def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
-    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these."""
-    rows = recording.tables["heap_graphs"][["pid", "take", "weighs_tensors"]]
-    rows = rows[(rows["pid"] == pid) & rows["take"].notna() & ~rows["take"].isin(list(but))].sort_values("take")
-    weighed = rows["weighs_tensors"].fillna(False).astype(bool)
-    return [int(take) for take in rows["take"][weighed == weighed.iloc[-1]]] if len(rows) else []
 
 
 def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
