@@ -25,7 +25,7 @@ from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import look_of
+from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 
@@ -77,7 +77,7 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 def _counts(process: ProcessGrowth) -> Floats:
     """Descriptors at the times of the process's samples; between two looks in a straight line."""
     samples, descriptors = process.rows("process_samples"), process.rows("descriptors")
-    plain = samples[samples["fd_count"].notna()]
+    plain = narrow(samples, "time_s", "fd_count").dropna()
     sums = descriptors["open_count"].astype(float).groupby(look_of(descriptors)).sum()
     starts = descriptors["time_s"].groupby(look_of(descriptors)).min()
     at_s = np.concatenate([plain["time_s"].to_numpy(dtype=np.float64), starts.to_numpy(dtype=np.float64)])

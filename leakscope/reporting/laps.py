@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.series.arithmetic import Floats
+from ..facts.tables import narrow
 from ..findings import Lap, Laps
 from ..units import format_count
 
@@ -55,7 +56,7 @@ def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, h
     if not len(marks):
         return None
     own = marks[marks["pid"] == marks["pid"].value_counts().idxmax()].sort_values("time_s")
-    own = own[["phase", "time_s"]].astype(object)
+    own = narrow(own, "phase", "time_s").astype(object)
     passed = [(phase, at_s) for phase, at_s in zip(own["phase"], own["time_s"])]
     begun = [one for before, one in zip([(None, 0.0), *passed], passed) if before[0] != one[0]]
     counts = Counter(phase for phase, _ in begun)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST
-from ..tables import records
+from ..tables import narrow, records
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -788,7 +788,7 @@ class _Names:
 
 def names_in_keys(nodes: pd.DataFrame) -> set[str]:
     """What rows of ``heap_nodes`` have as keys and is a name: of a module, of a global variable, of an attribute."""
-    rows = nodes[["pid", "node", "path_node", "edge_kind", "edge_name"]].astype(object)
+    rows = narrow(nodes, "pid", "node", "path_node", "edge_kind", "edge_name").astype(object)
     rows = rows.where(rows.notna(), None)
     told = list(rows.itertuples(index=False, name=None))
     spaces = {(pid, node) for pid, node, above, kind, _ in told if above == OF_MODULES or kind == "namespace"}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...units import MOST
-from ..tables import AT_EXIT, records
+from ..tables import AT_EXIT, narrow, records
 from .graph import MODULES, graph_places
 from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
 from .takes import Takes, sampled_takes, takes_of, takes_with_graph
@@ -179,7 +179,7 @@ def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
 
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
-    sentinels = sentinels[["pid", "time_s", "malloc_free_bytes"]]
+    sentinels = narrow(sentinels, "pid", "time_s", "malloc_free_bytes")
     own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
     if not len(own):
         return np.zeros(len(at_s))

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import AT_EXIT
+from ..tables import AT_EXIT, narrow
 from .place import Floats
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 
-_ASKED = ["pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "visited_count"]  # of forty columns
+_ASKED = ("pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "visited_count")  # of forty columns
 # At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = (AT_EXIT, "exception")
 
@@ -104,7 +104,7 @@ def takes_of(recording: Recording, pid: int) -> Takes:
     """All snapshots of a process."""
     known = _known_takes.setdefault(recording, {})
     if pid not in known:
-        rows = _of_process(recording.tables["takes"][_ASKED], pid)
+        rows = _of_process(narrow(recording.tables["takes"], *_ASKED), pid)
         number = _whole(rows["take"])
         is_unwalked = rows["visited_count"].isna().to_numpy(dtype=bool)
         known[pid] = Takes(
