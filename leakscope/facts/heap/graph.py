@@ -343,9 +343,10 @@ def _lengths(node: _Node) -> Floats:
     A length is written down of what was still there when names were looked up. Where it was not, it is that of the
     nearest snapshot that has one, as much longer as it holds more objects alone.
     """
-    known = np.flatnonzero(node.length > 0)
-    if not len(known):
+    is_known = node.length > 0
+    if not is_known.any():
         return node.children.copy()
+    known = np.flatnonzero(is_known)
     nearest = known[np.abs(known[:, None] - np.arange(len(node.length))).argmin(axis=0)]
     before = node.children[nearest]
     more = np.ones(len(before))
@@ -477,9 +478,9 @@ def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
     for place in below:
         below += place.children
     for place in reversed(below):
-        own = place.deep_bytes if place.row["node"] is None else np.minimum(_own_bytes(place, nodes), place.deep_bytes)
         if place.type_name in _ARRAYS:
-            place.array_bytes += own
+            is_one = place.row["node"] is not None
+            place.array_bytes += np.minimum(_own_bytes(place, nodes), place.deep_bytes) if is_one else place.deep_bytes
         if place.parent is not None:
             place.parent.array_bytes += place.array_bytes
     for place in below:
@@ -499,6 +500,8 @@ def _part_of(place: Place, given: Floats, own: Sequence[Floats]) -> Floats:
 def _share_out(place: Place, nodes: Mapping[int, _Node]) -> None:
     """To members without a node of their own, the largest first: what those with one do not account for."""
     others = [child for child in place.children if child.row["node"] is None]
+    if not others:
+        return
     of_nodes = [nodes[child.row["node"]] for child in place.children if child.row["node"] is not None]
     tensors = place.tensor_bytes - sum((node.storage for node in of_nodes), np.zeros_like(place.tensor_bytes))
     native = place.native_bytes - sum((node.native for node in of_nodes), np.zeros_like(place.native_bytes))
@@ -545,6 +548,8 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
 
 
 def _became_longer(links: Sequence[_Node]) -> bool:
+    if len(links) <= _HEAVY_LINKS:  # as nearly all, which are no chain
+        return False
     count = _alive(links)
     return bool(count[-1] > _HEAVY_LINKS and count[-1] >= 2 * count[0])
 
@@ -571,7 +576,6 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
     """The object of the same type on which it hangs, if that has nearly nothing else, or no other of its
     type. A dict may lie between, or of a function the tuple and the cell by which it has a variable of another.
     """
-    at = int(np.flatnonzero(node.retained)[-1]) if node.retained.any() else 0
     above = node
     for _ in range(3):
         found = nodes.get(_number(above.row["dominator_node"]))
@@ -579,6 +583,7 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
             return None
         holder, above = above if above is not node else found, found
         if above.row["type_name"] == node.row["type_name"]:
+            at = max(0, _newest(node))
             counts, _ = holder.by_type.get(node.row["type_name"], (None, None))
             is_only_one = counts is not None and counts[at] == 1
             share = _PASSES_ON_SOME if is_only_one else _PASSES_ON
