@@ -67,7 +67,10 @@ class ProcessGrowth:
         if table not in self._parted:  # for all processes at once: each asks for the same tables
             self._parted[table] = dict(by_process(self.tables[table]))
         rows = self._parted[table].get((self.pid, self.start_ticks))
-        return rows if rows is not None else self.tables[table].iloc[:0]
+        if rows is not None:
+            return rows
+        of_all = self.tables[table]
+        return of_all.iloc[:0] if len(of_all) else of_all
 
     def within(self, start_s: float, end_s: float) -> ProcessGrowth:
         """The same process, its ``growth_bytes`` what it gained between two moments."""

@@ -71,8 +71,9 @@ def _reduced(recording: Recording) -> list[str]:
     """Processes with more objects than could be looked at without a pause that somebody would notice."""
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
-    processes = recording.tables["processes"].drop_duplicates(["pid", "start_ticks"], keep="last")
-    known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(processes)}
+    if not len(notes):
+        return []
+    known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(recording.tables["processes"])}
     sentences = [
         f"{known.get((pid, ticks), '')}[{int(pid)}]: {text}"
         for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
@@ -101,11 +102,11 @@ def _blind(recording: Recording) -> list[dict[str, Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
     seen = notes_of_agents(recording)
     known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
-    rows = recording.tables["processes"].dropna(subset=["pid", "start_ticks"])
     return [
         row
-        for row in records(rows)
-        if (int(row["pid"]), int(row["start_ticks"])) not in known
+        for row in records(recording.tables["processes"])
+        if None not in (row["pid"], row["start_ticks"])
+        and (int(row["pid"]), int(row["start_ticks"])) not in known
         and _is_python(row)
         and _life_s(recording, row) >= _LEAST_LIFE_S
     ]
