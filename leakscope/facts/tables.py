@@ -46,16 +46,23 @@ def process_name(row: Row | None) -> str:
 
 def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Some of its columns; a list of names in brackets is the same, in five times as long."""
-    return rows.take([rows.columns.get_loc(column) for column in columns], axis="columns")
+    at: list[Any] = [rows.columns.get_loc(column) for column in columns]
+    return rows.take(at, axis="columns")
 
 
 def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     """Times and values of a column where it was read."""
     if not len(rows):
         return np.empty(0), np.empty(0)
-    values = rows[column]
-    was_read = values.notna().to_numpy()  # of the two columns alone: a table has fifty
-    return rows["time_s"].to_numpy(dtype=np.float64)[was_read], values[was_read].to_numpy(dtype=np.float64)
+    values = figures(rows, column)
+    was_read = ~np.isnan(values)
+    return figures(rows, "time_s")[was_read], values[was_read]
+
+
+def figures(rows: pd.DataFrame, column: str) -> Floats:
+    """One value a row, NaN where it was not read."""
+    values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 def by_process(frame: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:
@@ -101,4 +108,5 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
 
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:
     """Number of the look from outside that each row belongs to: its rows are written within moments, one by one."""
-    return (rows["time_s"].diff() > _LOOK_S).astype(int).cumsum()
+    time_s = figures(rows, "time_s")
+    return pd.Series(np.cumsum(np.diff(time_s, prepend=time_s[:1]) > _LOOK_S), index=rows.index)

@@ -40,7 +40,7 @@ def laps(case: Case) -> Laps | None:
 def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
     """When each step of the process that counted most was seen, and its number, which never falls."""
     rows = case.rows("sentinels")
-    rows = rows[rows["step"].notna() & rows["pid"].notna()]
+    rows = narrow(rows, "pid", "time_s", "step")[rows["step"].notna() & rows["pid"].notna()]
     if not len(rows):
         return None
     spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())

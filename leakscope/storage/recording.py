@@ -530,9 +530,10 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
 def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
     """These columns; nulls for one that the file does not have."""
     missing = set(columns).difference(rows.column_names)
-    types = arrow_schema() if missing else None
-    for column in missing:
-        rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
+    if missing:
+        types = arrow_schema()
+        for column in missing:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
     return rows.select(columns)
 
 

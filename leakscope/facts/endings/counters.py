@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..series.arithmetic import Floats
-from ..tables import series
+from ..tables import figures, series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,15 +56,15 @@ class Counter:
 
 def of_host(recording: Recording) -> Counter:
     rows = recording.tables["host_samples"]
-    used = _values(rows, "mem_total_bytes") - _values(rows, "mem_available_bytes")
+    used = figures(rows, "mem_total_bytes") - figures(rows, "mem_available_bytes")
     return _counter(HOST, rows, "mem_total_bytes", used, None)
 
 
 def of_cgroup(recording: Recording, cgroup: str) -> Counter:
     rows = recording.tables["cgroup_samples"]
     rows = rows[rows["cgroup"] == cgroup]
-    file, shmem = (np.nan_to_num(_values(rows, name)) for name in ("cgroup_file_bytes", "cgroup_shmem_bytes"))
-    used = np.maximum(_values(rows, "current_bytes") - np.maximum(file - shmem, 0.0), 0.0)
+    file, shmem = (np.nan_to_num(figures(rows, name)) for name in ("cgroup_file_bytes", "cgroup_shmem_bytes"))
+    used = np.maximum(figures(rows, "current_bytes") - np.maximum(file - shmem, 0.0), 0.0)
     return _counter(f"cgroup {cgroup}", rows, "limit_bytes", used, "oom_count")
 
 
@@ -98,10 +98,6 @@ def _counter(name: str, rows: pd.DataFrame, limit: str, used: Floats, hits: str 
         limit_bytes=int(limits[-1]) if len(limits) else None,
         used_bytes=int(late.max()) if len(late) else None,
     )
-
-
-def _values(rows: pd.DataFrame, column: str) -> Floats:
-    return rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _before_the_end_s(rows: pd.DataFrame, *, last_s: float = 5.0) -> float:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import AT_EXIT, narrow
+from ..tables import AT_EXIT, figures, narrow
 from .place import Floats
 
 if TYPE_CHECKING:
@@ -108,11 +108,13 @@ def takes_of(recording: Recording, pid: int) -> Takes:
         number = _whole(rows["take"])
         is_unwalked = rows["visited_count"].isna().to_numpy(dtype=bool)
         known[pid] = Takes(
-            number,
-            *(rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("time_s", "step", "rss_bytes")),
-            rows["reason"].fillna("").to_numpy(dtype=object),
-            _flags(rows["truncated"]),
-            is_unwalked & np.isin(number, _graphs_of(recording, pid).number),
+            number=number,
+            time_s=figures(rows, "time_s"),
+            step=figures(rows, "step"),
+            rss_bytes=figures(rows, "rss_bytes"),
+            reason=rows["reason"].fillna("").to_numpy(dtype=object),
+            is_truncated=_flags(rows["truncated"]),
+            is_exact=is_unwalked & np.isin(number, _graphs_of(recording, pid).number),
         )
     return known[pid]
 
@@ -149,7 +151,7 @@ def _of_process(rows: pd.DataFrame, pid: int) -> pd.DataFrame:
 
 
 def _whole(column: pd.Series[int]) -> NDArray[np.int64]:
-    return column.to_numpy(dtype=np.int64)
+    return column.to_numpy().astype(np.int64)
 
 
 def _flags(column: pd.Series[bool]) -> Mask:
