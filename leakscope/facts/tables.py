@@ -109,4 +109,5 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:
     """Number of the look from outside that each row belongs to: its rows are written within moments, one by one."""
     time_s = figures(rows, "time_s")
-    return pd.Series(np.cumsum(np.diff(time_s, prepend=time_s[:1]) > _LOOK_S), index=rows.index)
+    is_next = np.diff(time_s, prepend=time_s[:1]) > _LOOK_S
+    return pd.Series(is_next, index=rows.index, dtype="int64").cumsum()
