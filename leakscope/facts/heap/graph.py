@@ -346,12 +346,15 @@ def _lengths(node: _Node) -> Floats:
     is_known = node.length > 0
     if not is_known.any():
         return node.children.copy()
+    is_there = node.retained > 0
+    if is_known[is_there].all():
+        return np.where(is_there, node.length, 0.0)
     known = np.flatnonzero(is_known)
     nearest = known[np.abs(known[:, None] - np.arange(len(node.length))).argmin(axis=0)]
     before = node.children[nearest]
     more = np.ones(len(before))
     np.divide(node.children, before, out=more, where=(node.children > 0) & (before > 0))
-    return np.where(node.retained > 0, np.round(node.length[nearest] * more), 0.0)
+    return np.where(is_there, np.round(node.length[nearest] * more), 0.0)
 
 
 def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Place]:
