@@ -6,6 +6,7 @@ What the marks mean is said in tests/tiers.py.
 from __future__ import annotations
 
 import compileall
+import gc
 import importlib.util
 import os
 import re
@@ -31,6 +32,9 @@ settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"}  # the latter is set as polars is imported
 _MAY_START = {"live", "slow"}
+# Reports make a hundred thousand objects each, and no garbage that only the collector frees: it need not look so often.
+_JUDGES = {"judging", "golden"}
+_USUAL, _SELDOM = gc.get_threshold(), (20_000, 10, 10)
 
 
 _AGENT = Path(__file__).parents[1] / "leakscope" / "agent"
@@ -130,6 +134,8 @@ def _name_group(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails the test that leaves a child process running or changes ``os.environ``, and the unit test that had one."""
+    is_judge = any(request.node.get_closest_marker(mark) for mark in _JUDGES)
+    gc.set_threshold(*(_SELDOM if is_judge else _USUAL))
     ended_before = _faults_of_ended_children()
     children_before = _children()
     environment_before = _environment()

@@ -25,7 +25,7 @@ from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import look_of
+from ..facts.tables import look_of, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 
@@ -77,13 +77,13 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 def _counts(process: ProcessGrowth) -> Floats:
     """Descriptors at the times of the process's samples; between two looks in a straight line."""
     samples, descriptors = process.rows("process_samples"), process.rows("descriptors")
-    plain = samples[samples["fd_count"].notna()]
+    sampled_s, sampled = series(samples, "fd_count")
+    if not len(descriptors):
+        return np.interp(process.time_s, sampled_s, sampled) if sampled.size else sampled
     sums = descriptors["open_count"].astype(float).groupby(look_of(descriptors)).sum()
     starts = descriptors["time_s"].groupby(look_of(descriptors)).min()
-    at_s = np.concatenate([plain["time_s"].to_numpy(dtype=np.float64), starts.to_numpy(dtype=np.float64)])
-    count = np.concatenate([plain["fd_count"].to_numpy(dtype=np.float64), sums.to_numpy(dtype=np.float64)])
-    if not at_s.size:
-        return np.empty(0)
+    at_s = np.concatenate([sampled_s, starts.to_numpy(dtype=np.float64)])
+    count = np.concatenate([sampled, sums.to_numpy(dtype=np.float64)])
     order = np.argsort(at_s, kind="stable")
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 

@@ -23,7 +23,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats, level_at
-from ..facts.tables import look_of
+from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import MiB, format_bytes
@@ -85,7 +85,8 @@ class _Gain(NamedTuple):
 
 def _gains(maps: pd.DataFrame, column: str) -> list[_Gain]:
     """The most first."""
-    files = maps.assign(look=look_of(maps))[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
+    files = narrow(maps, "time_s", "map_path", column, "map_count")
+    files = files.assign(look=look_of(maps))[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
     if not len(files):
         return []
     files = files.assign(alike=files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True))

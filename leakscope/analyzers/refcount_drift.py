@@ -29,7 +29,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
-from ..facts.tables import int_of
+from ..facts.tables import figures, int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import CRASH, DANGER, GROWTH
 from ..units import MOST, format_count, format_duration
@@ -142,13 +142,11 @@ def _by_rest(one: _Count, rest: Rest, min_fall: int) -> _Count:
 
 def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
     rows = process.rows("sentinels")
-    rows = rows[rows["refcount_none"].notna() & (rows["time_s"] <= process.exit_s)]
-    if len(rows) < 2:
+    columns = [figures(rows, name) for name in ("time_s", "refcount_none", "allocated_blocks", "step")]
+    is_known = ~np.isnan(columns[1]) & (columns[0] <= process.exit_s)
+    if is_known.sum() < 2:
         return None
-    time_s, count, blocks, step = (
-        rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        for name in ("time_s", "refcount_none", "allocated_blocks", "step")
-    )
+    time_s, count, blocks, step = (column[is_known] for column in columns)
     one = _Count(process, time_s, count, np.nan_to_num(blocks))
     fallen = judge(
         time_s,

@@ -90,10 +90,11 @@ def findings(
 
 def _looks(case: Case, process: ProcessGrowth) -> _Looks | None:
     rows = process.rows("gradients")
+    if not len(rows):
+        return None
     takes = process.rows("takes")
     known = takes[takes["step"].notna()]
-    steps = dict(zip(known["take"].astype(int), known["step"].astype(int)))
-    return _Looks(process, rows, steps) if len(rows) else None
+    return _Looks(process, rows, dict(zip(known["take"].astype(int), known["step"].astype(int))))
 
 
 def _count(rows: pd.DataFrame) -> int:

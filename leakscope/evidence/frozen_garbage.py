@@ -19,7 +19,7 @@ from ..facts.growth.strays import Strays
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
-from ..facts.tables import Row, int_of, text_of, without_last
+from ..facts.tables import Row, int_of, narrow, text_of, without_last
 from ..facts.where.cycles import class_place
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count
@@ -147,7 +147,7 @@ def _most_frozen(case: Case, strays: Strays) -> dict[str, Any] | None:
 
 def _counts(case: Case, process: ProcessGrowth) -> Floats:
     """Readings of the judged window in the order of time, from the sentinels and the snapshots."""
-    tables = [process.rows(name)[["time_s", "gc_frozen_count"]] for name in ("sentinels", "takes")]
+    tables = [narrow(process.rows(name), "time_s", "gc_frozen_count") for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
     growth = case.growth
     rows = rows[(rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1)].sort_values("time_s")

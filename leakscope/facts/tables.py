@@ -44,21 +44,33 @@ def process_name(row: Row | None) -> str:
     return text_of(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
 
 
+def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Some of its columns; a list of names in brackets is the same, in five times as long."""
+    at: list[Any] = [rows.columns.get_loc(column) for column in columns]
+    return rows.take(at, axis="columns")
+
+
 def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     """Times and values of a column where it was read."""
     if not len(rows):
         return np.empty(0), np.empty(0)
-    values = rows[column]
-    was_read = values.notna().to_numpy()  # of the two columns alone: a table has fifty
-    return rows["time_s"].to_numpy(dtype=np.float64)[was_read], values[was_read].to_numpy(dtype=np.float64)
+    values = figures(rows, column)
+    was_read = ~np.isnan(values)
+    return figures(rows, "time_s")[was_read], values[was_read]
+
+
+def figures(rows: pd.DataFrame, column: str) -> Floats:
+    """One value a row, NaN where it was not read."""
+    values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 def by_process(frame: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:
     """(pid, start_ticks) and rows of each process, by time. Tables are sorted so: the rows are views, and no copies."""
-    frame = frame if frame["pid"].notna().all() else frame[frame["pid"].notna()]
     if not len(frame):
         return []
-    keys = frame[["pid", "start_ticks"]].fillna(0).to_numpy(dtype=np.int64)
+    frame = frame if frame["pid"].notna().all() else frame[frame["pid"].notna()]
+    keys = np.column_stack([frame[name].to_numpy(dtype=np.int64, na_value=0) for name in ("pid", "start_ticks")])
     edges = [0, *(np.flatnonzero((np.diff(keys, axis=0) != 0).any(axis=1)) + 1).tolist(), len(frame)]
     starts = [(int(pid), int(ticks)) for pid, ticks in keys[edges[:-1]].tolist()]
     if len(set(starts)) < len(starts):
@@ -74,8 +86,10 @@ def in_time(rows: pd.DataFrame) -> pd.DataFrame:
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """One dict a row, None where a cell is null; ``to_dict`` does the same in four times as long."""
+    if not len(rows):
+        return []
     names = [str(column) for column in rows.columns]
-    return [dict(zip(names, cells)) for cells in zip(*(_cells(rows[column]) for column in rows.columns))]
+    return [dict(zip(names, cells)) for cells in zip(*(_cells(column) for _, column in rows.items()))]
 
 
 def _cells(column: Any) -> list[Any]:
@@ -86,10 +100,14 @@ def _cells(column: Any) -> list[Any]:
 
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
-    at_end = takes.loc[takes["reason"].isin([AT_EXIT, "exception"]), "take"]
-    return rows[~rows["take"].isin(at_end)]
+    if not (len(rows) and len(takes)):
+        return rows
+    at_end = takes["take"][takes["reason"].isin([AT_EXIT, "exception"])]
+    return rows[~rows["take"].isin(at_end)] if len(at_end) else rows
 
 
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:
     """Number of the look from outside that each row belongs to: its rows are written within moments, one by one."""
-    return (rows["time_s"].diff() > _LOOK_S).astype(int).cumsum()
+    time_s = figures(rows, "time_s")
+    is_next = np.diff(time_s, prepend=time_s[:1]) > _LOOK_S
+    return pd.Series(is_next, index=rows.index, dtype="int64").cumsum()

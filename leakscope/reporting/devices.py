@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..facts.accounts.gpu import DeviceUse, Oom
 from ..facts.growth.limits import gpu_processes
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, narrow, text_of
 from ..findings import DeviceMemory, Moment
 from ..units import format_bytes
 
@@ -81,7 +81,7 @@ def _with_failures(use: DeviceUse) -> pd.DataFrame:
             "reserved_bytes": [oom.reserved_bytes for oom in known],
         }
     )
-    rows = use.rows[["time_s", "allocated_bytes", "reserved_bytes"]]
+    rows = narrow(use.rows, "time_s", "allocated_bytes", "reserved_bytes")
     return pd.concat([rows, failed.astype(rows.dtypes.to_dict())]).sort_values("time_s") if len(failed) else rows
 
 

@@ -11,6 +11,7 @@ from ..facts.growth.counted import steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..facts.processes.ranks import who_leaks
+from ..facts.tables import narrow
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate
@@ -40,7 +41,7 @@ def facts(case: Case) -> RecordingFacts:
         exit_code=exit_code,
         signal=signal,
         process_count=len(case.rows("processes")),
-        agent_count=len(case.rows("sentinels")[["pid", "start_ticks"]].drop_duplicates()),
+        agent_count=len(narrow(case.rows("sentinels"), "pid", "start_ticks").drop_duplicates()),
         complete=case.recording.complete,
         notes=[*map(str, case.recording.notes), *not_looked_at(case.recording)],
         overhead=_overhead(case, duration_s),

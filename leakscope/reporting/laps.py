@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.series.arithmetic import Floats
+from ..facts.tables import narrow
 from ..findings import Lap, Laps
 from ..units import format_count
 
@@ -39,7 +40,7 @@ def laps(case: Case) -> Laps | None:
 def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
     """When each step of the process that counted most was seen, and its number, which never falls."""
     rows = case.rows("sentinels")
-    rows = rows[rows["step"].notna() & rows["pid"].notna()]
+    rows = narrow(rows, "pid", "time_s", "step")[rows["step"].notna() & rows["pid"].notna()]
     if not len(rows):
         return None
     spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
@@ -55,7 +56,7 @@ def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, h
     if not len(marks):
         return None
     own = marks[marks["pid"] == marks["pid"].value_counts().idxmax()].sort_values("time_s")
-    own = own[["phase", "time_s"]].astype(object)
+    own = narrow(own, "phase", "time_s").astype(object)
     passed = [(phase, at_s) for phase, at_s in zip(own["phase"], own["time_s"])]
     begun = [one for before, one in zip([(None, 0.0), *passed], passed) if before[0] != one[0]]
     counts = Counter(phase for phase, _ in begun)

@@ -94,9 +94,13 @@ def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
 
 def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Time and these columns of every row, None for what is null."""
-    cells = frame[list(columns)].astype(object)
     times = frame["time_s"].astype("float64").round(2)
-    return zip(times.tolist(), *(cells[c].where(cells[c].notna(), None).tolist() for c in columns))
+    return zip(times.tolist(), *(_cells(frame[column]) for column in columns))
+
+
+def _cells(column: Any) -> list[Any]:
+    cells: list[Any] = column.to_numpy(dtype=object, na_value=None).tolist()
+    return cells
 
 
 def _bounded(moments: list[Moment]) -> tuple[list[Moment], dict[str, int]]:

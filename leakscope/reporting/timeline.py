@@ -19,7 +19,7 @@ from ..facts.accounts.ledger import TAKE_COLUMNS
 from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import series, without_last
+from ..facts.tables import narrow, series, without_last
 from ..findings import Band, Timeline
 from .moments import moments
 
@@ -170,10 +170,10 @@ def _carry_on(
 
 def _narrow(case: Case, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
     """Some columns of a process's rows: a table of a day has forty, and copying them all is what takes time."""
-    narrow = ["pid", "start_ticks", "time_s", *columns]
+    asked = ("pid", "start_ticks", "time_s", *columns)
     if process.tables is case.recording.tables:
-        return process.rows(table)[narrow]
-    return rows_of(case.rows(table)[narrow], process)  # a process as a closer look sees it
+        return narrow(process.rows(table), *asked)
+    return rows_of(narrow(case.rows(table), *asked), process)  # a process as a closer look sees it
 
 
 def _visible(by_account: dict[str, Floats], high: float, *, min_share: float = 0.002) -> dict[str, Floats]:

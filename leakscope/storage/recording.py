@@ -75,6 +75,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def __init__(self, file: pq.ParquetFile, start_mono_ns: int, where: str, window: Window | None = None) -> None:
         self._file = file
+        self._names = file.schema_arrow.names  # pyarrow makes them anew each time
         self._start_mono_ns = start_mono_ns
         self._where = where
         self._window = window
@@ -132,7 +133,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         Of each process the highest and the lowest of so many readings in a row. **Errors** UnreadableRecording.
         """
         columns, optional = self._columns_of(name)
-        there = [column for column in columns if column in self._file.schema_arrow.names]
+        there = [column for column in columns if column in self._names]
         span_ns = self._start_mono_ns + time_s[0] * 1e9, self._start_mono_ns + time_s[1] * 1e9
         try:
             rows, count = thinned_rows(self._file, name, list(self._groups.get(name, {})), there, most_rows, span_ns)
@@ -140,7 +141,8 @@ class Tables(Mapping[str, pd.DataFrame]):
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         rows = _with_nulls(rows, columns)
         order = [(c, "ascending") for c in ("pid", "start_ticks", "time_mono_ns")]
-        return self._timed(self._frame(rows.sort_by(order), optional)), count
+        rows = rows.sort_by(order)
+        return self._with_units(self._frame(self._timed(rows, rows["time_mono_ns"]), optional)), count
 
     def groups(self, name: str) -> Mapping[int, int]:
         """The row groups a table is in, and how many rows of it are there."""
@@ -159,7 +161,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     def columns_of(self, name: str) -> list[str]:
         """Columns of a written table in which something was written; read only if the file itself does not tell."""
         metadata, found = self._file.metadata, []
-        for index, column in enumerate(self._file.schema_arrow.names):
+        for index, column in enumerate(self._names):
             groups = [metadata.row_group(g) for g in self._groups[name]]
             statistics = [group.column(index).statistics for group in groups]
             # Not "None in": pyarrow's == crashes on None. Nor do statistics tell of one table among others.
@@ -187,25 +189,29 @@ class Tables(Mapping[str, pd.DataFrame]):
             chosen = pc.sort_indices(keys, [(c, "ascending") for c in order])
             if is_shared:
                 chosen = chosen.filter(pc.equal(keys["table"].take(chosen), name))
+            times_ns = keys["time_mono_ns"].take(chosen)
             del keys
             # A few columns at a time: a table of a day is 300 MB, and is not held twice.
             at_once = max(1, _VALUES_AT_ONCE // max(1, len(chosen)))
-            parts = [
-                self._frame(self._columns(name, names[i : i + at_once]).take(chosen), optional)
-                for i in range(0, len(names), at_once)
-            ]
+            parts = []
+            for at in range(0, len(names), at_once):
+                rows = self._columns(name, names[at : at + at_once]).take(chosen)
+                parts.append(self._frame(rows if at else self._timed(rows, times_ns), optional))
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         frame: pd.DataFrame = pd.concat(parts, axis="columns") if len(parts) > 1 else parts[0]
-        frame = self._timed(frame)
+        frame = self._with_units(frame)
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
 
-    def _timed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """With seconds since the recording began, and the units of its columns."""
-        since_ns = frame["time_mono_ns"] - self._start_mono_ns
-        frame.insert(0, "time_s", since_ns.to_numpy(dtype="float64", na_value=math.nan) / 1e9)
+    def _timed(self, rows: pa.Table, times_ns: pa.ChunkedArray) -> pa.Table:
+        """With seconds since the recording began."""
+        since_ns = pc.cast(pc.subtract(times_ns, self._start_mono_ns), pa.float64(), safe=False)
+        return rows.add_column(0, "time_s", pc.divide(since_ns, 1e9))
+
+    @staticmethod
+    def _with_units(frame: pd.DataFrame) -> pd.DataFrame:
         frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
         return frame
 
@@ -255,7 +261,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
         """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
         keys = [c.name for c in schema.KEYS if c.name not in ("table", "origin")]
-        extra = ["origin", *(c for c in self._file.schema_arrow.names if c not in schema.columns())]
+        extra = ["origin", *(c for c in self._names if c not in schema.columns())]
         if name in schema.TABLES:
             return keys + [c.name for c in schema.TABLES[name].columns] + extra, extra
         others = [c for c in schema.columns() if c not in (*keys, "table", "origin")] + extra
@@ -523,8 +529,11 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
 
 def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
     """These columns; nulls for one that the file does not have."""
-    for column in set(columns) - set(rows.column_names):
-        rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
+    missing = set(columns).difference(rows.column_names)
+    if missing:
+        types = arrow_schema()
+        for column in missing:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
     return rows.select(columns)
 
 

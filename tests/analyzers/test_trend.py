@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leakscope.facts.series import arithmetic
 from leakscope.facts.series.arithmetic import retained, slope_interval, theil_sen
 from leakscope.facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 
@@ -355,3 +356,14 @@ def test_a_slow_start_of_an_interpreter_takes_no_growth_away():
     t, y = started(20.0, 50.0)
     y = (y + 0.35 * np.clip(t - 8, 0, None)) * MiB
     assert judge(t, y).verdict == judge(t, y, begun_s=20.0).verdict == GROWING
+
+
+@pytest.mark.parametrize("beside", [2, 1, 3, 0, 10**9])
+def test_a_blip_is_no_level_whatever_counts_as_around_it(monkeypatch, beside):
+    """The sweep of tests/golden changes that number, to any other."""
+    monkeypatch.setattr(arithmetic, "_BESIDE", beside)
+    y = np.full(30, 10.0)
+    y[12] = 90.0
+    left = arithmetic.without_blips(y)
+    assert left.size == y.size
+    assert (left.max() < 90.0) == (1 <= beside <= 3)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
     from mcp import Client
+    from mcp_types import Tool
 
 LEAKSCOPE = Path(sys.executable).with_name("leakscope")
 # Asked without an import: the SDK takes 1.5 s to load, in each worker that collects these tests.
@@ -24,25 +27,28 @@ class Said(NamedTuple):
 
 
 class Asked:
-    """A session: ``await asked("report", recording="run.parquet")``."""
+    """A session: ``asked("report", recording="run.parquet")``."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, portal: BlockingPortal, client: Client) -> None:
+        self._portal = portal
         self.client = client
 
-    async def __call__(self, tool: str, **arguments: Any) -> Said:
-        result = await self.client.call_tool(tool, arguments)
+    def __call__(self, tool: str, **arguments: Any) -> Said:
+        result = self._portal.call(self.client.call_tool, tool, arguments)
         (content,) = result.content
         return Said(content.text, result.is_error)
 
+    def tools(self) -> list[Tool]:
+        return self._portal.call(self.client.list_tools).tools
 
-def session(folder: Path, talk: Callable[[Asked], Awaitable[None]], cwd: Path | None = None) -> None:
-    """Start the server over ``folder``, let ``talk`` ask, and end it."""
-    import anyio
+
+@contextmanager
+def session(folder: Path) -> Iterator[Asked]:
+    """The server over ``folder``, started in it, until the end."""
+    from anyio.from_thread import start_blocking_portal
     from mcp import Client, StdioServerParameters
 
-    async def main() -> None:
-        server = StdioServerParameters(command=str(LEAKSCOPE), args=["mcp", "--folder", str(folder)], cwd=cwd)
-        async with Client(server, read_timeout_seconds=300) as client:
-            await talk(Asked(client))
-
-    anyio.run(main)
+    server = StdioServerParameters(command=str(LEAKSCOPE), args=["mcp", "--folder", str(folder)], cwd=folder)
+    client = Client(server, read_timeout_seconds=300)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(client) as client:
+        yield Asked(portal, client)

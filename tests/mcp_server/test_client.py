@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from leakscope.storage import open_recording
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import run
 
-from .clients import LEAKSCOPE, needs_mcp, session
+from .clients import LEAKSCOPE, Asked, needs_mcp, session
 
 pytestmark = [pytest.mark.live, needs_mcp]
 
@@ -28,10 +29,10 @@ MiB = 1024**2
 TRAP = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n"
 
 
-@pytest.fixture
-def served(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Path:
     """A folder with recordings, and modules that must not be imported from it."""
-    folder = tmp_path / "served"
+    folder = tmp_path_factory.mktemp("served")
     run(folder, "leak.parquet", leak_per_step=1 * MiB).write()
     for name in ("before.parquet", "after.parquet"):
         shutil.copy(TUTORIAL / name, folder / name)
@@ -40,32 +41,36 @@ def served(tmp_path) -> Path:
     return folder
 
 
-def test_a_client_is_told_what_there_is_and_gets_answers(served):
-    async def talk(asked):
-        listed = (await asked.client.list_tools()).tools
-        assert [tool.name for tool in listed] == [tool.name for tool in TOOLS]
-        assert all(tool.annotations.read_only_hint and not tool.annotations.open_world_hint for tool in listed)
-        assert "Order of work" in asked.client.instructions
+@pytest.fixture(scope="module")
+def asked(served) -> Iterator[Asked]:
+    """One server for all: it takes longer to start than to answer."""
+    with session(served) as asked:
+        yield asked
 
-        found = await asked("list_recordings")
-        assert {line.split(" · ")[0] for line in found.text.splitlines()} >= {"before.parquet", "after.parquet"}
-        brief = await asked("report", recording="before.parquet")
-        assert "train.py:16" in brief.text and not brief.is_error
-        assert "self.seen.append(words)" in (await asked("explain_finding", recording="before.parquet")).text
-        way = (await asked("heap_path", recording="before.parquet", name="seen")).text
-        assert "held by main() counts  (__main__.WordCounts)" in way
-        grown = (await asked("heap_top", recording="before.parquet", by_growth=True)).text
-        assert "main() counts.seen  (list holding " in grown
-        sql = "SELECT count(*) AS n FROM process_samples"
-        count = len(open_recording(TUTORIAL / "before.parquet").tables["process_samples"])
-        assert (await asked("query", recording="before.parquet", sql=sql)).text == f"n\n{count}\n"
-        assert (await asked("compare", before="before.parquet", after="after.parquet")).text.startswith("**Better**")
 
-    session(served, talk, cwd=served)
+def test_a_client_is_told_what_there_is_and_gets_answers(asked, served):
+    listed = asked.tools()
+    assert [tool.name for tool in listed] == [tool.name for tool in TOOLS]
+    assert all(tool.annotations.read_only_hint and not tool.annotations.open_world_hint for tool in listed)
+    assert "Order of work" in asked.client.instructions
+
+    found = asked("list_recordings")
+    assert {line.split(" · ")[0] for line in found.text.splitlines()} >= {"before.parquet", "after.parquet"}
+    brief = asked("report", recording="before.parquet")
+    assert "train.py:16" in brief.text and not brief.is_error
+    assert "self.seen.append(words)" in asked("explain_finding", recording="before.parquet").text
+    way = asked("heap_path", recording="before.parquet", name="seen").text
+    assert "held by main() counts  (__main__.WordCounts)" in way
+    grown = asked("heap_top", recording="before.parquet", by_growth=True).text
+    assert "main() counts.seen  (list holding " in grown
+    count = len(open_recording(TUTORIAL / "before.parquet").tables["process_samples"])
+    counted = asked("query", recording="before.parquet", sql="SELECT count(*) AS n FROM process_samples")
+    assert counted.text == f"n\n{count}\n"
+    assert asked("compare", before="before.parquet", after="after.parquet").text.startswith("**Better**")
     assert not list(served.glob("*.ran")), "nothing of the folder was executed"
 
 
-def test_what_is_wrong_is_an_error_of_one_line_and_the_server_goes_on(served, tmp_path):
+def test_what_is_wrong_is_an_error_of_one_line_and_the_server_goes_on(asked, served, tmp_path):
     run(tmp_path / "outside", "secret.parquet").write()
     (served / "link.parquet").symlink_to(tmp_path / "outside" / "secret.parquet")
     whole = (served / "before.parquet").read_bytes()
@@ -91,28 +96,21 @@ def test_what_is_wrong_is_an_error_of_one_line_and_the_server_goes_on(served, tm
         ("_open", {"name": "leak.parquet"}, "there is no tool '_open'"),
     ]
 
-    async def talk(asked):
-        for tool, arguments, says in wrong:
-            said = await asked(tool, **arguments)
-            assert said.is_error and says in said.text, said
-            assert "\n" not in said.text and len(said.text) < 700
-        assert not (await asked("report", recording="leak.parquet")).is_error
-
-    session(served, talk)
+    for tool, arguments, says in wrong:
+        said = asked(tool, **arguments)
+        assert said.is_error and says in said.text, said
+        assert "\n" not in said.text and len(said.text) < 700
+    assert not asked("report", recording="leak.parquet").is_error
     assert {path: path.stat().st_mtime_ns for path in served.rglob("*")} == before
 
 
-def test_answers_and_memory_are_bounded(served):
+def test_answers_and_memory_are_bounded(asked):
     huge = ", ".join(f"repeat('x', 300) AS c{n}" for n in range(20))
-
-    async def talk(asked):
-        said = await asked("query", recording="leak.parquet", sql=f"SELECT {huge} FROM range(1000)", limit=200)
-        assert 24_000 <= len(said.text) < 24_200 and said.text.endswith("bytes more are cut: ask for less")
-        said = await asked("query", recording="leak.parquet", sql="SELECT list(range) FROM range(900000000)")
-        assert said.is_error and "memory" in said.text.lower()
-        assert not (await asked("report", recording="leak.parquet")).is_error
-
-    session(served, talk)
+    said = asked("query", recording="leak.parquet", sql=f"SELECT {huge} FROM range(1000)", limit=200)
+    assert 24_000 <= len(said.text) < 24_200 and said.text.endswith("bytes more are cut: ask for less")
+    said = asked("query", recording="leak.parquet", sql="SELECT list(range) FROM range(900000000)")
+    assert said.is_error and "memory" in said.text.lower()
+    assert not asked("report", recording="leak.parquet").is_error
 
 
 def test_a_reader_that_ends_or_is_late_costs_one_answer(served):
@@ -126,7 +124,7 @@ def test_a_reader_that_ends_or_is_late_costs_one_answer(served):
 
 
 @pytest.mark.slow
-def test_what_a_recording_says_of_its_sizes_does_not_take_all_memory(served):
+def test_what_a_recording_says_of_its_sizes_does_not_take_all_memory(asked, served):
     """Text that is stored once and stands in each of 300,000 rows: a few KB of file, 6 GB of memory."""
     path = RecordingBuilder(served, "bomb.parquet").process(1).samples(1, [1, 2]).ends().write()
     file = pq.ParquetFile(path)
@@ -138,13 +136,9 @@ def test_what_a_recording_says_of_its_sizes_does_not_take_all_memory(served):
         writer.write_table(rows)
         writer.add_key_value_metadata({b"leakscope": file.metadata.metadata[b"leakscope"]})
     assert path.stat().st_size < 1_000_000
-
-    async def talk(asked):
-        said = await asked("report", recording="bomb.parquet")
-        assert said.is_error and "\n" not in said.text, said
-        assert not (await asked("report", recording="leak.parquet")).is_error
-
-    session(served, talk)
+    said = asked("report", recording="bomb.parquet")
+    assert said.is_error and "\n" not in said.text, said
+    assert not asked("report", recording="leak.parquet").is_error
 
 
 def test_a_folder_that_is_none_is_one_line(tmp_path, capsys):

@@ -70,28 +70,26 @@ def test_a_leak_is_found_mended_and_proved(tmp_path, leaks):
     (tmp_path / "train.py").write_text("import time\n" + program + LOOP.format(call=call))
     record(tmp_path, ["leakscope", "record", "-o", "before.parquet", "--", "python", "train.py"])
 
-    async def talk(asked):
-        (line,) = (await asked("list_recordings")).text.splitlines()
+    with session(tmp_path) as asked:
+        (line,) = asked("list_recordings").text.splitlines()
         name = line.split(" · ")[0]
-        brief = (await asked("report", recording=name)).text
+        brief = asked("report", recording=name).text
         assert brief.startswith("**LEAKING**")
         file, number = re.search(r"^`([\w.]+):(\d+)` in", brief, re.MULTILINE).groups()
         holder = re.search(r"held by `([\w.]+) \(", brief)[1]
         assert holder.endswith(leaks)
-        way = (await asked("heap_path", recording=name, name=holder.rpartition(".")[2])).text
+        way = asked("heap_path", recording=name, name=holder.rpartition(".")[2]).text
         assert leaks.partition(".")[0] in way
 
         lines = (tmp_path / file).read_text().splitlines()
         culprit = lines[int(number) - 1]
-        assert culprit.strip() in (await asked("explain_finding", recording=name)).text
+        assert culprit.strip() in asked("explain_finding", recording=name).text
         lines[int(number) - 1] = culprit.replace(culprit.strip(), "pass")
         (tmp_path / file).write_text("\n".join(lines) + "\n")
 
         again, compare = re.search(r"```bash\n(.*?)```", brief, re.DOTALL)[1].splitlines()
         record(tmp_path, shlex.split(again))
         before, after = shlex.split(compare, comments=True)[2:]
-        proof = (await asked("compare", before=before, after=after)).text
+        proof = asked("compare", before=before, after=after).text
         assert proof.startswith("**Better**") and f"gone  {holder}" in proof
-        assert (await asked("report", recording=after)).text.startswith("**NOT LEAKING**")
-
-    session(tmp_path, talk)
+        assert asked("report", recording=after).text.startswith("**NOT LEAKING**")

@@ -7,11 +7,16 @@ killer did nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pandas as pd
+import numpy as np
+
+from ..series.arithmetic import Floats
+from ..tables import figures, series
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ...storage import Recording
 
 HOST = "the machine"
@@ -51,16 +56,16 @@ class Counter:
 
 def of_host(recording: Recording) -> Counter:
     rows = recording.tables["host_samples"]
-    used = rows["mem_total_bytes"] - rows["mem_available_bytes"]
-    return _counter(HOST, rows, rows["mem_total_bytes"], used, pd.Series(dtype="Int64"))
+    used = figures(rows, "mem_total_bytes") - figures(rows, "mem_available_bytes")
+    return _counter(HOST, rows, "mem_total_bytes", used, None)
 
 
 def of_cgroup(recording: Recording, cgroup: str) -> Counter:
     rows = recording.tables["cgroup_samples"]
     rows = rows[rows["cgroup"] == cgroup]
-    cache = (rows["cgroup_file_bytes"].fillna(0) - rows["cgroup_shmem_bytes"].fillna(0)).clip(lower=0)
-    used = (rows["current_bytes"] - cache).clip(lower=0)
-    return _counter(f"cgroup {cgroup}", rows, rows["limit_bytes"], used, rows["oom_count"])
+    file, shmem = (np.nan_to_num(figures(rows, name)) for name in ("cgroup_file_bytes", "cgroup_shmem_bytes"))
+    used = np.maximum(figures(rows, "current_bytes") - np.maximum(file - shmem, 0.0), 0.0)
+    return _counter(f"cgroup {cgroup}", rows, "limit_bytes", used, "oom_count")
 
 
 def above(recording: Recording, cgroup: str | None) -> list[Counter]:
@@ -79,17 +84,18 @@ def nearest(recording: Recording, cgroup: str | None) -> Counter | None:
     return max(known, key=lambda counter: counter.used_fraction or 0.0) if known else None
 
 
-def _counter(
-    name: str, rows: pd.DataFrame, limit: pd.Series[Any], used: pd.Series[Any], hits: pd.Series[Any]
-) -> Counter:
-    kills, hits, limit = rows["oom_kill_count"].dropna(), hits.dropna(), limit.dropna()
-    late = used[rows["time_s"] >= _before_the_end_s(rows)].dropna()
+def _counter(name: str, rows: pd.DataFrame, limit: str, used: Floats, hits: str | None) -> Counter:
+    """``limit`` and ``hits`` are columns of the rows, ``used`` has one value a row."""
+    kills, limits = (series(rows, column)[1] for column in ("oom_kill_count", limit))
+    hit = series(rows, hits)[1] if hits else np.empty(0)
+    late = used[rows["time_s"] >= _before_the_end_s(rows)]
+    late = late[~np.isnan(late)]
     return Counter(
         name=name,
-        first=int(kills.iloc[0]) if len(kills) else None,
-        last=int(kills.iloc[-1]) if len(kills) else None,
-        hit_count=max(0, int(hits.iloc[-1]) - int(hits.iloc[0])) if len(hits) else None,
-        limit_bytes=int(limit.iloc[-1]) if len(limit) else None,
+        first=int(kills[0]) if len(kills) else None,
+        last=int(kills[-1]) if len(kills) else None,
+        hit_count=max(0, int(hit[-1]) - int(hit[0])) if len(hit) else None,
+        limit_bytes=int(limits[-1]) if len(limits) else None,
         used_bytes=int(late.max()) if len(late) else None,
     )
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..processes.table import Process
-from ..tables import int_of, process_name, records, text_of
+from ..tables import by_process, int_of, narrow, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
+
+_ASKED = ("pid", "start_ticks", "time_s", "anon_bytes", "rss_bytes", "shmem_bytes", "virtual_bytes")
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ def members(recording: Recording, everyone: Sequence[Process]) -> list[Member]:
     roles = {(p.pid, round(p.born_s, 3)): p.role for p in everyone}
     start_ns = int(recording.meta["start_mono_ns"])
     samples = recording.tables["process_samples"]
-    samples = samples[samples["rss_bytes"].fillna(0) > 0]  # one that is exiting shows as empty
-    last = samples.drop_duplicates(["pid", "start_ticks"], keep="last").set_index(["pid", "start_ticks"])
+    samples = narrow(samples, *_ASKED)[samples["rss_bytes"].fillna(0) > 0]  # one that is exiting shows as empty
+    last = {key: rows.iloc[-1] for key, rows in by_process(samples)}
     found = []
     for row in records(recording.tables["processes"]):
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
-        sample: pd.Series[Any] | None = last.loc[key] if key in last.index else None  # type: ignore[assignment]
+        sample = last.get(key)
         born_ns, died_ns = int_of(row, "born_mono_ns"), int_of(row, "died_mono_ns")
         born_s = (born_ns - start_ns) / 1e9 if born_ns is not None else 0.0
         found.append(

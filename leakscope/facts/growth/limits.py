@@ -11,7 +11,7 @@ import numpy as np
 from ...units import format_bytes
 from .. import imported
 from ..series.arithmetic import Floats
-from ..tables import int_of, process_name, records
+from ..tables import figures, int_of, process_name, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,8 +77,8 @@ def nearest(limits: Sequence[Limit]) -> Limit | None:
 def _host(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["host_samples"]
     rows = rows[rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna()]
-    total = _values(rows, "mem_total_bytes")
-    yield Limit(HOST, "the machine", _values(rows, "time_s"), total - _values(rows, "mem_available_bytes"), total)
+    total = figures(rows, "mem_total_bytes")
+    yield Limit(HOST, "the machine", figures(rows, "time_s"), total - figures(rows, "mem_available_bytes"), total)
 
 
 def _cgroups(recording: Recording) -> Iterator[Limit]:
@@ -86,9 +86,9 @@ def _cgroups(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["cgroup_samples"]
     rows = rows[rows["limit_bytes"].gt(0).fillna(False) & rows["current_bytes"].notna()]
     for path, own in rows.groupby("cgroup"):
-        cache = np.nan_to_num(_values(own, "cgroup_file_bytes")) - np.nan_to_num(_values(own, "cgroup_shmem_bytes"))
-        used = np.maximum(0.0, _values(own, "current_bytes") - np.maximum(0.0, cache))
-        yield Limit(CGROUP, f"cgroup {path}", _values(own, "time_s"), used, _values(own, "limit_bytes"))
+        cache = np.nan_to_num(figures(own, "cgroup_file_bytes")) - np.nan_to_num(figures(own, "cgroup_shmem_bytes"))
+        used = np.maximum(0.0, figures(own, "current_bytes") - np.maximum(0.0, cache))
+        yield Limit(CGROUP, f"cgroup {path}", figures(own, "time_s"), used, figures(own, "limit_bytes"))
 
 
 def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
@@ -96,7 +96,7 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
     rows = rows[rows["limit_bytes"].gt(0).fillna(False) & rows["used_bytes"].notna()]
     known = recording.tables["processes"]
     for (name, _, _), own in rows.groupby(["limit_name", "pid", "start_ticks"], dropna=False):
-        series = _values(own, "time_s"), _values(own, "used_bytes"), _values(own, "limit_bytes")
+        series = figures(own, "time_s"), figures(own, "used_bytes"), figures(own, "limit_bytes")
         pid = int_of(own.iloc[0], "pid")
         if pid is None:
             yield Limit(DEV_SHM, "/dev/shm", *series)
@@ -114,7 +114,7 @@ def _gpus(recording: Recording) -> Iterator[Limit]:
     for uuid, own in devices.groupby("gpu_uuid"):
         if uuid in ours or (not ours and (devices["gpu_uuid"].nunique() == 1 or imported.files(recording))):
             index = int_of(own.iloc[0], "gpu_index")
-            series = _values(own, "time_s"), _values(own, "gpu_used_bytes"), _values(own, "gpu_total_bytes")
+            series = figures(own, "time_s"), figures(own, "gpu_used_bytes"), figures(own, "gpu_total_bytes")
             yield Limit(f"gpu:{index}", f"GPU {index}", *series)
 
 
@@ -156,9 +156,4 @@ def _gpu_name(rows: pd.DataFrame) -> str:
 
 
 def _used(rows: pd.DataFrame) -> tuple[Floats, Floats]:
-    return _values(rows, "time_s"), _values(rows, "gpu_used_bytes")
-
-
-def _values(rows: pd.DataFrame, column: str) -> Floats:
-    values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
+    return figures(rows, "time_s"), figures(rows, "gpu_used_bytes")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import Trend, judge
-from ..tables import by_process, in_time, process_name, text_of
+from ..tables import Row, by_process, in_time, narrow, process_name, records, text_of
 from .sharing import Copied, Family, copied_by_takes, families, shares
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ class ProcessGrowth:
         if table not in self._parted:  # for all processes at once: each asks for the same tables
             self._parted[table] = dict(by_process(self.tables[table]))
         rows = self._parted[table].get((self.pid, self.start_ticks))
-        return rows if rows is not None else self.tables[table].iloc[:0]
+        if rows is not None:
+            return rows
+        of_all = self.tables[table]
+        return of_all.iloc[:0] if len(of_all) else of_all
 
     def within(self, start_s: float, end_s: float) -> ProcessGrowth:
         """The same process, its ``growth_bytes`` what it gained between two moments."""
@@ -78,12 +81,14 @@ class ProcessGrowth:
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
     steps = _first_steps_s(recording.tables["sentinels"])
-    of_command = families(recording.tables["processes"], recording.tables["process_samples"])
+    known = records(recording.tables["processes"])
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     samples = dict(by_process(recording.tables["process_samples"]))
+    of_command = families(known, samples)
+    row_of = {(row["pid"], row["start_ticks"]): row for row in known}
     parted = {"process_samples": samples, "agent_notes": dict(by_process(recording.tables["agent_notes"]))}
     processes = (
-        _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()), parted)
+        _process(recording, key, row_of.get(key), rows, steps.get(key), of_command, copied.get(key[0], ()), parted)
         for key, rows in samples.items()
     )
     return [process for process in processes if process.time_s.size]
@@ -118,7 +123,8 @@ def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
 
 def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
     """When each process that trains made its first step, by its agent."""
-    rows = sentinels[["pid", "start_ticks", "time_s", "step"]].dropna(subset=["pid", "step"])
+    rows = narrow(sentinels, "pid", "start_ticks", "time_s")
+    rows = rows[sentinels["step"].notna() & sentinels["pid"].notna()]
     rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
     keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
     return dict(zip(keys, rows["time_s"].astype(float)))
@@ -127,15 +133,13 @@ def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
 def _process(
     recording: Recording,
     key: _Key,
+    row: Row | None,
     rows: pd.DataFrame,
     first_step_s: float | None,
     of_command: Mapping[str, Family],
     copied: Sequence[Copied],
     parted: dict[str, dict[_Key, pd.DataFrame]],
 ) -> ProcessGrowth:
-    known = recording.tables["processes"]
-    known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
-    row = known.iloc[-1] if len(known) else None
     family = of_command.get(text_of(row, "cmdline") or "", Family())
     time_s, private, shared, file = shares(rows, family, copied, _graphs_s(recording.tables["heap_graphs"], key))
     loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", "exit"))
@@ -165,7 +169,7 @@ def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
     """From when until when the agent had a graph of the heap in the process's memory."""
     if not len(graphs):
         return []
-    graphs = graphs[["pid", "start_ticks", "time_s", "held_s"]]
+    graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s")
     own = graphs[(graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna()]
     return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
 

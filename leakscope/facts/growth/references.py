@@ -91,6 +91,8 @@ def rest_of_none(process: ProcessGrowth) -> Rest | None:
 def rests_of_types(process: ProcessGrowth) -> list[Rest]:
     """Of those types that have most such references, as far as three snapshots in a row told of them, to the last."""
     strays = process.rows("heap_strays")
+    if not len(strays):
+        return []
     strays = strays[strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0))]
     graphs = process.rows("heap_graphs")
     with_keys = graphs["take"][graphs["key_reference_count"].notna()]

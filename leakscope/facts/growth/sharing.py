@@ -5,14 +5,14 @@ The kernel tells what is shared (PSS) at a price, so that it is read seldom; res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..tables import in_time
+from ..tables import Row, in_time, narrow
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
@@ -35,18 +35,22 @@ class Family(NamedTuple):
         return (born - np.searchsorted(self.died_s, time_s)).astype(np.float64)
 
 
-def families(processes: pd.DataFrame, samples: pd.DataFrame) -> dict[str, Family]:
+def families(processes: Iterable[Row], sampled: Container[tuple[int, int]]) -> dict[str, Family]:
     """{command line: its processes}, without those that ended before their memory was read."""
-    sampled = pd.MultiIndex.from_frame(samples[["pid", "start_ticks"]].drop_duplicates())
-    processes = processes[["pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "born_mono_ns", "died_mono_ns"]]
-    processes = processes[pd.MultiIndex.from_frame(processes[["pid", "start_ticks"]]).isin(sampled)]
-    began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
-    moments = {name: began_s + processes[name].astype("float64") / 1e9 for name in ("born_mono_ns", "died_mono_ns")}
-    found = {}
-    for cmdline, rows in processes.groupby("cmdline").groups.items():
-        born_s, died_s = (np.sort(np.asarray(moments[name].loc[rows].dropna(), dtype=np.float64)) for name in moments)
-        found[str(cmdline)] = Family(born_s, died_s)
-    return found
+    moments: dict[str, tuple[list[float], list[float]]] = {}
+    for row in processes:
+        is_sampled = (row["pid"], row["start_ticks"] or 0) in sampled
+        if row["cmdline"] is None or row["time_mono_ns"] is None or not is_sampled:
+            continue
+        began_s = row["time_s"] - row["time_mono_ns"] / 1e9
+        of_command = moments.setdefault(row["cmdline"], ([], []))
+        for times_s, at_ns in zip(of_command, (row["born_mono_ns"], row["died_mono_ns"])):
+            if at_ns is not None:
+                times_s.append(began_s + at_ns / 1e9)
+    return {
+        cmdline: Family(*(np.sort(np.array(one, dtype=np.float64)) for one in times_s))
+        for cmdline, times_s in moments.items()
+    }
 
 
 class Copied(NamedTuple):
@@ -59,11 +63,13 @@ class Copied(NamedTuple):
 
 def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, list[Copied]]:
     """{pid: what the recording itself made it hold more}."""
+    takes = narrow(takes, "pid", "time_s", "copied_bytes")
+    own = takes[takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna()]
+    if not len(own):
+        return {}
     began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
     died_s = began_s + processes["died_mono_ns"].astype("float64") / 1e9
     copied: dict[int, list[Copied]] = {}
-    takes = takes[["pid", "time_s", "copied_bytes"]]
-    own = takes[takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna()]
     for pid, at_s, bytes in zip(own["pid"].astype(int), own["time_s"], own["copied_bytes"]):
         ended_s = died_s[processes["ppid"].eq(pid).fillna(False) & died_s.gt(at_s)]
         until_s = float(ended_s.min()) if len(ended_s) else float("inf")

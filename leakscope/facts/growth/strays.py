@@ -116,6 +116,8 @@ class Blocks:
 def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
     """None where no three snapshots of the window read all objects and the allocator's pools."""
     graphs = process.rows("heap_graphs")
+    if len(graphs) < 3:
+        return None
     graphs = graphs[graphs["take"].notna()].drop_duplicates("take", keep="last")
     graphs = _of_window(without_last(graphs, process.rows("takes")), start_s, end_s)
     is_whole = ~graphs["is_sampled"].fillna(False).astype(bool)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
+from ..tables import narrow
 from .job import Job
 from .processes import ProcessGrowth
 
@@ -80,7 +81,7 @@ def _lived(process: ProcessGrowth, job: Job) -> float:
 
 def _by_step(job: Job, plain: View) -> Iterator[View]:
     """What all hold, over the worker's training steps: steps have to go on to the end."""
-    rows = job.worker.rows("sentinels")[["time_s", "step"]].dropna()
+    rows = narrow(job.worker.rows("sentinels"), "time_s", "step").dropna()
     at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
     yield from _by_pace(job, plain, at_s, step, "counted in steps: the job slowed down", least=LEAST_STEPS)
 
@@ -91,7 +92,7 @@ def _by_own_time(job: Job, plain: View) -> Iterator[View]:
     Measured: a loop that works for 1 ms and sleeps for 12 is at 60 % of its pace beside six busy processes on two
     cores, and within 2 % of it by this clock.
     """
-    rows = job.worker.rows("process_samples")[["time_s", "run_delay_s"]].dropna()
+    rows = narrow(job.worker.rows("process_samples"), "time_s", "run_delay_s").dropna()
     at_s, delay_s = rows["time_s"].to_numpy(dtype=np.float64), rows["run_delay_s"].to_numpy(dtype=np.float64)
     own_s = np.maximum.accumulate(at_s - delay_s)  # the two are not read at one instant
     yield from _by_pace(job, plain, at_s, own_s, "counted in time that it did not wait for a core", least=_LEAST_OWN_S)
@@ -185,7 +186,7 @@ def _by_work(
     Idle time says nothing. There have to be two bursts of work with rest between them, and the last has to gain as the
     one before did: what grows in the only burst there was may be start-up, or a cache that is full now.
     """
-    rows = worker.rows("process_samples")[["time_s", "cpu_s"]]
+    rows = narrow(worker.rows("process_samples"), "time_s", "cpu_s")
     rows = rows[rows["cpu_s"].notna() & (rows["time_s"] <= worker.time_s[-1])]
     if len(rows) < 16:
         return
@@ -251,7 +252,8 @@ def _in_use(
 
 def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     """Times, and bytes that the allocators had handed out and that they kept free, by rows of ``sentinels``."""
-    rows = rows[["time_s", "malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes"]]
+    parts = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
+    rows = narrow(rows, "time_s", *parts)
     rows = rows[rows["malloc_in_use_bytes"].notna() & rows["malloc_free_bytes"].notna()]
     at_s, in_use, free = (
         rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_in_use_bytes", "malloc_free_bytes")

@@ -7,7 +7,7 @@ which it is held. What an object dominates beside those that matter themselves i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST
-from ..tables import records
+from ..tables import narrow, records
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -131,14 +131,6 @@ def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int
         number = of_number.get(number, number)
         of_type[number] = max(of_type.get(number, 0.0), float(row["retained_bytes"]))
     return found
-
-
-def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
-    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these."""
-    rows = recording.tables["heap_graphs"][["pid", "take", "weighs_tensors"]]
-    rows = rows[(rows["pid"] == pid) & rows["take"].notna() & ~rows["take"].isin(list(but))].sort_values("take")
-    weighed = rows["weighs_tensors"].fillna(False).astype(bool)
-    return [int(take) for take in rows["take"][weighed == weighed.iloc[-1]]] if len(rows) else []
 
 
 def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
@@ -374,14 +366,18 @@ def _lengths(node: _Node) -> Floats:
     A length is written down of what was still there when names were looked up. Where it was not, it is that of the
     nearest snapshot that has one, as much longer as it holds more objects alone.
     """
-    known = np.flatnonzero(node.length > 0)
-    if not len(known):
+    is_known = node.length > 0
+    if not is_known.any():
         return node.children.copy()
+    is_there = node.retained > 0
+    if is_known[is_there].all():
+        return np.where(is_there, node.length, 0.0)
+    known = np.flatnonzero(is_known)
     nearest = known[np.abs(known[:, None] - np.arange(len(node.length))).argmin(axis=0)]
     before = node.children[nearest]
     more = np.ones(len(before))
     np.divide(node.children, before, out=more, where=(node.children > 0) & (before > 0))
-    return np.where(node.retained > 0, np.round(node.length[nearest] * more), 0.0)
+    return np.where(is_there, np.round(node.length[nearest] * more), 0.0)
 
 
 def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Place]:
@@ -508,9 +504,9 @@ def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
     for place in below:
         below += place.children
     for place in reversed(below):
-        own = place.deep_bytes if place.row["node"] is None else np.minimum(_own_bytes(place, nodes), place.deep_bytes)
         if place.type_name in _ARRAYS:
-            place.array_bytes += own
+            is_one = place.row["node"] is not None
+            place.array_bytes += np.minimum(_own_bytes(place, nodes), place.deep_bytes) if is_one else place.deep_bytes
         if place.parent is not None:
             place.parent.array_bytes += place.array_bytes
     for place in below:
@@ -530,6 +526,8 @@ def _part_of(place: Place, given: Floats, own: Sequence[Floats]) -> Floats:
 def _share_out(place: Place, nodes: Mapping[int, _Node]) -> None:
     """To members without a node of their own, the largest first: what those with one do not account for."""
     others = [child for child in place.children if child.row["node"] is None]
+    if not others:
+        return
     of_nodes = [nodes[child.row["node"]] for child in place.children if child.row["node"] is not None]
     tensors = place.tensor_bytes - sum((node.storage for node in of_nodes), np.zeros_like(place.tensor_bytes))
     native = place.native_bytes - sum((node.native for node in of_nodes), np.zeros_like(place.native_bytes))
@@ -576,6 +574,8 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
 
 
 def _became_longer(links: Sequence[_Node]) -> bool:
+    if len(links) <= _HEAVY_LINKS:  # as nearly all, which are no chain
+        return False
     count = _alive(links)
     return bool(count[-1] > _HEAVY_LINKS and count[-1] >= 2 * count[0])
 
@@ -602,7 +602,6 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
     """The object of the same type on which it hangs, if that has nearly nothing else, or no other of its
     type. A dict may lie between, or of a function the tuple and the cell by which it has a variable of another.
     """
-    at = int(np.flatnonzero(node.retained)[-1]) if node.retained.any() else 0
     above = node
     for _ in range(3):
         found = nodes.get(_number(above.row["dominator_node"]))
@@ -610,6 +609,7 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
             return None
         holder, above = above if above is not node else found, found
         if above.row["type_name"] == node.row["type_name"]:
+            at = max(0, _newest(node))
             counts, _ = holder.by_type.get(node.row["type_name"], (None, None))
             is_only_one = counts is not None and counts[at] == 1
             share = _PASSES_ON_SOME if is_only_one else _PASSES_ON
@@ -819,7 +819,7 @@ class _Names:
 
 def names_in_keys(nodes: pd.DataFrame) -> set[str]:
     """What rows of ``heap_nodes`` have as keys and is a name: of a module, of a global variable, of an attribute."""
-    rows = nodes[["pid", "node", "path_node", "edge_kind", "edge_name"]].astype(object)
+    rows = narrow(nodes, "pid", "node", "path_node", "edge_kind", "edge_name").astype(object)
     rows = rows.where(rows.notna(), None)
     told = list(rows.itertuples(index=False, name=None))
     spaces = {(pid, node) for pid, node, above, kind, _ in told if above == OF_MODULES or kind == "namespace"}

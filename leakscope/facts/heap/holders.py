@@ -23,9 +23,12 @@ _CLOCKS = ("pid", "start_ticks", "take", "time_s", "time_unix_ns", "time_mono_ns
 
 def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """Of the rows of ``takes`` those of snapshots whose graph says all there is: none looked along names."""
+    if not len(graphs):
+        return takes.iloc[:0]
+    takes = takes[takes["visited_count"].isna()]
     read = set(zip(graphs["pid"], graphs["take"]))
     is_read = [key in read for key in zip(takes["pid"], takes["take"])]
-    return takes[takes["visited_count"].isna() & pd.Series(is_read, index=takes.index, dtype=bool)]
+    return takes[pd.Series(is_read, index=takes.index, dtype=bool)]
 
 
 def with_exact_holders(recording: Recording) -> Recording:

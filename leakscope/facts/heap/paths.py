@@ -16,22 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...units import MOST
-from ..tables import AT_EXIT, records
-from .graph import MODULES, graph_places, takes_with_graph
-from .holders import exact_takes
+from ..tables import AT_EXIT, narrow, records
+from .graph import MODULES, graph_places
 from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
+from .takes import Takes, sampled_takes, takes_of, takes_with_graph
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
 
-# At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
-_LAST_REASONS = ("exit", "exception")
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
 _AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
 THREADS_ALIVE = "threading._active"
-_ASKED = ["pid", "take", "time_s", "step", "reason", "truncated", "rss_bytes", "visited_count"]  # of forty columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +53,6 @@ class Heap:
 # By recording, and then by how and of which snapshots of which process. A dozen diagnoses ask, each for a window of its
 # own, and most windows have the same snapshots.
 _known: WeakKeyDictionary[Recording, dict[tuple[str, int, tuple[int, ...]], Heap]] = WeakKeyDictionary()
-_known_takes: WeakKeyDictionary[Recording, dict[int, pd.DataFrame]] = WeakKeyDictionary()
 
 
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
@@ -65,35 +61,17 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Itera
     One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
     may tell more. Shared by all who ask: do not change them.
     """
-    takes = _takes_of(recording, pid)
+    takes = takes_of(recording, pid)
     if len(takes) < 2:
         return
-    takes = _since_training_began(takes, end_s)
-    walked = takes.drop(exact_takes(takes, recording.tables["heap_graphs"]).index)
-    whole = walked[~walked["truncated"].fillna(False).astype(bool)]
-    inside = whole[(whole["time_s"] >= start_s) & (whole["time_s"] <= end_s + 1)]
-    if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(walked):
-        yield from _of_walks(recording, _takes(whole, start_s, end_s), pid)
-    yield from _of_walks(recording, _takes(walked, start_s, end_s), pid)
-    yield from _of_graphs(recording, takes, start_s, end_s)
-
-
-def _takes_of(recording: Recording, pid: int) -> pd.DataFrame:
-    """The snapshots of a process, by number, with what is asked of them: pandas takes its time for each column."""
-    known = _known_takes.setdefault(recording, {})
-    if pid not in known:
-        takes = recording.tables["takes"][_ASKED]
-        takes = takes[takes["pid"] == pid].sort_values("take")
-        figures = dict.fromkeys(("step", "rss_bytes", "visited_count"), "float64")
-        known[pid] = takes.fillna({"truncated": False}).astype({**figures, "truncated": "bool", "reason": "object"})
-    return known[pid]
-
-
-def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
-    """Without those before the first optimizer step, where two remain: it makes the optimizer's state, once."""
-    trained = takes[takes["step"].notna()]
-    regular = trained[~trained["reason"].isin(_LAST_REASONS) & (trained["time_s"] <= end_s + 1)]
-    return trained if len(regular) >= 2 else takes
+    takes = takes.since_training_began(end_s)
+    walked = takes.at(~takes.is_exact)
+    whole = walked.at(~walked.is_truncated)
+    inside = ~whole.is_last & (whole.time_s >= start_s) & (whole.time_s <= end_s + 1)
+    if 2 <= np.count_nonzero(inside) < len(walked):
+        yield from _of_walks(recording, pid, whole.within(start_s, end_s))
+    yield from _of_walks(recording, pid, walked.within(start_s, end_s))
+    yield from _of_graphs(recording, pid, takes, start_s, end_s)
 
 
 def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
@@ -106,38 +84,41 @@ def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float)
     graphs = recording.tables["heap_graphs"]
     if not graphs.loc[graphs["pid"] == pid, "device_bytes"].notna().any():
         return None
-    takes = _since_training_began(_takes_of(recording, pid), end_s)
-    return next(_of_graphs(recording, takes, start_s, end_s, _of_graph_on_devices), None)
+    takes = takes_of(recording, pid).since_training_began(end_s)
+    return next(_of_graphs(recording, pid, takes, start_s, end_s, _of_graph_on_devices), None)
 
 
-def _once(recording: Recording, pid: int, takes: pd.DataFrame, lay_over: Callable[..., Heap]) -> Heap:
-    """``lay_over(recording, pid, takes, their numbers)``, done once."""
-    numbers = tuple(int(n) for n in takes["take"])
+def _once(recording: Recording, pid: int, takes: Takes, lay_over: Callable[[Recording, int, Takes], Heap]) -> Heap:
+    """``lay_over(recording, pid, takes)``, done once."""
     known = _known.setdefault(recording, {})
-    key = (lay_over.__name__, pid, numbers)
+    key = (lay_over.__name__, pid, takes.numbers)
     if key not in known:
-        known[key] = lay_over(recording, pid, takes, numbers)
+        known[key] = lay_over(recording, pid, takes)
     return known[key]
 
 
-def _of_walks(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]:
+def _of_walks(recording: Recording, pid: int, takes: Takes) -> Iterator[Heap]:
     if len(takes) >= 2:
         yield _once(recording, pid, takes, _of_walk)
 
 
-def _of_walk(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
+def _of_walk(recording: Recording, pid: int, takes: Takes) -> Heap:
     rows = recording.tables["holders"]
     rows = rows[(rows["pid"] == pid) & rows["path"].notna()]
-    truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
-    places = _places(rows[rows["take"].isin(numbers)], numbers)
+    places = _places(rows[rows["take"].isin(takes.numbers)], takes.numbers)
     _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
-    _fill_unseen(places, takes["time_s"].to_numpy(dtype=np.float64), truncated)
+    _fill_unseen(places, takes.time_s, takes.is_truncated)
     roots = [place for place in places if place.parent is None]
-    return _laid_over(recording, takes, pid, places, roots, is_truncated=bool(truncated.any()), is_exact=False)
+    return _laid_over(recording, takes, pid, places, roots, is_exact=False)
 
 
 def _of_graphs(
-    recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float, lay_over: Callable[..., Heap] | None = None
+    recording: Recording,
+    pid: int,
+    takes: Takes,
+    start_s: float,
+    end_s: float,
+    lay_over: Callable[[Recording, int, Takes], Heap] | None = None,
 ) -> Iterator[Heap]:
     """The same of those that read the whole graph: those that weighed tensors if the last did, then the others.
 
@@ -145,43 +126,35 @@ def _of_graphs(
     process was ending: the locals of main() are gone by then, and what still grew was kept to the end. So it does
     beside those that read all objects, where others read only some.
     """
-    if not len(takes):
-        return
-    pid = int(takes["pid"].iloc[0])
-    at_end = takes[takes["reason"].eq(AT_EXIT).fillna(False)]
-    weighed = takes[takes["take"].isin(takes_with_graph(recording, pid))]
-    working = takes[takes["take"].isin(takes_with_graph(recording, pid, but=at_end["take"]))]
-    sets = [_takes(weighed, start_s, end_s), _takes(working, start_s, end_s)]
-    ends_soon = len(at_end) and at_end["time_s"].iloc[-1] <= end_s + _AFTER_S
-    is_dark = not (sets[0]["time_s"] >= start_s).any()  # what those say was before all that is asked about
+    at_end = takes.at(takes.reason == AT_EXIT)
+    weighed = takes.of(takes_with_graph(recording, pid))
+    working = takes.of(takes_with_graph(recording, pid, but=at_end.numbers))
+    sets = [weighed.within(start_s, end_s), working.within(start_s, end_s)]
+    ends_soon = bool(len(at_end)) and at_end.time_s[-1] <= end_s + _AFTER_S
+    is_dark = not (sets[0].time_s >= start_s).any()  # what those say was before all that is asked about
     if (len(sets[0]) < 2 or is_dark) and ends_soon:
-        sets.insert(1, _takes(weighed.assign(reason="schedule"), start_s, end_s + _AFTER_S))
+        sets.insert(1, weighed.as_if_at_work().within(start_s, end_s + _AFTER_S))
     # Where members of long containers stood for others, what these hold was guessed: the last one knows.
-    is_guess = weighed["take"].isin(_sampled_takes(recording.tables["heap_graphs"], pid))
-    exact = weighed[~is_guess]
-    if is_guess.any() and exact["take"].isin(at_end["take"]).any() and ends_soon:
-        sets.append(_takes(exact.assign(reason="schedule"), start_s, end_s + _AFTER_S))
+    exact = weighed.of(set(weighed.numbers) - sampled_takes(recording, pid))
+    if len(exact) < len(weighed) and not set(at_end.numbers).isdisjoint(exact.numbers) and ends_soon:
+        sets.append(exact.as_if_at_work().within(start_s, end_s + _AFTER_S))
     told: set[tuple[int, ...]] = set()
-    for chosen in [one for one in sets if (one["time_s"] >= start_s).any()] or sets:
-        numbers = tuple(int(n) for n in chosen["take"])
-        if len(numbers) >= 2 and numbers not in told:
-            told.add(numbers)
+    for chosen in [one for one in sets if (one.time_s >= start_s).any()] or sets:
+        if len(chosen) >= 2 and chosen.numbers not in told:
+            told.add(chosen.numbers)
             yield _once(recording, pid, chosen, lay_over or _of_graph)
 
 
-def _of_graph_on_devices(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
-    return _of_graph(recording, pid, takes, numbers, on_devices=True)
+def _of_graph_on_devices(recording: Recording, pid: int, takes: Takes) -> Heap:
+    return _of_graph(recording, pid, takes, on_devices=True)
 
 
-def _of_graph(
-    recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int], *, on_devices: bool = False
-) -> Heap:
-    places = graph_places(recording, pid, numbers, by_holder=True, on_devices=on_devices)
-    is_truncated = bool(takes["truncated"].fillna(False).astype(bool).any())  # sampled, or autograd graphs cut short
-    is_exact = _sampled_takes(recording.tables["heap_graphs"], pid).isdisjoint(numbers)
+def _of_graph(recording: Recording, pid: int, takes: Takes, *, on_devices: bool = False) -> Heap:
+    places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices)
+    is_exact = sampled_takes(recording, pid).isdisjoint(takes.numbers)
     _carry_what_is_below(places)
     roots = _without_modules(places)
-    return _laid_over(recording, takes, pid, places, roots, is_truncated=is_truncated, is_exact=is_exact)
+    return _laid_over(recording, takes, pid, places, roots, is_exact=is_exact)
 
 
 def _carry_what_is_below(places: Sequence[Place]) -> None:
@@ -199,34 +172,17 @@ def _carry_what_is_below(places: Sequence[Place]) -> None:
             place.parent.deep_bytes = np.maximum(place.parent.deep_bytes, place.deep_bytes)
 
 
-def _sampled_takes(graphs: pd.DataFrame, pid: int) -> set[int]:
-    """Numbers of the snapshots of a process in which members of long containers stood for others."""
-    if "is_sampled" not in graphs:
-        return set()
-    graphs = graphs[["pid", "take", "is_sampled"]]
-    own = graphs[(graphs["pid"] == pid) & graphs["is_sampled"].fillna(False).astype(bool) & graphs["take"].notna()]
-    return {int(take) for take in own["take"]}
-
-
 def _laid_over(
-    recording: Recording,
-    takes: pd.DataFrame,
-    pid: int,
-    places: Iterable[Place],
-    roots: Iterable[Place],
-    *,
-    is_truncated: bool,
-    is_exact: bool,
+    recording: Recording, takes: Takes, pid: int, places: Iterable[Place], roots: Iterable[Place], *, is_exact: bool
 ) -> Heap:
-    time_s = takes["time_s"].to_numpy(dtype=np.float64)
     return Heap(
         pid=pid,
-        time_s=time_s,
-        rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
-        free_bytes=_free_bytes(recording.tables["sentinels"], pid, time_s),
-        step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
-        takes=tuple(int(n) for n in takes["take"]),
-        truncated=is_truncated,
+        time_s=takes.time_s,
+        rss_bytes=takes.rss_bytes,
+        free_bytes=_free_bytes(recording.tables["sentinels"], pid, takes.time_s),
+        step=takes.step,
+        takes=takes.numbers,
+        truncated=bool(takes.is_truncated.any()),  # cut short; of a graph, sampled or without all of autograd's
         roots=tuple(roots),
         places=tuple(places),
         is_exact=is_exact,
@@ -242,30 +198,8 @@ def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
             yield place
 
 
-def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
-    """Those in the window, with one before it as their base where they are few.
-
-    A process that ended by an exception is also judged on the snapshot made then, since its frames still stood.
-    """
-    regular = takes[~takes["reason"].isin(_LAST_REASONS)]
-    last = takes[takes["reason"] == "exception"]
-    inside = regular[(regular["time_s"] >= start_s) & (regular["time_s"] <= end_s + 1)]
-    before = regular[regular["time_s"] < start_s].tail(1)
-    if len(inside) >= 3:
-        return inside
-    if len(inside) + len(before) >= 2:
-        return _concat(before, inside)
-    return _concat(regular.tail(2), last.tail(1)) if len(regular) < 2 else regular.tail(3)
-
-
-def _concat(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([first, second]) if len(first) and len(second) else (first if len(first) else second)
-
-
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
-    sentinels = sentinels[["pid", "time_s", "malloc_free_bytes"]]
+    sentinels = narrow(sentinels, "pid", "time_s", "malloc_free_bytes")
     own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
     if not len(own):
         return np.zeros(len(at_s))

@@ -14,8 +14,9 @@ import pandas as pd
 from ...errors import BadInput
 from ...findings import AGENT
 from ..tables import AT_EXIT
-from .graph import MODULES, graph_places, takes_with_graph
+from .graph import MODULES, graph_places
 from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
+from .takes import takes_with_graph
 
 if TYPE_CHECKING:
     from ...storage import Recording

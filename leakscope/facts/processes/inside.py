@@ -52,7 +52,7 @@ def _without_gpu_history(recording: Recording) -> list[str]:
 def _without_graph(recording: Recording) -> list[str]:
     """Why the heap could not be read as a whole, each reason once; of processes that could read it later, nothing."""
     notes, graphs = recording.tables["agent_notes"], recording.tables["heap_graphs"]
-    notes = notes[notes["note"] == "no-heap-graph"].dropna(subset="text")
+    notes = notes[(notes["note"] == "no-heap-graph") & notes["text"].notna()]
     read = set(zip(graphs["pid"], graphs["start_ticks"]))
     said = zip(zip(notes["pid"], notes["start_ticks"]), notes["text"])
     why = list(dict.fromkeys(text for process, text in said if process not in read))
@@ -71,8 +71,9 @@ def _reduced(recording: Recording) -> list[str]:
     """Processes with more objects than could be looked at without a pause that somebody would notice."""
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
-    processes = recording.tables["processes"].drop_duplicates(["pid", "start_ticks"], keep="last")
-    known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(processes)}
+    if not len(notes):
+        return []
+    known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(recording.tables["processes"])}
     sentences = [
         f"{known.get((pid, ticks), '')}[{int(pid)}]: {text}"
         for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
@@ -101,11 +102,11 @@ def _blind(recording: Recording) -> list[dict[str, Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
     seen = notes_of_agents(recording)
     known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
-    rows = recording.tables["processes"].dropna(subset=["pid", "start_ticks"])
     return [
         row
-        for row in records(rows)
-        if (int(row["pid"]), int(row["start_ticks"])) not in known
+        for row in records(recording.tables["processes"])
+        if None not in (row["pid"], row["start_ticks"])
+        and (int(row["pid"]), int(row["start_ticks"])) not in known
         and _is_python(row)
         and _life_s(recording, row) >= _LEAST_LIFE_S
     ]
@@ -138,8 +139,8 @@ def _is_python(row: Row) -> bool:
 
 def _life_s(recording: Recording, row: Row) -> float:
     samples = recording.tables["process_samples"]
-    own = samples[(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
-    return float(own["time_s"].max() - own["time_s"].min()) if len(own) else 0.0
+    own_s = samples["time_s"][(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
+    return float(own_s.max() - own_s.min()) if len(own_s) else 0.0
 
 
 def _refused(recording: Recording, row: Row) -> str | None:
@@ -148,7 +149,10 @@ def _refused(recording: Recording, row: Row) -> str | None:
     A process that was forked says nothing: it runs the program of another, which did.
     """
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"] == _NO_AGENT].dropna(subset=["pid", "start_ticks", "text"])
+    notes = notes[notes["note"] == _NO_AGENT]
+    if not len(notes):
+        return None
+    notes = notes.dropna(subset=["pid", "start_ticks", "text"])
     own = notes[(notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"])]
     if not len(own) and len(notes) and (exe := text_of(row, "exe")):
         processes = recording.tables["processes"]

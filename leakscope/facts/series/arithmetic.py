@@ -14,7 +14,7 @@ _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no qu
 _MOST_TIME = 0.8  # passes in gaps no longer than stretches are; the rest are holes
 _COARSE_POINTS = 16  # fewer tell nothing
 _RESAMPLES = 200
-_AROUND = 5  # samples: two that differ from those before and after them
+_BESIDE = 2  # samples before one, and after it, are those around it: two that differ are told by the other three
 _FAR, _FAR_OF_ALL = 5.0, 0.1  # times the usual distance from those around; and of all that the series moves
 _FEW = 0.15  # of the samples
 
@@ -52,10 +52,11 @@ def without_blips(y: Floats) -> Floats:
     Only where they are few: ups and downs of every step have floors, and these count. A long series is left as it is:
     the medians of ``evenly`` are of more samples.
     """
-    if not _AROUND <= y.size <= _AROUND * _FINE_POINTS:
+    width = 2 * _BESIDE + 1
+    if not width <= y.size <= width * _FINE_POINTS:
         return y
-    padded = np.pad(y, _AROUND // 2, mode="edge")
-    around: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, _AROUND), axis=1)
+    padded = np.pad(y, _BESIDE, mode="edge")
+    around: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1)
     off = np.abs(y - around)
     is_blip = off > max(_FAR * float(np.median(off)), _FAR_OF_ALL * float(np.ptp(y)))
     return np.where(is_blip, around, y) if np.mean(is_blip) <= _FEW else y

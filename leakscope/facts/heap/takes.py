@@ -1,0 +1,158 @@
+"""Which snapshots of a process may be compared. Columns of numpy: a dozen diagnoses ask, each of its window."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables import AT_EXIT, figures, narrow
+from .place import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+Mask = NDArray[np.bool_]
+
+_ASKED = ("pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "visited_count")  # of forty columns
+# At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
+_LAST_REASONS = (AT_EXIT, "exception")
+
+
+@dataclass(frozen=True, eq=False)
+class Takes:
+    """Snapshots of one process, by number: one value of each column a snapshot. NaN where nobody read a figure.
+
+    ``is_exact``: its graph says all there is, and none looked along names.
+    """
+
+    number: NDArray[np.int64]
+    time_s: Floats
+    step: Floats
+    rss_bytes: Floats
+    reason: NDArray[np.object_]
+    is_truncated: Mask
+    is_exact: Mask
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(self.number.tolist())
+
+    @property
+    def is_last(self) -> Mask:
+        """Made as the process ended."""
+        return np.isin(self.reason, _LAST_REASONS)
+
+    def at(self, chosen: Any) -> Takes:
+        """Some of them, by a mask or by positions."""
+        return Takes(*(getattr(self, column.name)[chosen] for column in fields(self)))
+
+    def of(self, numbers: Collection[int]) -> Takes:
+        """Those that have one of these numbers."""
+        return self.at(np.isin(self.number, list(numbers)))
+
+    def as_if_at_work(self) -> Takes:
+        """The same, of which none counts as made at the end."""
+        return replace(self, reason=np.full(len(self), "schedule", dtype=object))
+
+    def since_training_began(self, end_s: float) -> Takes:
+        """Without those before the first optimizer step, where two remain: it makes the optimizer's state, once."""
+        trained = self.at(~np.isnan(self.step))
+        return trained if np.sum(~trained.is_last & (trained.time_s <= end_s + 1)) >= 2 else self
+
+    def within(self, start_s: float, end_s: float) -> Takes:
+        """Those in the window, with one before it as their base where they are few.
+
+        A process that ended by an exception is also judged on the snapshot made then, since its frames still stood.
+        """
+        regular = np.flatnonzero(~self.is_last)
+        time_s = self.time_s[regular]
+        inside = regular[(time_s >= start_s) & (time_s <= end_s + 1)]
+        before = regular[time_s < start_s][-1:]
+        if len(inside) >= 3:
+            return self.at(inside)
+        if len(inside) + len(before) >= 2:
+            return self.at(np.concatenate([before, inside]))
+        if len(regular) >= 2:
+            return self.at(regular[-3:])
+        return self.at(np.concatenate([regular, np.flatnonzero(self.reason == "exception")[-1:]]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Graphs:
+    """The graphs of one process by the number of their snapshot: whether tensors were weighed, and members sampled."""
+
+    number: NDArray[np.int64]
+    weighs_tensors: Mask
+    is_sampled: Mask
+
+
+_known_takes: WeakKeyDictionary[Recording, dict[int, Takes]] = WeakKeyDictionary()
+_known_graphs: WeakKeyDictionary[Recording, dict[int, _Graphs]] = WeakKeyDictionary()
+
+
+def takes_of(recording: Recording, pid: int) -> Takes:
+    """All snapshots of a process."""
+    known = _known_takes.setdefault(recording, {})
+    if pid not in known:
+        rows = _of_process(narrow(recording.tables["takes"], *_ASKED), pid)
+        number = _whole(rows["take"])
+        is_unwalked = rows["visited_count"].isna().to_numpy(dtype=bool)
+        known[pid] = Takes(
+            number=number,
+            time_s=figures(rows, "time_s"),
+            step=figures(rows, "step"),
+            rss_bytes=figures(rows, "rss_bytes"),
+            reason=rows["reason"].fillna("").to_numpy(dtype=object),
+            is_truncated=_flags(rows["truncated"]),
+            is_exact=is_unwalked & np.isin(number, _graphs_of(recording, pid).number),
+        )
+    return known[pid]
+
+
+def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
+    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these."""
+    graphs = _graphs_of(recording, pid)
+    is_asked_for = ~np.isin(graphs.number, list(but))
+    number, weighed = graphs.number[is_asked_for], graphs.weighs_tensors[is_asked_for]
+    of_a_kind: list[int] = number[weighed == weighed[-1:]].tolist()
+    return of_a_kind
+
+
+def sampled_takes(recording: Recording, pid: int) -> set[int]:
+    """Numbers of the snapshots of a process in which members of long containers stood for others."""
+    graphs = _graphs_of(recording, pid)
+    return set(graphs.number[graphs.is_sampled].tolist())
+
+
+def _graphs_of(recording: Recording, pid: int) -> _Graphs:
+    known = _known_graphs.setdefault(recording, {})
+    if pid not in known:
+        rows = _of_process(recording.tables["heap_graphs"], pid)
+        number = _whole(rows["take"])
+        is_sampled = _flags(rows["is_sampled"]) if "is_sampled" in rows else np.zeros(len(number), dtype=bool)
+        known[pid] = _Graphs(number, _flags(rows["weighs_tensors"]), is_sampled)
+    return known[pid]
+
+
+def _of_process(rows: pd.DataFrame, pid: int) -> pd.DataFrame:
+    """Its rows that have the number of their snapshot, by that."""
+    is_own = rows["pid"].eq(pid).fillna(False) & rows["take"].notna()
+    return rows[is_own].sort_values("take", kind="stable") if is_own.any() else rows.iloc[:0]
+
+
+def _whole(column: pd.Series[int]) -> NDArray[np.int64]:
+    return column.to_numpy().astype(np.int64)
+
+
+def _flags(column: pd.Series[bool]) -> Mask:
+    return column.fillna(False).to_numpy(dtype=bool)
