@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
-from ..facts.series.trend import LEAST_STEPS
+from ..facts.series.trend import LEAST_S, LEAST_STEPS
 from ..units import MiB
 from ._curves import SECOND, STEP, Curve, Flags, curve_of, origins
 
@@ -79,7 +79,7 @@ class Pace:
 class PacePair:
     """Both runs over the range from ``start`` to ``end``, in ``unit``, as ``origins`` has it.
 
-    ``step_unit``: what a step is, as in a report's verdict.
+    ``step_unit``: what a step is, as in a report's verdict; ``is_since_step``: both began at a step that was counted.
     """
 
     unit: str
@@ -88,6 +88,13 @@ class PacePair:
     before: Pace
     after: Pace
     step_unit: str = STEP
+    is_since_step: bool = False
+
+    @property
+    def is_enough(self) -> bool:
+        """For a leak to be told from a start that took longer."""
+        measured = self.before.is_measured and self.after.is_measured
+        return measured and (self.unit == STEP or self.is_since_step or self.end - self.start >= LEAST_S)
 
     @property
     def resolution(self) -> float:
@@ -148,7 +155,8 @@ def paces(before: Case, after: Case) -> PacePair:
         for curve, x, use in zip(curves, known, at_work):
             use &= (x >= start) & ((x < end) if by_step and went_on else (x <= end))
             sides.append(_with_whole(_pace(curve, x, use, by_step), curve, x, start))
-        return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit)
+        since_step = all(curve.worked_s is not None for curve in curves)
+        return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit, since_step)
     nothing = Pace(None, "a recording has no memory samples")
     return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
 
@@ -159,10 +167,11 @@ def _work_ended(curve: Curve, origin_s: float, end: float) -> float:
 
 def _with_whole(pace: Pace, curve: Curve, x: Floats, start: float) -> Pace:
     """With what the whole run did."""
-    at_work, later = curve.at_work(), curve.held_bytes[x >= start]
+    judged, later = curve.at_work() & (curve.time_s <= curve.growth.trend.end_s), curve.held_bytes[x >= start]
+    usual = _slope(x[judged], curve.held_bytes[judged], bool(curve.growth.leaking))[0] if judged.any() else 0.0
     return replace(
         pace,
-        usual_slope=_slope(x[at_work], curve.held_bytes[at_work], bool(curve.growth.leaking))[0],
+        usual_slope=usual,
         later_peak_bytes=int(np.quantile(later, _PEAK_QUANTILE)) if later.size else 0,
         most_bytes=int(later.max(initial=0.0)),
         lasted=float(x.max()),

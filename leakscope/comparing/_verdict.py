@@ -58,9 +58,11 @@ def _by_memory(pair: PacePair, changes: Sequence[FindingChange], before: Report,
     told = by_snapshots(before, after) if pair.end <= pair.start else None
     if told is not None:
         return Decision(*told)
-    if None in (one.grows, two.grows) or not (one.is_measured and two.is_measured):
+    is_measured = one.is_measured and two.is_measured
+    does_grow = one.grows or two.grows
+    if None in (one.grows, two.grows) or not is_measured or (does_grow and not pair.is_enough):
         return _undecided(pair, changes)
-    if not (one.grows or two.grows):
+    if not does_grow:
         return _without_growth(pair, changes, before, after)
     rates = _rates(pair)
     slowdown = _MAX_SLOWDOWN if pair.unit != STEP and one.grows and two.grows else 1.0
@@ -76,22 +78,21 @@ def _by_memory(pair: PacePair, changes: Sequence[FindingChange], before: Report,
 
 
 def _undecided(pair: PacePair, changes: Sequence[FindingChange]) -> Decision:
-    """Of one run, or both, nobody can tell: what both did in the same steps is seen all the same."""
+    """Nobody can tell of one run, or of so short a time: what both did in the same steps is seen all the same."""
     one, two = pair.before, pair.after
     unclear = [(which, run.reason) for which, run in (("before", one), ("after", two)) if run.grows is None]
-    doubt = "".join(f"the run {which}, by itself: {reason}" for which, reason in unclear[:1])
+    doubts = [f"the run {which}, by itself: {reason}" for which, reason in unclear[:1]]
     if not (one.is_measured and two.is_measured) or not (one.grows or two.grows):
-        return Decision(CANNOT_TELL, "; ".join(filter(None, (_not_enough(pair), doubt))))
+        return Decision(CANNOT_TELL, "; ".join([_not_enough(pair), *doubts]))
     rates = _rates(pair)
     if pair.unit == STEP:  # a run that takes longer to begin looks as if it did not grow
         if one.grows and _faster(two, one, pair, _MAX_SLOWDOWN):
-            text = f"memory no longer grows as it did: {rates}{_names(changes, GONE)}"
-            return Decision(BETTER, text, [doubt])
+            return Decision(BETTER, f"memory no longer grows as it did: {rates}{_names(changes, GONE)}", doubts)
         if two.grows and _faster(one, two, pair, _MAX_SLOWDOWN):
-            return Decision(WORSE, f"memory leaks now: {rates}{_names(changes, NEW)}", [doubt])
+            return Decision(WORSE, f"memory leaks now: {rates}{_names(changes, NEW)}", doubts)
     if any(c.change == STILL and not c.wasted for c in changes) and _as_fast(pair, changes):
-        return Decision(SAME, f"memory grows as it did: {rates}{_names(changes, STILL)}", [doubt])
-    return Decision(CANNOT_TELL, f"{_not_enough(pair)}: {rates}; {doubt}")
+        return Decision(SAME, f"memory grows as it did: {rates}{_names(changes, STILL)}", doubts)
+    return Decision(CANNOT_TELL, "; ".join([f"{_not_enough(pair)}: {rates}", *doubts]))
 
 
 def _without_growth(pair: PacePair, changes: Sequence[FindingChange], before: Report, after: Report) -> Decision:

@@ -33,7 +33,7 @@ DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of sev
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
-_LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
+LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
 WARM_UP = 0.15  # of the run: imports, first batches, optimizer state
 FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
 _NOISE = 4.0  # growth below so many widths of the noise is an accident of where the window ends
@@ -105,10 +105,10 @@ def _judge(
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])
-    warm_up_s, needed_s = WARM_UP * duration_s, _LEAST_S / (1 - WARM_UP)
+    warm_up_s, needed_s = WARM_UP * duration_s, LEAST_S / (1 - WARM_UP)
     if begun_s is not None and begun_s - t[0] > warm_up_s and t[-1] - begun_s >= needed_s:
         warm_up_s = begun_s - float(t[0]) + WARM_UP * float(t[-1] - begun_s)
-    if started_s is not None and t[-1] - started_s - FIRST_WORK_S >= max(_LEAST_S, _LEAST_AT_WORK * duration_s):
+    if started_s is not None and t[-1] - started_s - FIRST_WORK_S >= max(LEAST_S, _LEAST_AT_WORK * duration_s):
         warm_up_s = max(warm_up_s, started_s - float(t[0]) + FIRST_WORK_S)
     use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
     t, y = t[use], y[use]
