@@ -10,8 +10,8 @@ from typing import cast
 
 from ..recorder.console import signal_name
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
-from ..recorder.peaks import own_peak
 from ..recorder.limits import Limits
+from ..recorder.peaks import own_peak
 from ..recorder.tree import Memory, Tree
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .cursor import Row
