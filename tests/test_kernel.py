@@ -50,7 +50,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     client = nbclient.NotebookClient(
         notebook, timeout=60, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": str(folder)}}
     )
-    client.execute(env={**environment(), "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder), "NO_COLOR": "1"})
+    # What jedi parsed is kept where all kernels of a user look for it: one that another kernel has half written makes
+    # Tab complete nothing.
+    own = {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), "NO_COLOR": "1"}
+    client.execute(env={**environment(), **own})
     return dict(zip(CELLS, (cell.outputs for cell in notebook.cells)))
 
 
