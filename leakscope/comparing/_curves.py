@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Flags = NDArray[np.bool_]
 STEP, SECOND = "step", "second"
+ALIKE = 1.1  # times as long is as long
 _ROUNDED = 0.05  # of the run: so much later it may begin where samples are put together
 
 
@@ -43,9 +44,9 @@ class Curve:
         return float(self.time_s[-1] - self.time_s[0]) if self.time_s.size else 0.0
 
     def at_work(self, lasted_s: float | None = None) -> Flags:
-        """After its start-up; where nothing is known of that, it is a share of the run, had it ``lasted_s``."""
+        """After its start-up; of that of a longer run, what is a share of it is one of ``lasted_s``."""
         start_s = self.start_s
-        if lasted_s is not None and self.time_s.size:
+        if lasted_s is not None and self.lasted_s > ALIKE * lasted_s:
             begin_s = float(self.time_s[0])
             share_s = begin_s + WARM_UP * lasted_s
             if self.worked_s is not None:

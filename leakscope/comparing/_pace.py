@@ -14,7 +14,7 @@ import numpy as np
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
 from ..facts.series.trend import LEAST_S, LEAST_STEPS
 from ..units import MiB
-from ._curves import SECOND, STEP, Curve, Flags, curve_of, origins
+from ._curves import ALIKE, SECOND, STEP, Curve, Flags, curve_of, origins
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _BUCKETS = 24
 _TAIL = 0.1  # of a run: nobody knows whether what came last will be given back
 _LEAST_SAMPLES = 8
-_ALIKE = 1.1  # times as long is as long
 _PEAK_QUANTILE = 0.98  # the very highest reading may be a fork that was seen half done
 
 
@@ -105,7 +104,7 @@ class PacePair:
     @property
     def is_as_long(self) -> bool:
         """Whether neither went on for long after the other."""
-        return max(self.before.lasted, self.after.lasted) <= _ALIKE * min(self.before.lasted, self.after.lasted)
+        return max(self.before.lasted, self.after.lasted) <= ALIKE * min(self.before.lasted, self.after.lasted)
 
     @property
     def least_bytes(self) -> float:
@@ -144,13 +143,13 @@ def paces(before: Case, after: Case) -> PacePair:
         at_work = [curve.at_work(shorter_s) for curve in curves]
         start = max(float(x[use].min()) for x, use in zip(known, at_work))
         ends = [float(x.max()) for x in known]
-        if not by_step and max(ends) > _ALIKE * min(ends):
+        if not by_step and max(ends) > ALIKE * min(ends):
             # What comes after the last step of the one that ended is no work that the other did as well.
             ends = [_work_ended(curve, at_s, end) for curve, at_s, end in zip(curves, begin_s, ends)]
         end = min(ends)
         if by_step and end - start < LEAST_STEPS:
             continue
-        went_on = max(ends) > _ALIKE * end
+        went_on = max(ends) > ALIKE * end
         sides = []
         for curve, x, use in zip(curves, known, at_work):
             use &= (x >= start) & ((x < end) if by_step and went_on else (x <= end))
