@@ -222,7 +222,8 @@ def _slope(x: Floats, y: Floats, grows: bool) -> tuple[float, float, float]:
 
 
 def _inside(x: Floats) -> Flags:
-    return x <= x[-1] - _TAIL * (x[-1] - x[0])
+    inside: Flags = x <= x[-1] - _TAIL * (x[-1] - x[0])
+    return inside
 
 
 def _spread(peaks: list[float]) -> int:
