@@ -204,10 +204,12 @@ _COMPARED, _WHOLE = "the peak of the compared part", "the peak of the whole run"
 def _needs_more(more: Pace, less: Pace, pair: PacePair, enough_bytes: float) -> str | None:
     """Which part of the two shows it. By time nobody knows what a run that ended did last, and the other did later."""
     ended_first = more.lasted <= less.lasted
+    of_part, of_whole = more.peak_bytes - less.peak_bytes, more.most_bytes - less.most_bytes
     if pair.unit == STEP or pair.is_as_long:
-        compared = more.peak_bytes - less.peak_bytes
-    else:
-        compared = 0 if ended_first else more.peak_bytes - less.most_bytes
+        compared = of_part
+    else:  # whatever came last: its usual level, its peak then and its peak at all
+        compared = min(of_part, of_whole, more.level_bytes - less.level_bytes)
+        compared = compared if ended_first else max(compared, more.peak_bytes - less.most_bytes)
     if compared >= enough_bytes:
         return _COMPARED
     return _WHOLE if ended_first and more.later_peak_bytes - less.most_bytes >= enough_bytes else None

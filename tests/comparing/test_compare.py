@@ -122,6 +122,14 @@ def test_what_a_run_does_last_is_not_compared_with_the_middle_of_another(compare
 
 
 @pytest.mark.further
+def test_a_level_that_is_lower_throughout_is_better_whatever_both_did_last(compared):
+    last = {"at_end": 300 * MiB, "counts_steps": False}
+    before, after = {"level": 500 * MiB, "duration_s": 120.0}, {"level": 420 * MiB, "duration_s": 140.0}
+    assert compared({**last, **before}, {**last, **after}).verdict == "better"
+    assert compared({**last, **after}, {**last, **before}).verdict == "worse"
+
+
+@pytest.mark.further
 def test_an_end_that_the_other_did_not_come_to_is_no_change(compared):
     crashed = {"duration_s": 60.0, "signal": 11}
     assert compared({**LEAK, "duration_s": 20.0}, {**LEAK, **crashed}).verdict == "same"
