@@ -15,6 +15,7 @@ from .kinds import KILL, Kind
 
 _GUESS = 0.5  # less sure than that
 SEVERITIES = ("critical", "warning", "note")
+BY_THE_END = "by the end of a run like this one"  # in a remedy: when as much would be free; no forecast
 AGENT = "_leakscope_agent"  # ``Subject.module`` of a crash that leakscope's own agent may have caused
 
 

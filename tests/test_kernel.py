@@ -29,6 +29,7 @@ CELLS = {
         "typed = 'rec.tables.process_s', 'rec.tables[\"proc'\n"
         "print([kernel.do_complete(text, len(text))['matches'] for text in typed])"
     ),
+    "sources": "print(sorted(set(rec.tables.sources['file'])))",
     "table": "rec.tables.object_typs",
     "top": "rec.heap.top(0)",
     "holder": "print(rec.heap.top(5)['name'].tolist())",
@@ -49,10 +50,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     client = nbclient.NotebookClient(
         notebook, timeout=60, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": str(folder)}}
     )
-    installed = folder / "site-packages"  # where it is no code of the user's
-    installed.mkdir()
-    (installed / "leakscope").symlink_to(ROOT / "leakscope")
-    client.execute(env={**environment(), "PYTHONPATH": str(installed), "IPYTHONDIR": str(folder), "NO_COLOR": "1"})
+    # What jedi parsed is kept where all kernels of a user look for it: one that another kernel has half written makes
+    # Tab complete nothing.
+    own = {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), "NO_COLOR": "1"}
+    client.execute(env={**environment(), **own})
     return dict(zip(CELLS, (cell.outputs for cell in notebook.cells)))
 
 
@@ -74,6 +75,12 @@ def test_a_kernel_that_runs_is_recorded_from_inside(shown):
     names = ast.literal_eval(text_of(shown["holder"]).strip())
     assert any(name.split(".")[-1] == "rows" for name in names), names
     assert "nothing is being recorded" in text_of(shown["none"])
+
+
+@in_one_worker
+def test_code_of_ours_is_no_code_of_the_users_in_a_checkout_either(shown):
+    files = ast.literal_eval(text_of(shown["sources"]).strip())
+    assert not [file for file in files if file.startswith(f"{ROOT / 'leakscope'}/")]
 
 
 @in_one_worker

@@ -7,31 +7,40 @@ nobody reads in a terminal are not made.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..findings import BY_THE_END
 from ..ignoring import headline, read_ignores, split
 from ..reporting import Answer, answer_of
-from ..storage import keep_answer, open_recording
 from ..words import in_a_line, printable
 
 if TYPE_CHECKING:
     from ..findings import Excerpt, Finding
+    from ..storage import Recording
 
-__all__ = ["told"]
+__all__ = ["Told", "told"]
 _LONGEST = 96  # of a line of source
-MOST_BYTES = 32 << 20  # of a file that is written anew for its verdict while somebody waits: 40 ms
 
 
-def told(path: str) -> list[str]:
-    """At most three lines: what is the matter, where, and what to do. The recording keeps what was found."""
-    recording = open_recording(path)
+class Told(NamedTuple):
+    """At most three lines: what is the matter, where, and what to do. ``as_of_s``: of a run that went on after it.
+
+    ``footer``: what the file keeps of it.
+    """
+
+    lines: list[str]
+    as_of_s: float | None
+    footer: dict[str, Any]
+
+
+def told(recording: Recording) -> Told:
+    """How it stands."""
     answer = answer_of(recording)
-    keep_answer(recording, answer.footer, MOST_BYTES)
     findings, ignored = split(answer.findings, read_ignores(Path.cwd()))
     lines = [headline(in_a_line(answer.verdict), ignored)]
     if findings:
         lines += _about(findings[0], answer)
-    return [printable(line) for line in lines]
+    return Told([printable(line) for line in lines], answer.as_of_s, answer.footer)
 
 
 def _about(finding: Finding, answer: Answer) -> list[str]:
@@ -39,6 +48,8 @@ def _about(finding: Finding, answer: Answer) -> list[str]:
     place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file or ""
     source = _source(answer.excerpts, subject.file, subject.line)
     remedy = finding.remedy[0] if finding.remedy else ""
+    if answer.as_of_s is not None:  # the run went on, and what it would free grew
+        remedy = remedy.replace(BY_THE_END, "by then")
     return [line for line in (f"{place}  {source}".strip(), f"do: {remedy}" if remedy else "") if line]
 
 

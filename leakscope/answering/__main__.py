@@ -1,7 +1,8 @@
 """The helper of the recorder that has the libraries loaded when the job ends.
 
-It says ``{"ready": true}``, then reads the path of a recording, a line of JSON each, on stdin, and writes how that one
-stands: ``{"answer": [...]}``. Whatever goes wrong ends it, and the recorder does without.
+It says ``{"ready": true}``, then reads orders on stdin, a line of JSON each: ``["tell", path]``, and says how that
+recording stands: ``{"answer": [...], "as_of_s": null}``. ``["ahead", path]`` comes while the file is still being made,
+so that the answer is there once it is. Whatever goes wrong ends it, and the recorder does without.
 """
 
 from __future__ import annotations
@@ -11,9 +12,16 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from .. import analyzers
-from . import told
+from ..storage import keep_answer, open_recording, read_ahead
+from . import Told, told
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+_MOST_BYTES = 32 << 20  # of a file that is written anew for its verdict while somebody waits: 40 ms
 
 
 def main() -> int:
@@ -22,8 +30,19 @@ def main() -> int:
     gc.freeze()
     gc.enable()
     _say({"ready": True})
-    for path in sys.stdin:
-        _say({"answer": told(json.loads(path))})
+    ahead: tuple[Recording, Told] | None = None
+    for line in sys.stdin:
+        order, path = json.loads(line)
+        if order == "ahead":
+            recording = read_ahead(path)
+            ahead = (recording, told(recording)) if recording is not None else None
+            continue
+        if ahead is None:
+            recording = open_recording(path, read_only=True)  # who records makes a file of it
+            ahead = recording, told(recording)
+        (recording, answer), ahead = ahead, None
+        keep_answer(recording, answer.footer, _MOST_BYTES)
+        _say({"answer": answer.lines, "as_of_s": answer.as_of_s})
     return 0
 
 

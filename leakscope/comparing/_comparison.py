@@ -83,9 +83,9 @@ class Overlay:
 class Comparison:
     """``verdict`` is better, same, worse or cannot-tell; ``aligned_by`` is step or second, the unit of the range.
 
-    The range counts from each run's own first step, or from the end of its start-up. ``smallest_leak``: a difference
-    below it would not have been seen in this pair; None where nothing could be measured. ``step_unit``: what a step
-    is, as in a report's verdict.
+    The range counts from each run's own first step; by time from there if both counted some, else from its beginning.
+    ``smallest_leak``: a difference below it would not have been seen in this pair; None where nothing could be
+    measured. ``step_unit``: what a step is, as in a report's verdict.
     """
 
     verdict: str

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import FLAT, GROWING, LEAST_STEPS
+from ..facts.series.trend import FIRST_WORK_S, FLAT, GROWING, LEAST_STEPS, WARM_UP
 from ..reporting.laps import counted_steps
 from ..reporting.timeline import thinned
 from ._comparison import Overlay, RunCurve
@@ -18,26 +19,47 @@ from ._comparison import Overlay, RunCurve
 if TYPE_CHECKING:
     from ..facts.case import Case
 
+Flags = NDArray[np.bool_]
 STEP, SECOND = "step", "second"
+ALIKE = 1.1  # times as long is as long
+_ROUNDED = 0.05  # of the run: so much later it may begin where samples are put together
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Memory of one run. ``steps``: (when, how many since the first) by the process that counted most, or None."""
+    """Memory of one run. ``worked_s``: when the process that counted most was seen at its first and last step, or None.
+
+    ``steps``: (when, how many since the first), or None where those are too few.
+    """
 
     growth: TreeGrowth
     time_s: Floats
     held_bytes: Floats
     start_s: float  # of the judged window: start-up is over
+    worked_s: tuple[float, float] | None
     steps: tuple[Floats, Floats] | None
 
     @property
-    def at_work(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        use: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.time_s >= self.start_s
+    def lasted_s(self) -> float:
+        return float(self.time_s[-1] - self.time_s[0]) if self.time_s.size else 0.0
+
+    def at_work(self, lasted_s: float | None = None) -> Flags:
+        """After its start-up; of that of a longer run, what is a share of it is one of ``lasted_s``."""
+        start_s = self.start_s
+        if lasted_s is not None and self.lasted_s > ALIKE * lasted_s:
+            begin_s = float(self.time_s[0])
+            share_s = begin_s + WARM_UP * lasted_s
+            if self.worked_s is not None:
+                start_s = min(start_s, max(share_s, self.worked_s[0] + FIRST_WORK_S))
+            elif start_s - begin_s < (WARM_UP + _ROUNDED) * self.lasted_s:
+                start_s = min(start_s, share_s)
+        if self.worked_s is not None:
+            start_s = max(start_s, self.worked_s[0])
+        use = self.time_s >= start_s
         return use if use.any() else np.ones_like(use)
 
-    def by_time(self) -> Floats:
-        return self.time_s - self.start_s
+    def by_time(self, origin_s: float) -> Floats:
+        return self.time_s - origin_s
 
     def by_step(self) -> Floats | None:
         """The step at each sample, fractions between two readings; before the first one 0."""
@@ -48,7 +70,23 @@ def curve_of(case: Case) -> Curve:
     """The memory of one run that is judged, and the steps it counted."""
     growth = case.growth
     time_s, held = _series(growth)
-    return Curve(growth, time_s, held, growth.trend.start_s, _steps(case))
+    counted = counted_steps(case)
+    worked_s = None
+    if counted is not None and counted[1][-1] > counted[1][0]:
+        last = int(np.searchsorted(counted[1], counted[1][-1]))
+        worked_s = float(counted[0][0]), float(counted[0][last])
+    return Curve(growth, time_s, held, growth.trend.start_s, worked_s, _enough(counted))
+
+
+def origins(curves: Sequence[Curve]) -> list[float]:
+    """From when on each is laid over the others by time: from its first step, if all counted some, else its beginning.
+
+    **Units** seconds of its recording.
+    """
+    first = [curve.worked_s[0] for curve in curves if curve.worked_s is not None]
+    if len(first) == len(curves):
+        return first
+    return [float(curve.time_s[0]) if curve.time_s.size else 0.0 for curve in curves]
 
 
 def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
@@ -60,9 +98,8 @@ def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
     return growth.time_s, growth.held_bytes
 
 
-def _steps(case: Case) -> tuple[Floats, Floats] | None:
+def _enough(counted: tuple[Floats, Floats] | None) -> tuple[Floats, Floats] | None:
     """A run that goes on from a checkpoint counts on from there: so the first step seen is 0."""
-    counted = counted_steps(case)
     if counted is None:
         return None
     time_s, count = counted
@@ -73,7 +110,7 @@ def _steps(case: Case) -> tuple[Floats, Floats] | None:
 
 def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
     """Both runs over all that they did, not only over the range they have in common; None where one has no curve."""
-    runs = [_along(curve_of(case), unit) for case in (before, after)]
+    runs = _along([curve_of(case) for case in (before, after)], unit)
     if any(x.size < 2 for x, _ in runs):
         return None
     x = np.unique(np.concatenate([x for x, _ in runs]))
@@ -86,18 +123,24 @@ def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
 
 def run_curves(cases: Sequence[Case], unit: str) -> list[RunCurve]:
     """Each run over all that it did; empty where one has no curve."""
-    runs = [_along(curve_of(case), unit) for case in cases]
+    runs = _along([curve_of(case) for case in cases], unit)
     if any(x.size < 2 for x, _ in runs):
         return []
     return [RunCurve(x.tolist(), np.round(held).astype(np.int64).tolist()) for x, held in runs]
 
 
-def _along(curve: Curve, unit: str) -> tuple[Floats, Floats]:
+def _along(curves: Sequence[Curve], unit: str) -> list[tuple[Floats, Floats]]:
+    return [
+        _drawn(curve, curve.by_step() if unit == STEP else curve.by_time(origin_s), unit)
+        for curve, origin_s in zip(curves, origins(curves))
+    ]
+
+
+def _drawn(curve: Curve, x: Floats | None, unit: str) -> tuple[Floats, Floats]:
     """What is drawn of one run, from its first step to its last: of what it held at one step the most."""
-    x = curve.by_step() if unit == STEP else curve.by_time()
     if x is None or not x.size:
         return np.empty(0), np.empty(0)
-    within = curve.at_work
+    within = curve.at_work()
     if unit == STEP and curve.steps is not None:
         within = (curve.time_s >= curve.steps[0][0]) & (curve.time_s <= curve.steps[0][-1])
     x, firsts = np.unique(np.round(x[within], 2), return_index=True)

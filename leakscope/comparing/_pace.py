@@ -6,15 +6,15 @@ A leak of so much a step looks smaller per hour in a run that is merely slower, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
-from ..facts.series.trend import LEAST_STEPS
+from ..facts.series.trend import LEAST_S, LEAST_STEPS
 from ..units import MiB
-from ._curves import SECOND, STEP, Curve, curve_of
+from ._curves import ALIKE, SECOND, STEP, Curve, Flags, curve_of, origins
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -33,6 +33,8 @@ class Pace:
     shorter range.
     ``low`` and ``high`` bound ``slope`` at 95 %; ``floor`` is the slope that clean programs reach by drifting;
     ``range`` is how many steps or seconds were looked at; ``peak_spread_bytes`` is how much its parts' peaks vary.
+    ``usual_slope`` and ``lasted`` (steps or seconds) are of all that it did, ``later_peak_bytes`` of all since the
+    range began, and ``most_bytes`` is the very highest reading there.
     """
 
     grows: bool | None
@@ -42,13 +44,28 @@ class Pace:
     high: float = 0.0
     floor: float = 0.0
     range: float = 0.0
+    level_bytes: int = 0
     peak_bytes: int = 0
     peak_spread_bytes: int = 0
     seconds_per_step: float | None = None
+    usual_slope: float = 0.0
+    later_peak_bytes: int = 0
+    most_bytes: int = 0
+    lasted: float = 0.0
 
     @property
     def is_measured(self) -> bool:
         return self.floor > 0
+
+    @property
+    def least_slope(self) -> float:
+        """What it grew by here and as a whole: what only its beginning did is no leak's pace."""
+        return min(self.slope, self.usual_slope)
+
+    @property
+    def most_slope(self) -> float:
+        """A leak may begin after what both passed through."""
+        return max(self.slope, self.usual_slope) if self.grows else self.slope
 
     def per_step(self, slope: float) -> float | None:
         return round(slope, 1) if self.is_measured and self.seconds_per_step is not None else None
@@ -59,9 +76,9 @@ class Pace:
 
 @dataclass(frozen=True)
 class PacePair:
-    """Both runs over the range from ``start`` to ``end``, in ``unit``: since the first step, or since start-up.
+    """Both runs over the range from ``start`` to ``end``, in ``unit``, as ``origins`` has it.
 
-    ``step_unit``: what a step is, as in a report's verdict.
+    ``step_unit``: what a step is, as in a report's verdict; ``is_since_step``: both began at a step that was counted.
     """
 
     unit: str
@@ -70,12 +87,29 @@ class PacePair:
     before: Pace
     after: Pace
     step_unit: str = STEP
+    is_since_step: bool = False
+
+    @property
+    def is_enough(self) -> bool:
+        """For a leak to be told from a start that took longer."""
+        measured = self.before.is_measured and self.after.is_measured
+        return measured and (self.unit == STEP or self.is_since_step or self.end - self.start >= LEAST_S)
 
     @property
     def resolution(self) -> float:
         """Differences of slope below this are drift and noise."""
         noise = math.hypot(self.before.high - self.before.low, self.after.high - self.after.low) / 2
         return max(noise, self.before.floor, self.after.floor)
+
+    @property
+    def is_as_long(self) -> bool:
+        """Whether neither went on for long after the other."""
+        return max(self.before.lasted, self.after.lasted) <= ALIKE * min(self.before.lasted, self.after.lasted)
+
+    @property
+    def least_bytes(self) -> float:
+        """What has to come in before it is more than drift."""
+        return max(pace.floor * pace.range for pace in (self.before, self.after))
 
     @property
     def smallest(self) -> float | None:
@@ -89,44 +123,72 @@ class PacePair:
 def pace_of(case: Case, *, by_step: bool) -> Pace | None:
     """One run by itself, after its start-up; None where it has too few steps, or no samples, to go by."""
     curve = curve_of(case)
-    x = curve.by_step() if by_step else curve.by_time()
+    x = curve.by_step() if by_step else curve.by_time(0.0)
     if x is None or not x.size:
         return None
-    return _pace(curve, x, float(x[curve.at_work].min()), float(x.max()), by_step)
+    return _pace(curve, x, curve.at_work(), by_step)
 
 
 def paces(before: Case, after: Case) -> PacePair:
     """Both runs by step, if both counted enough of them in common; else by time."""
     curves = curve_of(before), curve_of(after)
+    shorter_s = min(curve.lasted_s for curve in curves)
+    begin_s = origins(curves)
     for unit in (STEP, SECOND):
-        axes = [curve.by_step() if unit == STEP else curve.by_time() for curve in curves]
+        by_step = unit == STEP
+        axes = [curve.by_step() if by_step else curve.by_time(at_s) for curve, at_s in zip(curves, begin_s)]
         known = [x for x in axes if x is not None and x.size]
         if len(known) < 2:
             continue
-        start = max(float(x[curve.at_work].min()) for x, curve in zip(known, curves))
-        end = min(float(x.max()) for x in known)
-        if unit == STEP and end - start < LEAST_STEPS:
+        at_work = [curve.at_work(shorter_s) for curve in curves]
+        start = max(float(x[use].min()) for x, use in zip(known, at_work))
+        ends = [float(x.max()) for x in known]
+        if not by_step and max(ends) > ALIKE * min(ends):
+            # What comes after the last step of the one that ended is no work that the other did as well.
+            ends = [_work_ended(curve, at_s, end) for curve, at_s, end in zip(curves, begin_s, ends)]
+        end = min(ends)
+        if by_step and end - start < LEAST_STEPS:
             continue
-        sides = [_pace(curve, x, start, end, unit == STEP) for curve, x in zip(curves, known)]
-        return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit)
+        went_on = max(ends) > ALIKE * end
+        sides = []
+        for curve, x, use in zip(curves, known, at_work):
+            use &= (x >= start) & ((x < end) if by_step and went_on else (x <= end))
+            sides.append(_with_whole(_pace(curve, x, use, by_step), curve, x, start))
+        since_step = all(curve.worked_s is not None for curve in curves)
+        return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit, since_step)
     nothing = Pace(None, "a recording has no memory samples")
     return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
+
+
+def _work_ended(curve: Curve, origin_s: float, end: float) -> float:
+    return end if curve.worked_s is None else min(end, curve.worked_s[1] - origin_s)
+
+
+def _with_whole(pace: Pace, curve: Curve, x: Floats, start: float) -> Pace:
+    """With what the whole run did."""
+    judged, later = curve.at_work() & (curve.time_s <= curve.growth.trend.end_s), curve.held_bytes[x >= start]
+    usual = _slope(x[judged], curve.held_bytes[judged], bool(curve.growth.leaking))[0] if judged.any() else 0.0
+    return replace(
+        pace,
+        usual_slope=usual,
+        later_peak_bytes=int(np.quantile(later, _PEAK_QUANTILE)) if later.size else 0,
+        most_bytes=int(later.max(initial=0.0)),
+        lasted=float(x.max()),
+    )
 
 
 def _pace(
     curve: Curve,
     x: Floats,
-    start: float,
-    end: float,
+    use: Flags,
     by_step: bool,
     *,
     min_growth_bytes: int = 10 * MiB,  # as for a single run: clean programs drift by up to 5 MiB
     min_growth_fraction: float = 0.02,
 ) -> Pace:
-    use = (x >= start) & (x <= end)
     x, y, time_s = x[use], curve.held_bytes[use], curve.time_s[use]
-    if x.size < _LEAST_SAMPLES or x[-1] <= x[0]:
-        return Pace(None, "too little of it overlaps with the other")
+    if x.size < _LEAST_SAMPLES or x[-1] <= x[0] or _inside(x).sum() < _LEAST_SAMPLES:
+        return Pace(curve.growth.leaking, curve.growth.reason)
     seconds_each = float(time_s[-1] - time_s[0]) / float(x[-1] - x[0])
     slope, low, high = _slope(x, y, bool(curve.growth.leaking))
     least = max(float(min_growth_bytes), min_growth_fraction * float(np.median(y)))
@@ -138,6 +200,7 @@ def _pace(
         high,
         floor=least / float(x[-1] - x[0]),
         range=float(x[-1] - x[0]),
+        level_bytes=int(np.median(y)),
         peak_bytes=int(np.quantile(y, _PEAK_QUANTILE)),
         peak_spread_bytes=_spread([float(part.max()) for part in np.array_split(y, _LEAST_SAMPLES)]),
         seconds_per_step=seconds_each if by_step else None,
@@ -150,12 +213,17 @@ def _slope(x: Floats, y: Floats, grows: bool) -> tuple[float, float, float]:
     The floors of mere noise rise, too, towards the end of what was recorded: so for a run that does not grow the usual
     level counts, where it rises less.
     """
-    inside = x <= x[-1] - _TAIL * (x[-1] - x[0])
+    inside = _inside(x)
     slopes = []
     for values in (retained(y), y)[: 1 if grows else 2]:
         at, level = bucket_medians(x[inside], values[inside], _BUCKETS)
         slopes.append(slope_interval(at, level)[:3] if at.size >= _LEAST_SAMPLES else (0.0, 0.0, 0.0))
     return min(slopes)
+
+
+def _inside(x: Floats) -> Flags:
+    inside: Flags = x <= x[-1] - _TAIL * (x[-1] - x[0])
+    return inside
 
 
 def _spread(peaks: list[float]) -> int:

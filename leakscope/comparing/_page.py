@@ -152,5 +152,5 @@ def _unit(told: Comparison | History) -> str:
 
 def _axis(told: Comparison | History) -> str:
     if told.aligned_by != STEP:
-        return "time since each run's start-up"
+        return "time since each run began, or its first step"
     return f"{'training steps' if told.step_unit == STEP else f'{told.step_unit}s'} since each run's first"

@@ -15,7 +15,7 @@ from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
-from ..findings import Evidence
+from ..findings import BY_THE_END, Evidence
 from ..units import format_bytes, format_count, format_duration, per_step, steps_together
 
 # How to let go of what a library keeps on the user's behalf.
@@ -195,7 +195,7 @@ def remedy(found: Retained, total: int) -> list[str]:
     variable = text_of(found.named.row, "variable") or found.name
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     size = format_bytes(total)
-    would_free = f"would free about {size} by the end of a run like this one"
+    would_free = f"would free about {size} {BY_THE_END}"
     for registry, how in _LET_GO.items():
         if place.path.startswith(registry):
             return [f"{how}; that {would_free}"]

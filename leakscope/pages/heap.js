@@ -29,5 +29,5 @@ ROOT.querySelectorAll(".heap").forEach((view, number) => {
   }));
   view.querySelector(".boxes").hidden = false;
   view.querySelector(".controls").hidden = false;
-  whenNear(view, boxes.draw);
+  whenNear([view], () => boxes.draw());
 });

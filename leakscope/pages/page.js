@@ -17,14 +17,18 @@ function formatDuration(seconds) {
   return (seconds / 86400).toFixed(1) + " days";
 }
 
-// What lies further down is drawn when it comes near the window: the first screen does not wait for it.
-function whenNear(element, draw) {
+// What lies further down is drawn when it comes near the window: the first screen does not wait for it. Where each is
+// is asked of all before any is drawn: to ask again after that would be to lay out the page again.
+function whenNear(elements, draw) {
   const NEAR_PX = 600;
-  if (element.getBoundingClientRect().top < innerHeight + NEAR_PX) return draw();
-  const near = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    near.disconnect();
-    draw();
-  }, { rootMargin: NEAR_PX + "px" });
-  near.observe(element);
+  const isNear = elements.map((element) => element.getBoundingClientRect().top < innerHeight + NEAR_PX);
+  elements.forEach((element, number) => {
+    if (isNear[number]) return draw(element);
+    const near = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      near.disconnect();
+      draw(element);
+    }, { rootMargin: NEAR_PX + "px" });
+    near.observe(element);
+  });
 }

@@ -337,11 +337,9 @@ function chart(section, plot, key) {
 
 // Those of which the data is there; the others come later.
 function drawPlots() {
-  ROOT.querySelectorAll("[data-plot][hidden]").forEach((section) => {
-    const key = section.dataset.plot, plot = (DATA.plots || {})[key];
-    if (!plot) return;
-    section.hidden = false;
-    whenNear(section, () => chart(section, plot, key));
-  });
+  const plotOf = (section) => (DATA.plots || {})[section.dataset.plot];
+  const known = [...ROOT.querySelectorAll("[data-plot][hidden]")].filter(plotOf);
+  known.forEach((section) => { section.hidden = false; });
+  whenNear(known, (section) => chart(section, plotOf(section), section.dataset.plot));
 }
 drawPlots();

@@ -273,6 +273,8 @@ class _Recording:
         if self._full is None and finalizing.is_possible():
             keep = ["--keep-journal"] if self._options.keep_journal else []
             self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+            if self._answering is not None:
+                self._answering.begin()
         self._output.remove_agent()
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:

@@ -31,6 +31,7 @@ ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 _CODE = "from leakscope.answering.__main__ import main; os._exit(main())"
 _POLL_S = 0.02
+_BEHIND = 5  # a third of the time where both want the same core: the file goes first
 _MOST_BYTES = 65536
 
 
@@ -62,7 +63,8 @@ class Answering:
         self._orders = self._words = -1  # our ends of its stdin and stdout
         self._said = b""
         self._is_ready = False
-        self._asked_at_s: float | None = None  # the age of the recording when it was told to look
+        self._asked = 0  # how many answers are to come
+        self._asked_at_s = 0.0  # the age of the recording when it was told to look
         self._next_look_s = FIRST_LOOK_S
         self._is_over = False  # no more helpers: one failed, or there is no room
 
@@ -70,9 +72,9 @@ class Answering:
         """Start a helper, or have it look, where it is time for that; what leaves no room for one."""
         if self.pid is not None:
             self._listen()
-            if self._is_ready and self._asked_at_s is None and elapsed_s >= self._next_look_s:
-                self._ask(elapsed_s)
-                self._next_look_s = NEXT_LOOK * elapsed_s
+            if self._is_ready and not self._asked and elapsed_s >= self._next_look_s:
+                self._ask()
+                self._asked_at_s, self._next_look_s = elapsed_s, NEXT_LOOK * elapsed_s
             return None
         if self._is_over or elapsed_s < (FIRST_S if elapsed_s < WAITING_S else self._next_look_s):
             return None
@@ -95,6 +97,12 @@ class Answering:
         if (pid := self._let_go()) is not None:
             finalizing.stop(pid)
 
+    def begin(self) -> None:
+        """The job is over, and its file is being made: meanwhile the helper reads what it is made of."""
+        if self.pid is not None:
+            finalizing.hurries(self.pid, _BEHIND)
+            self._order("ahead")
+
     def answer(self, elapsed_s: float) -> Answer | None:
         """What it says of the finished file, if it says so soon; else what was said before, of most of a run of
         ``elapsed_s``. The helper is gone then.
@@ -103,14 +111,9 @@ class Answering:
         if self.pid is not None:
             finalizing.hurries(self.pid)
             self._listen()
-        if self._is_ready:
-            asked_before = int(self._asked_at_s is not None)
-            self._ask(0.0)
-            while self.pid is not None and (left_s := until_s - time.monotonic()) > 0:
-                for word in self._heard(min(_POLL_S, left_s)):
-                    if not asked_before:
-                        self._answer, until_s = Answer(word["answer"]), 0.0
-                    asked_before = 0
+            self._ask()
+            while self.pid is not None and self._asked and (left_s := until_s - time.monotonic()) > 0:
+                self._take_in(min(_POLL_S, left_s))
                 if signal.sigpending() & set(ENDS_WAITING):
                     break
         self.stop()
@@ -148,21 +151,27 @@ class Answering:
         finalizing.yields(self.pid)
         goes_first(self.pid)
 
-    def _ask(self, at_s: float) -> None:
-        self._asked_at_s = at_s
+    def _ask(self) -> None:
+        self._asked += 1
+        self._order("tell")
+
+    def _order(self, what: str) -> None:
         with suppress(OSError):
-            os.write(self._orders, json.dumps(self._output).encode() + b"\n")
+            os.write(self._orders, json.dumps([what, self._output]).encode() + b"\n")
 
     def _listen(self) -> None:
-        """Take in what it said so far, without waiting."""
-        for word in self._heard(0.0):
-            if "answer" not in word:
-                self._is_ready = True
-                continue
-            at_s, self._asked_at_s = self._asked_at_s or 0.0, None
-            self._answer = Answer(word["answer"], at_s)
-            if at_s >= WAITING_S and (pid := self._let_go()) is not None:
-                finalizing.stop(pid)
+        """Take in what it said so far, without waiting; one that told of a long run ends."""
+        self._take_in(0.0)
+        is_enough = self._answer is not None and not self._asked and self._asked_at_s >= WAITING_S
+        if is_enough and (pid := self._let_go()) is not None:
+            finalizing.stop(pid)
+
+    def _take_in(self, timeout_s: float) -> None:
+        for word in self._heard(timeout_s):
+            if "answer" in word:
+                self._asked -= 1
+                self._answer = Answer(word["answer"], word["as_of_s"] or 0.0)
+            self._is_ready = True
 
     def _heard(self, timeout_s: float) -> list[dict[str, Any]]:
         """Whole lines that came; a helper that closed its end is gone."""
@@ -182,5 +191,5 @@ class Answering:
                 os.close(descriptor)
         pid, self.pid = self.pid, None
         self._orders = self._words = -1
-        self._said, self._is_ready, self._asked_at_s = b"", False, None
+        self._said, self._is_ready, self._asked = b"", False, 0
         return pid

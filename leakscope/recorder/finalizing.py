@@ -90,10 +90,10 @@ def spawn(words: list[str], file_actions: list[tuple[Any, ...]]) -> int:
     )
 
 
-def hurries(pid: int) -> None:
-    """Somebody waits for it now. Only root may take back that it yields."""
+def hurries(pid: int, behind: int = 0) -> None:
+    """Somebody waits for it now, or soon: then ``behind`` us. Only root may take back that it yields."""
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, pid, min(_NICE, os.getpriority(os.PRIO_PROCESS, 0) + behind))
 
 
 def yields(pid: int) -> None:

@@ -37,6 +37,12 @@ class Peak(NamedTuple):
         return f"peak {format_bytes(self.size_bytes)}{between}"
 
 
+def own_peak(samples: Sequence[tuple[int, float]], held_s: Sequence[tuple[float, float]]) -> Peak:
+    """The most of samples (bytes, when; the most first) that were not taken while a graph of a heap was held."""
+    own = (size for size, at_s in samples if not any(begin <= at_s <= end + _LATE_S for begin, end in held_s))
+    return Peak(max(own, default=samples[-1][0])) if samples else Peak()
+
+
 class _Rise(NamedTuple):
     """Of the whole tree, the others taken to have been as at the sample after it; seen between two moments."""
 
@@ -91,8 +97,7 @@ class Peaks:
             return Peak()
         looked = _snapshots(journal_path)  # None: too many to read
         held = looked.held_s if looked is not None else []
-        own = [size for size, at_s in samples if not any(begin <= at_s <= end + _LATE_S for begin, end in held)]
-        sampled = Peak(max(own, default=samples[-1][0]))
+        sampled = own_peak(samples, held)
         least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
         taken_s = looked.taken_s if looked is not None else {}
         higher = self._rises if looked is not None else []

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ..findings import Band, Moment, Outlook, Report, Timeline
 from ..pages import charts
@@ -20,6 +21,7 @@ _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's 
 _FAR = 2.0  # times the run, and times its peak: a limit further away is named, not drawn to scale
 _ROOM = 0.14  # of the run, to its right: for the line that goes on
 _EDGE = 0.03
+_UNSEEN = 0.04  # of the run, after the last snapshot: less is not seen in the picture either
 LANES = {  # in the order of their rows
     "alert": "alerts", "death": "killed", "pressure": "pressure", "birth": "began", "end": "ended",
     "event": "events", "mark": "marks", "phase": "phases", "take": "snapshots",
@@ -92,17 +94,38 @@ def _divisions(report: Report, timeline: Timeline) -> list[tuple[str, list[Curve
     culprit = _culprit(report, timeline)
     found = []
     for by, bands in ((ACCOUNT, list(timeline.accounts)), (PROCESS, list(timeline.processes))):
-        colours = charts.slots(bands)
+        colours, taken = charts.slots(bands), [0]
         if culprit is not None:
-            name, held_in = culprit
-            bands, taken = _of_accounts(bands, held_in) if by == ACCOUNT else _of_processes(bands, held_in)
-            if any(taken):
-                bands, colours = [*bands, Band(name, taken, estimated=True)], [*colours, charts.CULPRIT]
+            bands, taken = (_of_accounts if by == ACCOUNT else _of_processes)(bands, culprit.held_in)
         curves = [
             Curve(b.name, c, timeline.time_s, b.value_bytes, estimated=b.estimated) for b, c in zip(bands, colours)
         ]
+        if culprit is not None and any(taken):
+            curves += _seen_and_after(culprit, timeline, taken)
         found.append((by, curves))
     return found[::-1] if len(timeline.processes) > 1 else found
+
+
+class _Culprit(NamedTuple):
+    """What the first finding names: how much of it each process held, and when that was seen last."""
+
+    name: str
+    held_in: dict[str, list[int]]
+    seen_s: float
+
+
+def _seen_and_after(culprit: _Culprit, timeline: Timeline, held: Sequence[int]) -> Iterator[Curve]:
+    """Its band to the last snapshot that shows it, and from there a paler one: nobody knows what it held then."""
+    time_s, span_s = timeline.time_s, timeline.time_s[-1] - timeline.time_s[0]
+    seen = len(time_s)
+    if culprit.seen_s < time_s[-1] - _UNSEEN * span_s:
+        seen = max(1, bisect_right(time_s, culprit.seen_s))
+    before = [*held[:seen], *[None] * (len(held) - seen)]
+    yield Curve(culprit.name, charts.CULPRIT, time_s, before, estimated=True)
+    if seen < len(held):
+        after = [*[None] * seen, *held[seen:]]
+        name = f"{culprit.name}, as seen last at {format_duration(culprit.seen_s)}"
+        yield Curve(name, charts.SEEN_BEFORE, time_s, after, estimated=True)
 
 
 def _of_accounts(bands: Sequence[Band], held_in: Mapping[str, Sequence[int]]) -> tuple[list[Band], list[int]]:
@@ -139,8 +162,8 @@ def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int])
     return left, taken
 
 
-def _culprit(report: Report, timeline: Timeline) -> tuple[str, dict[str, list[int]]] | None:
-    """Name and bytes by process of the holder that the first finding names; straight between snapshots."""
+def _culprit(report: Report, timeline: Timeline) -> _Culprit | None:
+    """The holder that the first finding names; straight between snapshots."""
     finding = report.findings[0] if report.findings else None
     if finding is None or finding.wasted or not report.verdict.leaking or finding.subject.device not in (None, "cpu"):
         return None
@@ -161,7 +184,7 @@ def _culprit(report: Report, timeline: Timeline) -> tuple[str, dict[str, list[in
     for band in timeline.processes:  # nothing after its end
         if band.name in held_in:
             held_in[band.name] = [min(most) for most in zip(held_in[band.name], band.value_bytes)]
-    return name or finding.title, held_in
+    return _Culprit(name or finding.title, held_in, max(at_s[-1] for at_s, _ in of_each.values()))
 
 
 def _between(at_s: Sequence[float], values: Sequence[float], moment_s: float) -> int:

@@ -61,12 +61,16 @@ class Judged:
 
 @dataclass(frozen=True)
 class Answer:
-    """The part of a report that a person reads first, and what the footer of the recording keeps of it."""
+    """The part of a report that a person reads first, and what the footer of the recording keeps of it.
+
+    ``as_of_s``: how far the recording went, where it still goes on.
+    """
 
     verdict: Verdict
     findings: list[Finding]
     excerpts: list[Excerpt]
     footer: dict[str, Any]
+    as_of_s: float | None = None
 
 
 def answer_of(recording: Recording) -> Answer:
@@ -76,7 +80,7 @@ def answer_of(recording: Recording) -> Answer:
     verdict = attached.verdict(case, head.verdict(case, findings), findings)
     as_of_s = head.duration(case) if recording.meta.get("state") == "live" else None
     told = footer.footer(case, verdict, findings, as_of_s)
-    return Answer(verdict, findings, excerpts.excerpts(case, findings), told)
+    return Answer(verdict, findings, excerpts.excerpts(case, findings), told, as_of_s)
 
 
 def _marked(case: Case, findings: Sequence[Finding]) -> list[Finding]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .footer import keep_answer
-    from .recording import Recording, open_recording, read_footer
+    from .recording import Recording, open_recording, read_ahead, read_footer
     from .rewriting import rewrite
     from .single import write_table
 
-__all__ = ["Recording", "keep_answer", "open_recording", "read_footer", "rewrite", "write_table"]
+__all__ = ["Recording", "keep_answer", "open_recording", "read_ahead", "read_footer", "rewrite", "write_table"]
 _ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting", "write_table": "single"}
 
 

@@ -79,7 +79,7 @@ def _memory(scene: Scene, width: int) -> Iterator[Line]:
     if figures.first_bytes is None:
         yield _labelled("memory", "not yet read")
         return
-    parts = [format_bytes(figures.last_bytes), figures.peak.text]
+    parts = [format_bytes(figures.last_bytes), scene.peak_text]
     if (rate := figures.steady_bytes_per_s) is not None:
         parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
     yield _labelled("memory", "   ".join(parts))

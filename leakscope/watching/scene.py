@@ -11,6 +11,7 @@ from typing import cast
 from ..recorder.console import signal_name
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
+from ..recorder.peaks import own_peak
 from ..recorder.tree import Memory, Tree
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .cursor import Row
@@ -143,6 +144,13 @@ class Scene:
     _round: dict[str, list[Row]] = field(default_factory=dict)
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
     _cgroups: dict[str, None] = field(default_factory=dict)
+    _peak_text: str | None = None  # as the recorder told it at the end
+    _held_s: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def peak_text(self) -> str:
+        """Of the job's own memory, as the report has it: without what snapshots took for a moment."""
+        return self._peak_text or own_peak(self.figures.highest, self._held_s).text
 
     def __iter__(self) -> Iterator[Member]:
         """The living processes that have been sampled."""
@@ -199,6 +207,8 @@ class Scene:
                 self.snapshots.add_holder(process, holder)
         elif table in GRAPH_TABLES and row.get("take") is not None:
             self.graphs.add(process, table, row)
+            if row.get("held_s") is not None:
+                self._held_s.append((now_s, now_s + row["held_s"]))
         elif table == "sources":
             self.graphs.add_source(row)
         elif table == "holders" and row.get("take") is not None:
@@ -252,6 +262,8 @@ class Scene:
         if event == "end":
             self.ending_text = text
             self.now_s = max(self.now_s, now_s)
+        elif event == "peak":
+            self._peak_text = text
         elif event in _SHOWN_EVENTS:
             self.events.append(Event(now_s, f"{event}: {text}"))
 

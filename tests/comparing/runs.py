@@ -11,6 +11,8 @@ from tests.builders import RecordingBuilder
 
 MiB = 1024**2
 PID = 4242
+_LOADED = 12 * MiB
+_AT_END_S = 2.0
 KEPT = {
     "path": "main() trainer.history",
     "root_kind": "frame",
@@ -39,14 +41,21 @@ def run(
     workers: int = 0,
     first_step: int = 1,
     signal: int | None = None,
+    loads_s: float = 0.0,
+    at_end: float = 0.0,
     **meta: Any,
 ) -> RecordingBuilder:
-    """A run; ``folder`` is made. Its list ``Trainer.history`` holds what it leaks."""
+    """A run; ``folder`` is made. Its list ``Trainer.history`` holds what it leaks.
+
+    ``loads_s``: so long it loads, 12 MiB a second; ``at_end``: bytes more in its last two seconds, without a step.
+    """
     folder.mkdir(exist_ok=True)
     builder = RecordingBuilder(folder, name, **meta).process(PID, cmdline=f"python3 {file}")
     seconds = np.arange(0, duration_s, 0.25)
     shake = np.random.default_rng(seed).normal(0, noise, seconds.size)
     held = level + leak_per_step * steps_per_s * seconds + shake
+    held += _LOADED * (np.minimum(seconds, loads_s) - loads_s)
+    held[seconds >= duration_s - _AT_END_S] += at_end
     builder.samples(PID, [round(value) for value in held], every_s=0.25)
     for number in range(workers):
         pid = 5000 + number
@@ -55,7 +64,8 @@ def run(
     whole = range(int(duration_s))
     columns: dict[str, Any] = {"malloc_in_use_bytes": [round(held[4 * s]) for s in whole], "malloc_free_bytes": MiB}
     if counts_steps:
-        columns["step"] = [first_step + round(s * steps_per_s) for s in whole]
+        last = duration_s - _AT_END_S if at_end else duration_s
+        columns["step"] = [first_step + round(min(s, last) * steps_per_s) for s in whole]
     builder.sentinels(PID, **columns)
     for take, at_s in enumerate((5.0, duration_s / 2, duration_s - 1), start=1):
         kept = round(leak_per_step * steps_per_s * at_s)

@@ -86,10 +86,56 @@ def test_a_shorter_run_is_compared_over_the_range_of_both(compared):
 
 
 @pytest.mark.further
-def test_a_run_of_a_moment_tells_nothing(compared):
-    result = compared(LEAK, {"duration_s": 6.0})
+@pytest.mark.parametrize("short", [{"duration_s": 2.0}, {"duration_s": 6.0, "counts_steps": False}])
+def test_a_run_of_a_moment_tells_nothing(compared, short):
+    result = compared(LEAK, short)
     assert result.verdict == "cannot-tell"
-    assert "too little to compare" in result.reason
+    assert "too short" in result.reason
+    assert "compare" in result.reason
+
+
+@pytest.mark.further
+def test_a_run_too_short_for_a_verdict_shows_what_it_did_in_the_same_steps(compared):
+    fixed, broken = compared(LEAK, {"duration_s": 6.0}), compared({"duration_s": 6.0}, LEAK)
+    assert (fixed.verdict, broken.verdict) == ("better", "worse")
+    assert "too short: 6 s recorded" in " ".join(fixed.doubts)
+
+
+@pytest.mark.further
+def test_a_longer_start_up_is_no_leak_that_the_other_did_not_have(compared):
+    """Both load for twelve seconds, and the short run ends soon after: by itself it looks as if it leaked."""
+    loads = {"loads_s": 12.0, "counts_steps": False}
+    short, long = {**loads, "duration_s": 13.0}, {**loads, "duration_s": 60.0}
+    for before, after in ((short, long), (long, short)):
+        assert compared(before, after).verdict in ("same", "cannot-tell")
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("counts_steps", [True, False])
+def test_what_a_run_does_last_is_not_compared_with_the_middle_of_another(compared, counts_steps):
+    """It evaluates at its end, in 300 MiB more."""
+    runs = [{"at_end": 300 * MiB, "counts_steps": counts_steps, "duration_s": lasted} for lasted in (20.0, 60.0)]
+    for before, after in (runs, runs[::-1]):
+        result = compared(before, after)
+        assert result.verdict in ("same", "cannot-tell"), result.reason
+        assert "alike: 200 MiB before, 500" not in result.reason
+
+
+@pytest.mark.further
+def test_a_level_that_is_lower_throughout_is_better_whatever_both_did_last(compared):
+    last = {"at_end": 300 * MiB, "counts_steps": False}
+    before, after = {"level": 500 * MiB, "duration_s": 120.0}, {"level": 420 * MiB, "duration_s": 140.0}
+    assert compared({**last, **before}, {**last, **after}).verdict == "better"
+    assert compared({**last, **after}, {**last, **before}).verdict == "worse"
+
+
+@pytest.mark.further
+def test_an_end_that_the_other_did_not_come_to_is_no_change(compared):
+    crashed = {"duration_s": 60.0, "signal": 11}
+    assert compared({**LEAK, "duration_s": 20.0}, {**LEAK, **crashed}).verdict == "same"
+    result = compared({"duration_s": 20.0}, crashed)
+    assert (result.verdict, "the run before was over after" in result.reason) == ("cannot-tell", True)
+    assert compared({"duration_s": 60.0}, crashed).verdict == "worse"
 
 
 @pytest.mark.further
@@ -170,7 +216,7 @@ def test_workers_are_told_side_by_side(compared):
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("before", "after", "status", "name"),
-    [(LEAK, {}, 0, "json"), ({}, LEAK, 1, "markdown"), (LEAK, {"duration_s": 5.0}, 4, "terminal")],
+    [(LEAK, {}, 0, "json"), ({}, LEAK, 1, "markdown"), (LEAK, {"duration_s": 2.0}, 4, "terminal")],
 )
 def test_the_exit_status_says_it(tmp_path, capsys, before, after, status, name):
     one, two = run(tmp_path / "a", **before).write(), run(tmp_path / "b", **after).write()

@@ -125,7 +125,7 @@ def test_runs_without_steps_are_laid_over_by_time_and_the_page_says_so(tmp_path)
     leaking = {"counts_steps": False, "leak_per_step": 0.5 * MiB}
     one, two = run(tmp_path / "a", **leaking).open(), run(tmp_path / "b", counts_steps=False).open()
     text = Page(render(compare(one, two), "html")).text
-    assert "By time since each run's start-up" in text
+    assert "By time since each run began" in text
     assert "mark(step=...)" in text
 
 

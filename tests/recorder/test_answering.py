@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from leakscope.recorder import answering, finalizing, helpers
 from leakscope.recorder.answering import Answering
+from tests.comparing.runs import MiB, run
 from tests.golden import RECORDINGS
 
 from .runs import TIMEOUT_S, record, record_command
@@ -51,14 +53,38 @@ def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> Non
     assert answers.pid is None and not os.path.exists(f"/proc/{pid}")
 
 
+@pytest.fixture
+def being_recorded(answers: Answering, tmp_path: Path) -> Iterator[None]:
+    """Its recording is a journal that somebody still writes, 30 s old."""
+    builder = run(tmp_path / "live", leak_per_step=0.5 * MiB)
+    answers._output = str(builder.write_journal())
+    with open(builder.journal / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.mark.slow
 @pytest.mark.live
-def test_an_earlier_look_is_told_with_its_time(answers: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("being_recorded")
+def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far the recording went, on a busy machine further than when it was asked; and no word of the run's end."""
     answers.go_on(answering.FIRST_S, 0)
     wait_for(lambda: answers.go_on(answering.FIRST_LOOK_S, 0) or answers._answer is not None)
     monkeypatch.setattr(answering, "PATIENCE_S", 0.0)
-    answer = answers.answer(20.0)
-    assert answer is not None and answer.told()[0].endswith("(As of 16.0 s.)")
+    answer = answers.answer(40.0)
+    assert answer is not None and answer.told()[0].endswith("(As of 30.0 s.)")
+    assert "would free about" in answer.lines[2] and answer.lines[2].endswith("by then")
+
+
+@pytest.mark.slow
+@pytest.mark.live
+@pytest.mark.usefixtures("being_recorded")
+def test_what_it_says_at_the_end_is_worked_out_while_the_file_is_made(answers: Answering) -> None:
+    answers.go_on(answering.FIRST_S, 0)
+    answers.begin()
+    answer = answers.answer(30.0)
+    assert answer is not None and answer.told() == answer.lines
+    assert answer.lines[2].endswith("by the end of a run like this one")
 
 
 def test_half_of_a_run_says_nothing_of_its_end_but_for_a_leak_with_its_line() -> None:

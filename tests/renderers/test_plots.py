@@ -103,6 +103,22 @@ def test_an_axis_that_counts_names_what_it_counts():
     assert first.startswith("step ") and not any("step" in label for label in others)
 
 
+def test_what_was_not_seen_any_more_is_not_drawn_as_if_it_had_stopped_growing():
+    """The last snapshot was at 10 of 20 s: from there its band is another one, which says so."""
+    time_s = [0.0, 10.0, 20.0]
+    total = [MiB * y for y in (50, 90, 130)]
+    timeline = dataclasses.replace(
+        FULL.timeline, time_s=time_s, total_bytes=total, accounts=[Band("tensors", total)], processes=[], step=[]
+    )
+    series = [Series("in train.py[1]", time_s[:2], [0.0, 40.0 * MiB], process="train.py[1]")]
+    finding = dataclasses.replace(RETAINED, series=series)
+    drawn = timeline_plot(dataclasses.replace(FULL, timeline=timeline, findings=[finding]))
+    tensors, seen, after = drawn.curves
+    assert list(seen.y) == [0, 40 * MiB, None] and list(after.y) == [None, None, 40 * MiB]
+    assert after.name == f"{seen.name}, as seen last at 10.0 s"
+    assert list(tensors.y) == [50 * MiB, 50 * MiB, 90 * MiB]
+
+
 def test_what_two_workers_hold_alike_is_a_band_of_both():
     """One holder in two of three processes; the second ends before the last moment."""
     time_s = [0.0, 10.0, 20.0]

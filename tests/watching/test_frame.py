@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from leakscope.units import GiB, MiB
-from leakscope.watching.feeds import RecordingFeed
+from leakscope.watching.feeds import JournalFeed, RecordingFeed
 from leakscope.watching.frame import frame
 from leakscope.watching.scene import Scene
 from tests.builders import RecordingBuilder
@@ -56,6 +56,21 @@ def test_memory_that_is_flat_is_not_drawn_as_a_rise(tmp_path):
 def test_what_was_freed_again_stays_in_the_peak(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, [100 * MiB] * 5 + [900 * MiB] + [100 * MiB] * 5)
     assert "100 MiB   peak 900 MiB" in text_of(builder)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_a_snapshot_took_for_a_moment_is_no_peak_of_the_jobs(tmp_path, is_over):
+    """As in the report: while it is recorded, and as the recorder told it at the end."""
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [100 * MiB] * 5 + [900 * MiB] + [110 * MiB] * 5)
+    if is_over:
+        builder.event("peak", 11.0, text="peak 110 MiB", value=110.0 * MiB).ends(11.0)
+        assert "peak 110 MiB" in text_of(builder)
+        return
+    builder.row("heap_graphs", 4.9, 100, take=1, held_s=0.2)
+    feed = JournalFeed(builder.write_journal())
+    scene = Scene(feed.start_mono_ns)
+    scene.take_in(feed.poll())
+    assert scene.peak_text == "peak 110 MiB"
 
 
 def test_steady_growth_says_when_the_nearest_limit_is_reached(tmp_path):

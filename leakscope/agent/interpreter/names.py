@@ -231,7 +231,7 @@ _user_files: dict[str, bool] = {}
 
 
 def is_user_file(file: object) -> bool:
-    """Not the standard library, site-packages, frozen or the agent. ``<string>`` and notebooks are the user's."""
+    """Not the standard library, site-packages, frozen or ours. ``<string>`` and notebooks are the user's."""
     if type(file) is not str:
         return False
     known = _user_files.get(file)
@@ -239,12 +239,19 @@ def is_user_file(file: object) -> bool:
         known = _user_files[file] = not (
             file.startswith("<frozen")
             or file.startswith((STDLIB, STDLIB_PLAIN, AGENT, BOOT))
+            or _is_ours(file)
             or (os.sep + "site-packages" + os.sep) in file
             or (os.sep + "dist-packages" + os.sep) in file
             or file.startswith("<__array_function__")
             or file.startswith("<attrs generated")
         )
     return known
+
+
+def _is_ours(file: str) -> bool:
+    """Of the library that a program imports by our name: where it is a checkout, in no site-packages."""
+    own = getattr_plain(sys.modules.get("leakscope"), "__file__")
+    return type(own) is str and os.path.basename(own) == "__init__.py" and file.startswith(own[: -len("__init__.py")])
 
 
 _main_file = None

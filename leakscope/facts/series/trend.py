@@ -33,9 +33,9 @@ DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of sev
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
-_LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
-_WARM_UP = 0.15  # of the run: imports, first batches, optimizer state
-_FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
+LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
+WARM_UP = 0.15  # of the run: imports, first batches, optimizer state
+FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
 _NOISE = 4.0  # growth below so many widths of the noise is an accident of where the window ends
 _WALK = 2.3  # and below so many widths of a driftless walk, what chance alone brings about
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
@@ -105,11 +105,11 @@ def _judge(
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])
-    warm_up_s, needed_s = _WARM_UP * duration_s, _LEAST_S / (1 - _WARM_UP)
+    warm_up_s, needed_s = WARM_UP * duration_s, LEAST_S / (1 - WARM_UP)
     if begun_s is not None and begun_s - t[0] > warm_up_s and t[-1] - begun_s >= needed_s:
-        warm_up_s = begun_s - float(t[0]) + _WARM_UP * float(t[-1] - begun_s)
-    if started_s is not None and t[-1] - started_s - _FIRST_WORK_S >= max(_LEAST_S, _LEAST_AT_WORK * duration_s):
-        warm_up_s = max(warm_up_s, started_s - float(t[0]) + _FIRST_WORK_S)
+        warm_up_s = begun_s - float(t[0]) + WARM_UP * float(t[-1] - begun_s)
+    if started_s is not None and t[-1] - started_s - FIRST_WORK_S >= max(LEAST_S, _LEAST_AT_WORK * duration_s):
+        warm_up_s = max(warm_up_s, started_s - float(t[0]) + FIRST_WORK_S)
     use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
     t, y = t[use], y[use]
     window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
@@ -146,7 +146,7 @@ def _without_warm_up(
         ends_with_step |= bool(t[-1] - t[at] < _STAYS * (t[-1] - t[0]))
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
     trend = _judge_window(t, y, least, teeth)
-    if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + _FIRST_WORK_S):
+    if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + FIRST_WORK_S):
         reason = f"grew while it started up, for {started_s - t[0]:.0f} s: a longer run would tell what work adds"
         return replace(trend, verdict=CANNOT_TELL, reason=reason)
     if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
