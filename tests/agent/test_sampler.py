@@ -818,3 +818,24 @@ def test_native_memory_is_held_by_the_objects_that_lead_to_it(interpreter: Inter
     assert found["python_bytes"] >= 20_000_000  # the bytearray is Python's, and weighed as such
     assert found["again"][0] == pytest.approx(found["total"] - of_streams / 2, rel=0.3)
     assert found["again"][0] == found["again"][1]
+
+
+def test_what_reads_the_heap_is_not_the_programs_memory(tmp_path: Path) -> None:
+    """On a thread of the job's, as after a step of an optimizer: while it is worked out it is there for seconds."""
+    found = said(
+        """
+from agent.graph.heap_graph import HeapGraph
+graph, kept = HeapGraph(), [[i] for i in range(200_000)]
+told()  # what was loaded since is followed from now on
+def look():
+    assert graph.read(1, float("inf"), 1 << 30) is not None
+in_thread(look)
+before = sum(told().values()), sum(told(1).values())
+assert graph._read, "it is still there"
+say(malloc=before[0], mapped=before[1])
+""",
+        tmp_path,
+        every=4096.0,
+    )
+    assert not found["refusal"]
+    assert found["mapped"] < 1 * MiB and found["malloc"] < 2 * MiB

@@ -1,6 +1,7 @@
 /* Arrays that grow, within what the caller allows.
  *
- * A forked child does not get them: it would keep what its parent frees. It gets what Python code of ours may just be
+ * They are asked of the kernel itself: who answers for mmap may count what a program maps, as our own sampler does, and
+ * would tell this as the program's. A forked child does not get them: it would keep what its parent frees. It gets what Python code of ours may just be
  * looking at, as the fork happens: that is what grow_copied is for.
  */
 
@@ -36,7 +37,7 @@ static void *resize(void *at, size_t before, size_t *wanted)
     *wanted = (*wanted + 4095) & ~(size_t)4095;
     if (at)
         return mremap(at, before, *wanted, MREMAP_MAYMOVE);
-    at = mmap(NULL, *wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    at = (void *)syscall(SYS_mmap, NULL, *wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
     if (at != MAP_FAILED)
         madvise(at, *wanted, MADV_DONTFORK);
     return at;
@@ -44,7 +45,7 @@ static void *resize(void *at, size_t before, size_t *wanted)
 
 static void release(void *at, size_t bytes)
 {
-    munmap(at, (bytes + 4095) & ~(size_t)4095);
+    syscall(SYS_munmap, at, (bytes + 4095) & ~(size_t)4095);
 }
 #endif
 
