@@ -73,10 +73,13 @@ def test_a_look_while_it_is_recorded_is_kept_for_later(tmp_path: Path) -> None:
     builder.write_journal()
     with open(builder.journal / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as the recorder does
-        assert told(str(builder.path))[0].startswith("LEAKING")
+        live = open_recording(builder.path)
+        assert keep_answer(live, told(live).footer)
         assert open_recording(builder.path).meta["state"] == "live"
     assert open_recording(builder.path).meta["verdict"]["as_of_s"] == 119.0  # its recorder was killed
-    assert told(str(builder.path))  # at the end
+    ended = open_recording(builder.path)
+    answer = told(ended)
+    assert answer.lines[0].startswith("LEAKING") and keep_answer(ended, answer.footer)
     assert "as_of_s" not in footer(builder.path)["verdict"]
 
 
