@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
-	@echo "make test   lint, type check, all golden recordings, and one or two cases of everything else (6 to 8 minutes)"
+	@echo "make test   lint, type check, all golden recordings, and one or two cases of everything else (6 to 10 minutes)"
 	@echo "make quick  unit tests only: no job is started (1 minute)"
 	@echo "make test-all  before a release: every case, every program of fixtures/ recorded, attacks, kills, notebooks (30 minutes)"
 	@echo "make test-sdks  before a release: importers, trackers, buckets, MCP and services with the SDKs that they need (20 minutes)"
