@@ -136,7 +136,8 @@ def _of_process(case: Case, one: GpuProcess) -> Finding | RuledOut | Skipped:
     """Of a process that does not use torch's allocator."""
     trend = judge(one.time_s, one.used_bytes, min_samples=6, min_growth_bytes=64 * MiB)
     process = case.growth.process(one.pid)
-    label = f"what {process.label if process is not None else one.pid} has on {one.device}"
+    name = process.label if process is not None else f"process {one.pid}"
+    label = f"what {name} has on {one.device}"
     if trend.verdict == CANNOT_TELL:
         return Skipped(_KIND, f"{label}: {trend.reason}")
     if trend.verdict != GROWING:
@@ -160,8 +161,7 @@ def _of_process(case: Case, one: GpuProcess) -> Finding | RuledOut | Skipped:
     who = f"{held.name} keeps {held.member.type_name} objects, and memory" if held is not None else "Memory"
     return case.finding(
         _KIND,
-        f"{who} of {process.label if process is not None else one.pid} on {one.device} keeps growing: "
-        f"{format_bytes(trend.growth_bytes, signed=True)}",
+        f"{who} of {name} on {one.device} keeps growing: {format_bytes(trend.growth_bytes, signed=True)}",
         severity="critical",
         bytes=trend.growth_bytes,
         bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),

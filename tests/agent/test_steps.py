@@ -109,3 +109,19 @@ told = {"after": len(looked) - before, "trains": phase.current == phases.TRAIN}
 """,
     )
     assert told == {"after": 1, "trains": True}
+
+
+def test_ever_new_optimizers_do_not_make_the_step_jump(forks: Forks) -> None:
+    """As a search makes one for each trial: the step is that of the longest trial."""
+    told = ran(
+        forks,
+        """
+kept, counts = [], []
+for trial in range(150):
+    kept.append(optimizer())
+    for _ in range(10): kept[-1].step()
+    counts.append(steps.count)
+told = {"most": max(counts), "falls": sum(b < a for a, b in zip(counts, counts[1:]))}
+""",
+    )
+    assert told["most"] <= 40 and told["falls"] == 0

@@ -202,13 +202,9 @@ def entry(function: Function, first: Iterable[Function] = (), otherwise: Iterabl
     return type("Entry", (), {"__slots__": (), "__bool__": staticmethod(partial(all, again(chain, asked, (False,))))})()
 
 
-def hook(function: Function) -> Callable[..., Any]:
-    """The same for a library that calls what it is given with three arguments, which nobody gets; returns 0."""
-    return _hook(entry(function))
-
-
 def counting_hook(count: Function, ways_in: Iterable[Function]) -> Callable[..., Any]:
-    """The same, that calls the C function ``count`` each time, and then what is in ``ways_in`` by then: mostly nothing.
+    """For a library that calls what it is given with three arguments, which nobody gets; returns 0. Calls the C
+    function ``count`` each time, and then what is in ``ways_in`` by then: mostly nothing.
 
     **Cost** 2 us, where a way in that is taken costs 40.
     """

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..life.hooks import Hooks
 
 
+MOST_OPTIMIZERS = 64  # that are told apart: a job may make one for each of its trials
+_FORMER = -1  # stands for those before
 FIRST, BURST = 64, 16  # steps that are looked at as training begins, and each time that the agent's thread asks for it
 
 
@@ -38,7 +40,7 @@ class Steps:
         self._count_step, self._counts_of_steps = doors.counted(int)
         self._way_in = doors.door(self._after_step)
         self._ways_in = [self._way_in]  # none while no step is to be looked at
-        self._counts: dict[int, int] = {}  # by optimizer, up to the last that was looked at
+        self._counts: dict[int, int] = {}  # by optimizer, up to the last looked at; of an only one all steps are
         self._looked_at: dict[int, int] = {}  # of these since it was last asked for
         self._closed_at = 0  # steps by then
         self._left = FIRST
@@ -127,13 +129,13 @@ class Steps:
     def _stepped(self, key: int) -> None:
         counts = self._counts
         if key not in counts:
-            if len(counts) >= 64:
+            if len(counts) >= MOST_OPTIMIZERS:
                 before = self.count or 0
                 counts.clear()
-                counts[key] = before
+                counts.update({_FORMER: before, key: before})
             elif len(counts) == 1:
                 counts[next(iter(counts))] = self._steps() - 1
-        counts[key] = counts.get(key, 0) + 1 if len(counts) > 1 or key not in counts else self._steps()
+        counts[key] = counts.get(key, 0) + 1
         self._looked_at[key] = self._looked_at.get(key, 0) + 1
         self.last_at = monotonic()
         self._left -= 1
