@@ -64,12 +64,13 @@ def findings(
     """Yield one finding per process and device whose allocated memory grows without end."""
     uses = case.device_uses
     known = {use.pid for use in uses} | {budget.device.pid for budget in case.gpu_budgets}
-    of_driver = [one for one in gpu_processes(case.recording) if one.pid not in known]
+    is_imported = bool(imported.files(case.recording))  # then all that the driver counted is told below
+    of_driver = [] if is_imported else [one for one in gpu_processes(case.recording) if one.pid not in known]
     for one in of_driver:
         yield _of_process(case, one)
     if not uses and not case.gpu_budgets:
-        yield from _by_driver(case) if imported.files(case.recording) else ()
-        if not of_driver and (not imported.files(case.recording) or not len(case.rows("gpu_samples"))):
+        yield from _by_driver(case) if is_imported else ()
+        if not of_driver and not (is_imported and len(case.rows("gpu_samples"))):
             yield nothing_to_look_at(case.recording, _KIND)
         return
     histories = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
