@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..facts.code.imports import package_in
+from ..facts.code.imports import STANDARD_LIBRARY, package_in
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import OBJECTS
@@ -66,7 +66,7 @@ def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJE
 
 
 def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> MadeAt | None:
-    """The line at which an extension made most objects of one type that stay; None where none is known to.
+    """The line at which an extension, none of Python's own, made most objects of one type that stay; None where none did.
 
     Python keeps what is freed of numbers, lists and dicts for the next ones of the type. Of what an extension makes and
     forgets most blocks were asked for where others of the kind were made and freed, so that the sum of all types names
@@ -77,7 +77,7 @@ def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> M
     if not lines or lines[0].share < _MOST_OF_TYPE or lines[0].sample_count < _LEAST_SAMPLES:
         return None
     made = replace(_made(lines[0]), what=str(type_name))
-    return made if made.package is not None else None
+    return made if made.package is not None and made.package not in STANDARD_LIBRARY else None
 
 
 def _made_most(lines: Sequence[GrowthLine]) -> bool:
