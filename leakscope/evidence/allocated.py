@@ -66,7 +66,7 @@ def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJE
 
 
 def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> MadeAt | None:
-    """The line at which an extension, none of Python's own, made most objects of one type that stay; None where none did.
+    """The line at which an extension, none of Python's own, made most objects of a type that stay; None where none did.
 
     Python keeps what is freed of numbers, lists and dicts for the next ones of the type. Of what an extension makes and
     forgets most blocks were asked for where others of the kind were made and freed, so that the sum of all types names
