@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..facts.code.imports import STANDARD_LIBRARY, package_in
+from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.stacks import GrowthLine, lines_of
@@ -16,6 +18,14 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _CERTAIN = 2.0  # standard errors by which one line made more than all the others: the line, not one of them
+# Where an object of a type begins, in Python's own code. Its block may be an old one: see ``made_of_type``.
+_MAKERS = {
+    "list": ("PyList_New",),
+    "dict": ("PyDict_New", "_PyDict_NewPresized", "PyDict_Copy"),
+    "tuple": ("PyTuple_New", "PyTuple_Pack"),
+    "set": ("PySet_New",),
+}
+_MOST_OF_TYPE, _LEAST_SAMPLES = 2 / 3, 5  # of one type: by a line of an extension's
 _LEAST_BESIDE, _MOST_ERROR_BESIDE = 0.1, 0.35  # of what stayed: more than what a cache fills up with
 
 
@@ -26,6 +36,12 @@ class MadeAt:
     line: GrowthLine
     package: str | None
     share: float
+    what: str = "small"
+
+    def package_called(self, case: Case) -> str | None:
+        """The one package that the line names. What it makes by another one is its own: who calls gets the reference,
+        and has to drop it."""
+        return package_in(index_of(case.sources, "import"), self.line.file, self.line.text)
 
     @property
     def evidence(self) -> Evidence:
@@ -34,7 +50,7 @@ class MadeAt:
         what = f"allocated {self.share:.0%} of what malloc handed out and was kept"
         if first.allocator in OBJECTS:
             then = "still there at the end of the seconds in which they were sampled"
-            what = f"made {self.share:.0%} of the small objects that were {then}"
+            what = f"made {self.share:.0%} of the {self.what} objects that were {then}"
         text = f"{line.file}:{line.line} {what}{by}"
         figures = {
             "line": line.line, "share": round(self.share, 3), "samples": format_count(line.sample_count),
@@ -47,6 +63,21 @@ def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJE
     """None where they were not sampled, or several lines make them."""
     lines = lines_of(case.growth, process, case.sources, allocators)
     return _made(lines[0]) if lines and _made_most(lines) else None
+
+
+def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> MadeAt | None:
+    """The line at which an extension, none of Python's own, made most objects of a type that stay; None where none did.
+
+    Python keeps what is freed of numbers, lists and dicts for the next ones of the type. Of what an extension makes and
+    forgets most blocks were asked for where others of the kind were made and freed, so that the sum of all types names
+    that line.
+    """
+    makers = _MAKERS.get(type_name or "", ())
+    lines = lines_of(case.growth, process, case.sources, OBJECTS, makers=makers) if makers else []
+    if not lines or lines[0].share < _MOST_OF_TYPE or lines[0].sample_count < _LEAST_SAMPLES:
+        return None
+    made = replace(_made(lines[0]), what=str(type_name))
+    return made if made.package is not None and made.package not in STANDARD_LIBRARY else None
 
 
 def _made_most(lines: Sequence[GrowthLine]) -> bool:

@@ -18,18 +18,19 @@ from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
+from ..facts.code.operands import is_only_operand
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import int_of, series, without_last
+from ..facts.tables import int_of, series, text_of, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
-from .allocated import given_at, made_at
+from .allocated import given_at, made_at, made_of_type
 from .library_calls import calls_of
 from .sentences import imports_only
 
@@ -50,7 +51,6 @@ _MADE_BY = {
     "PyByteArray_FromStringAndSize": "bytearray",
     "PyByteArray_Resize": "bytearray",
 }
-_NEAR = 3  # frames: of the function that asked
 _SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
 _LEAST_TAKES = 4  # snapshots: three intervals that are alike
 _IN_GRAPH = 0.2  # of what the process gained
@@ -73,7 +73,7 @@ def leaked(
     Where the user's code holds a C object that cannot be looked into, its table is the likelier holder, unless objects
     without any were counted.
     """
-    opaque = opaque_holders(process.rows("holders"))
+    opaque = [one for one in opaque_holders(process.rows("holders")) if _may_be_given(case, one)]
     growth, takes = case.growth, process.rows("takes")
     orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
@@ -158,8 +158,7 @@ def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
         return None
     found: dict[str, _Large] = {}
     for one in allocations(case.growth, process):
-        symbols = (frame.rpartition(":")[2] for frame in one.native_stack.split("\n")[:_NEAR])
-        maker = next((symbol for symbol in symbols if symbol in _MADE_BY), None)
+        maker = one.made_by(_MADE_BY)
         if maker is not None:
             known = found.get(_MADE_BY[maker], _Large(0.0, _MADE_BY[maker], maker, 0))
             both = known.bytes + one.bytes, known.sample_count + one.sample_count
@@ -218,6 +217,13 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
                 counts = float(count[0]), float(count[-1])
                 found.append(_Alone(min(gained, process.growth_bytes), stray.type_name, counts, is_exact, each))
     return max(found, key=lambda one: one.bytes, default=None)
+
+
+def _may_be_given(case: Case, opaque: pd.Series[Any]) -> bool:
+    """Whether the program does more with an object than to compute with it: a vector that others are added to and
+    multiplied by is given nothing to keep."""
+    variable = text_of(opaque, "variable")
+    return variable is None or not is_only_operand(case.sources, variable)
 
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
@@ -293,12 +299,15 @@ def _finding(
         held = f"{opaque[0]['variable']}, a {opaque[0]['type_name']}"
         doubts = [f"{held}, cannot be looked into: a table in it would look the same"]
     made = made_at(case, process, NATIVE) if has_native else None
+    of_type = None
     if made is None:  # a handle is an object, too
-        made, has_native = made_at(case, process, OBJECTS), False
+        of_type, has_native = made_of_type(case, process, type_name), False
+        made = of_type or made_at(case, process, OBJECTS)
     line: GrowthLine | Line | None
     if made is not None:
-        evidence, line, package = [*evidence, made.evidence], made.line, made.package or made.line.library
-        given = None if has_native else given_at(case, process)
+        called = None if has_native else made.package_called(case)
+        evidence, line, package = [*evidence, made.evidence], made.line, called or made.package or made.line.library
+        given = None if has_native or of_type is not None else given_at(case, process)
         if given is not None:
             evidence, line, package = [*evidence, given.evidence], given.line, given.package
     else:

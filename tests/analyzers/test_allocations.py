@@ -96,6 +96,7 @@ def test_functions_are_told_by_the_names_people_call_them() -> None:
         "_ZN3c109alloc_cpuEm": "c10::alloc_cpu",
         "_ZNK2at6Tensor5cloneEv": "at::Tensor::clone",
         "_ZN5alloc5alloc15exchange_malloc17h0123456789abcdefE": "alloc::alloc::exchange_malloc",
+        "_ZNSt6vectorIN8LightGBM17HistogramBinEntryESaIS1_EE17_M_default_appendEm": "std::vector",
         "pack_frames": "pack_frames",
         "_Znwm": "_Znwm",
     }
@@ -106,6 +107,7 @@ def test_a_package_is_what_is_imported(tmp_path: Path) -> None:
     packages = {
         CODEC: "codec",
         "/venv/lib/python3.11/site-packages/numpy.libs/libopenblas64.so": "numpy",
+        "/venv/lib/python3.8/site-packages/.libspyonmttok/libOpenNMTTokenizer-59835abd.so": "pyonmttok",
         "/venv/lib/python3.11/site-packages/ujson.cpython-311-x86_64-linux-gnu.so": "ujson",
         "/venv/lib/python3.11/site-packages/google/_upb/_message.abi3.so": "google._upb",
         "/usr/lib/python3.11/lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so": "_sqlite3",

@@ -311,6 +311,15 @@ def test_a_table_in_c_is_the_likelier_holder(tmp_path):
     assert not findings
 
 
+@pytest.mark.parametrize(("more", "is_told"), [("", True), ("store(DOWN)\n", False), ("DOWN.append(1)\n", False)])
+def test_a_vector_that_is_only_computed_with_holds_nothing(tmp_path, more, is_told):
+    row = {"path": "train.DOWN", "variable": "DOWN", "type_name": "glm.vec3", "opaque": True, "is_user": True}
+    source = "import glm\nDOWN = glm.vec3(0, -1, 0)\n\ndef step(speed):\n    return speed + DOWN * 2\n"
+    builder = with_orphans(trainer(tmp_path)).source(PID, "/home/me/train.py", source + more)
+    findings, _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
+    assert bool(findings) is is_told
+
+
 def with_small_objects(builder, containers_per_s=10, blocks_per_s=LEAK_BYTES_PER_S // 40, until_s=20):
     """Strings that pile up: the collector does not track them, so no inventory sees them."""
     for number, at_s in enumerate((3, 8, 14), 1):

@@ -227,6 +227,44 @@ def test_an_extension_keeps_what_python_made_where_it_makes_others_that_stay(tmp
     assert any("made.py:4 made 70%" in evidence.text for evidence in finding.evidence)
 
 
+def stacks_of_objects(builder, *stacks):
+    """Each is (line of /home/me/take.py, function of C, library, MiB a second, samples)."""
+    for at_s in (5, 10, 15, 20):
+        for line, maker, library, rate, samples in stacks:
+            live = int(at_s * MiB * rate)
+            builder.row(
+                "allocation_stacks", at_s, PID, allocator="objects", owner_file="/home/me/take.py", owner_line=line,
+                stack=f"/home/me/take.py:{line} f{line}", function=f"f{line}", sample_count=samples, live_bytes=live,
+                settled_bytes=live, asked_bytes=live, error_bytes=round(live / samples**0.5), native_library=library,
+                native_stack=f"python3.11:{maker}",
+            )  # fmt: skip
+    return builder
+
+
+UNPACKER = "/venv/lib/python3.11/site-packages/unpacker/_u.so"
+JSON = "/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so"
+TAKE = "import unpacker\n\ndef f4(rng):\n    return [rng.random()] * 40\n\ndef f7(data):\n    unpacker.unpack(data)\n"
+
+
+@pytest.mark.parametrize(
+    ("of_lists", "library", "line"),
+    [((0.1, 2), UNPACKER, 7), ((0.9, 40), UNPACKER, 4), ((0.1, 2), JSON, 4)],
+    ids=["recycled", "made-there", "by-python-itself"],
+)
+def test_lists_that_leak_are_told_by_who_makes_lists(tmp_path, of_lists, library, line):
+    """msgpack 1.2.2: line 4 makes numbers and frees them; Python gives their blocks to the lists that line 7 leaks."""
+    rows = [{"type_name": "list", "outside_count": lambda s: 9000 * s, "outside_bytes": lambda s: LEAK_BYTES_PER_S * s}]
+    builder = with_graphs(sentinels(trainer(tmp_path)), rows).source(PID, "/home/me/take.py", TAKE)
+    stacks_of_objects(
+        builder,
+        (4, "PyFloat_FromDouble", None, 4.0, 60),
+        (4, "PyList_New", None, *of_lists),
+        (7, "PyList_New", library, 0.8, 8),
+    )
+    (finding,), _ = looked(builder, "refcount-drift")
+    assert (finding.subject.line, finding.subject.type) == (line, "list")
+
+
 @pytest.mark.parametrize(
     "columns",
     [

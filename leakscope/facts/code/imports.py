@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 
 from .index import Index
 
@@ -35,13 +36,21 @@ def imported_packages(index: Index) -> set[str]:
 def package_named(index: Index, file: str, text: str) -> str | None:
     """The package that a line of a file names; where it names none, the only one that the file imports."""
     by_name = _by_name(index, file)
-    named = {package for (_, name), package in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
-    return _only((named or set(by_name.values())) - _own(index))
+    return _only((_named(by_name, text) or set(by_name.values())) - _own(index))
+
+
+def package_in(index: Index, file: str, text: str) -> str | None:
+    """The one package that a line of a file names itself."""
+    return _only(_named(_by_name(index, file), text) - _own(index))
 
 
 def only_package(index: Index) -> str | None:
     """The one package that the sources import; None where there are several."""
     return _only(imported_packages(index))
+
+
+def _named(by_name: Mapping[tuple[str, str], str], text: str) -> set[str]:
+    return {package for (_, name), package in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
 
 
 def _only(packages: set[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 TABLE = "allocation_stacks"
 NATIVE = ("malloc", "mmap")
 OBJECTS = ("objects",)
-# Of a wheel the libraries lie in the package, or beside it in a folder of its name: numpy.libs.
-_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
+# Of a wheel the libraries lie in the package, or beside it in a folder of its name: numpy.libs, .libs_lxml.
+_PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")
 _BESIDE_A_PROGRAM = re.compile(r"(?!/usr/|/lib)/.*/([^/.]+)[^/]*\.so$")  # an extension module of its own
 _STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
 _SHARED_NAMES = ("google", "azure", "nvidia")  # many libraries are imported from them
 _AFTER_S = 6.0  # what is written at a flush is known some seconds later
 _LET_GO = 0.5
+_NEAR = 3  # frames: of the function that asked
 _KEY = ("allocator", "native_stack", "stack")
 
 
@@ -50,6 +51,11 @@ class Allocations:
     asked_bytes: float
     sample_count: int
     error_bytes: float
+
+    def made_by(self, makers: Container[str]) -> str | None:
+        """Which of these functions of C asked for it."""
+        symbols = (frame.rpartition(":")[2] for frame in self.native_stack.split("\n")[:_NEAR])
+        return next((symbol for symbol in symbols if symbol in makers), None)
 
     @property
     def package(self) -> str | None:
@@ -91,7 +97,9 @@ def function_name(symbol: str | None) -> str | None:
     """``c10::alloc_cpu`` for ``_ZN3c109alloc_cpuEm``: what people call a function of C++ or Rust."""
     if symbol is None or not symbol.startswith("_ZN"):
         return symbol
-    parts, rest = [], symbol[3:].lstrip("KVRO")
+    rest = symbol[3:].lstrip("KVRO")
+    parts = ["std"] if rest.startswith("St") else []  # what follows is mostly a template: its name tells enough
+    rest = rest[2:] if parts else rest
     while (found := re.match(r"(\d+)", rest)) is not None:
         begin = found.end()
         end = begin + int(found.group(1))

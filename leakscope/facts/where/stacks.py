@@ -88,11 +88,20 @@ def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[S
 
 
 def lines_of(
-    growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source], allocators: Sequence[str]
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    sources: Sequence[Source],
+    allocators: Sequence[str],
+    *,
+    makers: Sequence[str] = (),
 ) -> list[GrowthLine]:
-    """Lines that allocated what the process gained in the judged window, the most first; by samples alone."""
+    """Lines that allocated what the process gained in the judged window, the most first; by samples alone.
+
+    ``makers``: functions of C; then only what one of them asked for.
+    """
     texts = {source.file: source.text.splitlines() for source in sources}
     alive = allocations(growth, process, allocators)
+    alive = [one for one in alive if one.made_by(makers) is not None] if makers else alive
     index = index_of(sources, "import")
     places: dict[tuple[str, int], list[Allocations]] = {}
     for one in alive:
