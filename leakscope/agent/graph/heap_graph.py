@@ -91,7 +91,9 @@ _Kind = _structure(
     c_uint32="text",
     c_uint8="base is_gc is_made_in_c is_wanted may_hold",
 )
-_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting")
+_Bounds = _structure(
+    "Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting"
+)
 
 _Stray = _structure(
     "Stray",
