@@ -91,7 +91,9 @@ _Kind = _structure(
     c_uint32="text",
     c_uint8="base is_gc is_made_in_c is_wanted may_hold",
 )
-_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects nodes users user_count count is_collecting")
+_Bounds = _structure(
+    "Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting"
+)
 
 _Stray = _structure(
     "Stray",
@@ -385,8 +387,9 @@ class HeapGraph:
         most_bytes = left_bytes // MEMORY_SHARE
         nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_A_SAMPLED_NODE)) if most_nodes else 0
         users = arrays.filled(ctypes.c_uint64, self.user_namespaces)
+        known = arrays.filled(ctypes.c_uint64, sorted({address for address, _ in self._serials}))
         bounds = _Bounds(
-            users=ctypes.addressof(users), user_count=len(self.user_namespaces),
+            users=ctypes.addressof(users), user_count=len(users), known=ctypes.addressof(known), known_count=len(known),
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
             nodes=nodes if nodes >= LEAST_NODES else 0,
         )  # fmt: skip

@@ -103,6 +103,12 @@ struct key {
     uint64_t address, count;
 };
 
+/* Nodes at one distance from the roots, in a graph that is sampled: those of the user's, or the others. */
+struct level {
+    uint64_t waiting, room, spent; /* still to be read; nodes that may come of them; that came */
+    double each; /* nodes that come of one, as is guessed */
+};
+
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
@@ -139,9 +145,12 @@ struct graph {
     uint32_t waiting, local_count, variable_count, sample_count;
     uint32_t first_block, block_count; /* nodes that are native memory */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
-    const uint64_t *users; /* there: addresses, rising, of the namespaces of the user's own modules */
-    uint64_t user_count;
+    const uint64_t *users, *known; /* there, as in bounds */
+    uint64_t user_count, known_count;
     uint32_t of_user, users_waiting, reading; /* OF_USER while a node is read that they lead to; how many of these are still to be read; which node is */
+    struct level level[2]; /* of others, of the user's */
+    uint64_t level_edges; /* that there were when it began */
+    uint32_t level_end, counted, counted_for; /* nodes; so many are counted as spent; what is read since is of this level */
     int is_for_file; /* all nodes are to be written */
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
@@ -232,6 +241,8 @@ static void mark_of_user(struct graph *g, uint32_t node, int is_new)
     if (is_new || (node > g->reading && !(*type & OF_USER))) {
         *type |= OF_USER;
         g->users_waiting++;
+        g->level[0].waiting -= node < g->level_end;
+        g->level[1].waiting += node < g->level_end;
     }
 }
 

@@ -339,7 +339,7 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
         *first = cls == L.list ? pointer_at(one, 24) : items_of(one);
         return *first && one->size > 0 ? (uint64_t)one->size : 0;
     }
-    if (cls != L.dict || word_at(one, 40) || !pointer_at(one, 32))
+    if ((cls != L.dict && cls != L.ordered_dict) || word_at(one, 40) || !pointer_at(one, 32))
         return 0;
     struct keys keys = keys_at(pointer_at(one, 32));
     *each = keys.entry_bytes;
@@ -353,7 +353,10 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
  * at every third place. */
 static uint32_t drawn_from(uintptr_t address)
 {
-    return (uint32_t)((uint64_t)(address >> 4) * 0x9e3779b97f4a7c15u >> 40);
+    uint64_t mixed = (uint64_t)address >> 4;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)(mixed >> 33);
 }
 
 enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };
@@ -376,38 +379,118 @@ static uint64_t members_of(const object *one, uint8_t base)
     }
 }
 
+/* ``addresses``: rising. */
+static int is_among(const uint64_t *addresses, uint64_t count, uint64_t address)
+{
+    uint64_t low = 0, high = count;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (addresses[middle] < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && addresses[low] == address;
+}
+
+/* So many nodes at most, of others than the user's: three quarters of all. */
+static uint64_t room_of(const struct graph *g, int of_user)
+{
+    return of_user ? g->node_limit : g->node_limit / 4 * 3;
+}
+
+/* What came of the nodes that were read since. */
+static struct level *count_spent(struct graph *g, int of_user)
+{
+    g->level[g->counted_for].spent += g->nodes - g->counted;
+    g->counted = (uint32_t)g->nodes;
+    g->counted_for = (uint32_t)of_user;
+    return &g->level[of_user];
+}
+
+/* Whether an object tells the collector of what it refers to. */
+static int is_told_of(const object *one, int is_gc)
+{
+    return is_gc && !(one->type->is_gc && !one->type->is_gc((object *)(uintptr_t)one));
+}
+
+/* How many references an object has. */
+static uint64_t references_of(object *one, uint8_t base, int is_told)
+{
+    const char *first;
+    uint64_t each;
+    int has_keys;
+    struct visits visits = {NULL, members_in_line(one, &first, &each, &has_keys), 1};
+    if (!visits.seen) {
+        visit_hidden(one, base, count_visit, &visits);
+        if (is_told)
+            one->type->traverse(one, count_visit, &visits);
+    }
+    return visits.seen;
+}
+
+/* All nodes are known that are as far from the roots as ``first``, the first of them. A share of the room that is left is
+ * for what they lead to, and so on: what lies deep has some of it too. A part is for the user's own alone. How many nodes
+ * may come of each is asked of some of them. */
+static void begin_level(struct graph *g, uint32_t first)
+{
+    enum { SHARE = 3, ASKED = 1024 };
+    uint64_t count = g->nodes - first, asked[2] = {0}, found[2] = {0};
+    for (uint64_t i = 0, ask = count < ASKED ? count : ASKED; i < ask; i++) {
+        uint32_t node = first + (uint32_t)(i * count / ask), special = ARRAY(g, type, uint32_t)[node];
+        object *one = (object *)ARRAY(g, address, uintptr_t)[node];
+        if ((special & ~OF_USER) != TYPE_NONE || !one->type || !count_of(one))
+            continue;
+        uint32_t type = type_of(g, one->type);
+        if (type == TYPE_NONE)
+            continue;
+        const struct kind *kind = &ARRAY(g, kind, struct kind)[type];
+        uint64_t references = references_of(one, kind->base, is_told_of(one, kind->is_gc));
+        found[special != TYPE_NONE] += references < MOST_FAR ? references : MOST_FAR;
+        asked[special != TYPE_NONE]++;
+    }
+    double is_new = g->edges > g->level_edges ? (double)(g->nodes - first) / (double)(g->edges - g->level_edges) : 1;
+    g->level_edges = g->edges;
+    for (int of_user = 0; of_user < 2; of_user++) {
+        uint64_t limit = room_of(g, of_user), left = limit > g->nodes ? limit - g->nodes : 0;
+        struct level *level = count_spent(g, of_user);
+        level->each = asked[of_user] ? is_new * (double)found[of_user] / (double)asked[of_user] : 1;
+        level->waiting = of_user ? g->users_waiting : count - g->users_waiting;
+        level->room = left / SHARE;
+        level->spent = 0;
+    }
+    g->level_end = (uint32_t)g->nodes;
+}
+
 /* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
  * members in the same order the same ones are followed, also where one is a dict that tells of a value and of a key in
  * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
- * lies in these; and half of the room is for the user's own. Where many nodes wait and there is little room left, 0 for most of them, and others stand for these;
- * of a container with many members rather a few of each: all that a program keeps may be in one. */
-static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uint8_t base, int is_told)
+ * lies in these. Where more nodes wait on a level than there is room for, 0 for most of them, and others stand for these;
+ * of a container with many members rather a few of each: all that a program keeps may be in one. What held much at the
+ * snapshot before stands for itself. */
+static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t base, int is_told)
 {
     enum { MANY = 4 }; /* members, for each node that one would stand for */
-    const char *first;
-    uint64_t limit = g->of_user ? g->node_limit : g->node_limit / 2, left = limit > g->nodes ? limit - g->nodes : 0;
-    uint64_t waiting = g->of_user ? g->users_waiting : g->nodes - node, each, stride = 1;
+    struct level *level = count_spent(g, g->of_user != 0);
+    uint64_t limit = room_of(g, g->of_user != 0), left = limit > g->nodes ? limit - g->nodes : 0, stride = 1;
+    uint64_t room = level->room, least = room / 8; /* where more came of some than was guessed, the next level has less */
+    room = room > level->spent + least ? room - level->spent : least;
     int is_near = node < g->node_limit / NEAR_SHARE;
     uint32_t nodes = 1;
-    while (!is_near && waiting / nodes * 2 > left && nodes < 1u << 20)
+    while (!is_near && (double)level->waiting / nodes * level->each > (double)room && nodes < 1u << 20)
         nodes *= 3;
+    if (nodes > 1 && is_among(g->known, g->known_count, (uintptr_t)one))
+        nodes = 1;
     if (nodes > 1 && members_of(one, base) >= MANY * (uint64_t)nodes) {
         stride = nodes;
         nodes = 1;
     }
     if (nodes > 1 && drawn_from((uintptr_t)one) % nodes)
         return 0;
-    int has_keys;
-    struct visits visits = {g, members_in_line(one, &first, &each, &has_keys), 1};
-    if (!visits.seen) {
-        visit_hidden(one, base, count_visit, &visits);
-        if (is_told)
-            one->type->traverse((object *)one, count_visit, &visits);
-    }
-    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
+    uint64_t references = references_of(one, base, is_told), at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
     most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
     most = node == GROUPS && most < limit / 4 ? limit / 4 : most; /* the table of all modules: among them the user's */
-    while (visits.seen > most * stride)
+    while (references > most * stride)
         stride *= 3;
     if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
         ARRAY(g, sample, struct sample)[g->sample_count++] = (struct sample){node, nodes, stride};
@@ -427,18 +510,10 @@ static int is_namespace(const object *one)
     return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
 }
 
-static int is_users_namespace(const struct graph *g, uintptr_t address)
-{
-    for (uint64_t i = 0; i < g->user_count && g->users[i] <= address; i++)
-        if (g->users[i] == address)
-            return 1;
-    return 0;
-}
-
 /* Whether what an object leads to counts as the user's, where what leads to it does or does not. */
 static uint32_t of_user(const struct graph *g, const object *one, uint8_t base, uint32_t is_above)
 {
-    if (base == DICT && is_users_namespace(g, (uintptr_t)one))
+    if (base == DICT && is_among(g->users, g->user_count, (uintptr_t)one))
         return OF_USER;
     return is_above && one->type != L.module && !(base == DICT && is_namespace(one)) ? OF_USER : 0;
 }
@@ -456,6 +531,7 @@ static int read_node(struct graph *g, uint32_t node)
     g->reading = node;
     g->of_user = is_above;
     g->users_waiting -= is_above != 0;
+    g->level[is_above != 0].waiting--;
     ARRAY(g, type, uint32_t)[node] = special;
     uint64_t *own = &ARRAY(g, own, uint64_t)[node];
     uint32_t *references = &ARRAY(g, references, uint32_t)[node];
@@ -483,7 +559,7 @@ static int read_node(struct graph *g, uint32_t node)
     if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
         return 0;
     type *cls = one->type;
-    int is_told = is_gc && !(cls->is_gc && !cls->is_gc(one));
+    int is_told = is_told_of(one, is_gc);
     struct visits some = {g, 0, g->node_limit ? stride_of(g, node, one, base, is_told) : 1};
     if (!some.stride)
         return 1;
@@ -493,7 +569,8 @@ static int read_node(struct graph *g, uint32_t node)
         return 0;
     if (!is_told)
         return 1;
-    if ((base == DICT || base == ORDERED_DICT) && !read_keys(g, one, some.stride, base == ORDERED_DICT))
+    int has_list = base == ORDERED_DICT && !(some.stride > 1 && cls == L.ordered_dict); /* of which it tells */
+    if ((base == DICT || base == ORDERED_DICT) && !read_keys(g, one, some.stride, has_list))
         return 0;
     if (cls->flags & IS_TYPE && !read_shared_keys(g, (const type *)one))
         return 0;

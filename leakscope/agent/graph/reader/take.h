@@ -14,24 +14,11 @@ struct bounds {
     uint64_t bytes, bytes_each; /* in all, and at most for each object while it is worked out */
     uint64_t objects; /* that the collector tracks */
     uint64_t nodes; /* where there are more: so many, the nearest to the roots; 0: then nothing is read */
-    const uint64_t *users; /* addresses, rising, of the namespaces of the user's own modules */
-    uint64_t user_count;
+    const uint64_t *users, *known; /* addresses, rising: of the namespaces of the user's own modules; of what held much before */
+    uint64_t user_count, known_count;
     uint64_t count; /* of the objects; above ``objects``: at least so many */
     uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
 };
-
-static int is_wanted(const struct sweep *sweep, uint64_t type)
-{
-    uint64_t low = 0, high = sweep->wanted_count;
-    while (low < high) {
-        uint64_t middle = (low + high) / 2;
-        if (sweep->wanted[middle] < type)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < sweep->wanted_count && sweep->wanted[low] == type;
-}
 
 /* Of the nodes that the collector listed, which end at ``end``. 0 where Python has no memory for the lists. */
 static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
@@ -48,7 +35,7 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
         if (kinds[type].listed && sweep->type_count < sweep->most_types) {
             sweep->counts[sweep->type_count++] = kinds[type].listed;
             is_done = !L.list_append(sweep->types, (object *)kinds[type].type);
-            picks[type] = is_wanted(sweep, (uintptr_t)kinds[type].type);
+            picks[type] = (uint8_t)is_among(sweep->wanted, sweep->wanted_count, (uintptr_t)kinds[type].type);
         }
     for (uint32_t node = GROUPS; is_done && node < end; node++) {
         if (types[node] < FIRST_TYPE)
@@ -108,6 +95,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     g->node_limit = is_sampled ? bounds->nodes : 0;
     g->users = bounds->users;
     g->user_count = bounds->user_count;
+    g->known = bounds->known;
+    g->known_count = bounds->known_count;
     /* Fresh memory is made zero by the kernel as it is touched, while the GIL is held: a table for all that a sample might
      * have would cost more than reading what it mostly has. */
     count = !is_sampled ? count : bounds->nodes / 2 < FIRST_SAMPLED ? bounds->nodes / 2 : FIRST_SAMPLED;
@@ -162,12 +151,16 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     g->listed_count = listed - GROUPS;
     g->frozen_count = g->nodes - g->frozen_begin;
     g->frozen_end = (uint32_t)g->nodes;
+    g->counted = g->level_end = GROUPS;
     for (uint32_t node = GROUPS;; node++) {
         fetch_ahead(g, node);
-        if (node == g->nodes && !settle(g))
+        int is_next_level = g->node_limit && node == g->level_end;
+        if ((node == g->nodes || is_next_level) && !settle(g))
             goto failed;
         if (node == g->nodes)
             break;
+        if (is_next_level)
+            begin_level(g, node);
         ARRAY(g, begin, uint32_t)[node] = (uint32_t)(g->edges + g->waiting);
         if (!read_node(g, node))
             goto failed;
