@@ -65,7 +65,9 @@ def findings(
         found = True
         yield _finding(case, process, free, min_pinning_count)
     if not found:
-        text = f"allocators keep {format_bytes(most)} of the growth free, or another finding names what pins it"
+        little = most < max(min_free_bytes, min_free_share * growth.growth_bytes)
+        why = "too little to matter" if little else "another finding names what pins it"
+        text = f"allocators keep {format_bytes(most)} of the growth free: {why}"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 
 

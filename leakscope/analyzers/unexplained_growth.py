@@ -91,7 +91,7 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
     if not len(process.rows("sentinels")):
         why = "the process was not seen from inside (--agent off, -I, or not Python)"
     elif len(process.rows("takes")) < 2:
-        why = "there are fewer than two snapshots: a longer recording would tell"
+        why = "it has fewer than two snapshots"
     else:
         why = "objects the snapshots did not reach, or memory that libraries map themselves"
     return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"

@@ -93,7 +93,8 @@ def _held(view: HeapView, number: int) -> Held:
     counts = None
     if members is not None:
         what += f" of {members.type}"
-        counts = (members.count[0], members.count[-1])
+        told = holder.length or members.count  # members that others hold too are among its length alone
+        counts = (told[0], told[-1])
     return Held(_ANOTHER.sub("", holder.path), what, holder.bytes[0], holder.bytes[-1], counts)
 
 
