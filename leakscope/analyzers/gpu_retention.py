@@ -231,7 +231,7 @@ def _finding(
 
 def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step_unit: str) -> Iterator[Evidence]:
     allocated = use.figures("allocated_bytes")
-    first, last = (round(level_at(use.time_s, allocated, at_s)) for at_s in (trend.start_s, trend.end_s))
+    first, last = (round(float(np.interp(at_s, use.time_s, allocated))) for at_s in (trend.start_s, trend.end_s))
     text = f"{use.label}: {format_bytes(first)} were allocated at {trend.start_s:.0f} s, "
     text += f"{format_bytes(last)} at {trend.end_s:.0f} s"
     if steps:

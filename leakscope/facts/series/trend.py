@@ -114,7 +114,7 @@ def _judge(
     t, y = t[use], y[use]
     window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
     if duration_s < needed_s:
-        return replace(window, reason=f"too short: {duration_s:.0f} s recorded, needs about {needed_s:.0f} s")
+        return replace(window, reason=f"too short: {duration_s:.0f} s recorded; it takes about {needed_s:.0f} s to tell")
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
     peaks = evenly(t, y)[1]  # what is no level is a bound all the same
@@ -153,10 +153,10 @@ def _without_warm_up(
         return trend
     seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)})"
     if trend.growth_bytes < _MUCH * least:
-        return replace(trend, verdict=FLAT, reason=f"{seen}, no lasting growth beside")
+        return replace(trend, verdict=FLAT, reason=f"grew in {seen}, and not lastingly beside")
     if ends_with_step and trend.reason == _FADES:
         return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}; a longer run would tell")
-    return replace(trend, verdict=FLAT, reason=f"{seen}; beside, {trend.reason}")
+    return replace(trend, verdict=FLAT, reason=f"grew in {seen}; beside that, {trend.reason}")
 
 
 def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
