@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
-from .units import format_bytes, format_duration, format_per_step, format_rate
+from .units import format_bytes, format_duration, format_per_step, format_rate, signal_name
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
 
@@ -58,11 +58,11 @@ def peak(known: Peak) -> str:
 
 
 def ended(recording: RecordingFacts) -> str:
-    """``exit status 0``, ``ended by signal 9``."""
+    """``exit status 0``, ``ended by SIGKILL``."""
     if recording.ended == "exit" and recording.exit_code is not None:
         return f"exit status {recording.exit_code}"
-    if recording.ended == "signal":
-        return f"ended by signal {recording.signal}"
+    if recording.ended == "signal" and recording.signal is not None:
+        return f"ended by {signal_name(recording.signal)}"
     return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
 
 

@@ -41,6 +41,7 @@ SEEN_BY = ("process_samples.fd_count",)
 TELLS = (PILE,)
 AFTER = ("shared-memory",)
 _KIND = "fd-pileup"
+_SOME = 0.25  # of those that were gained: a path that stands for the others
 _SHARED = "shared-memory"
 _CLOSE = "close each one after use: a with statement does so even when an error is raised"
 _CLOSE_SEGMENT = "close() each segment after use, also when an error is raised; who is last calls unlink()"
@@ -85,8 +86,8 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 
 
 def _counts(process: ProcessGrowth) -> Floats:
-    """Descriptors at the times of the process's samples; between two looks in a straight line."""
-    samples, descriptors = process.rows("process_samples"), process.rows("descriptors")
+    """Descriptors at the times of the process's samples; between two looks in a straight line, after the last as then."""
+    samples, descriptors = process.rows("process_samples"), _looks(process)
     sampled_s, sampled = series(samples, "fd_count")
     if not len(descriptors):
         return np.interp(process.time_s, sampled_s, sampled) if sampled.size else sampled
@@ -98,16 +99,22 @@ def _counts(process: ProcessGrowth) -> Floats:
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 
 
+def _looks(process: ProcessGrowth) -> pd.DataFrame:
+    """At its descriptors while it was at work: one that came as it ended says nothing of the time before."""
+    rows = process.rows("descriptors")
+    return rows[rows["time_s"] <= process.exit_s]
+
+
 def _finding(case: Case, pile: OwnPile) -> Finding:
     risen = round(float(pile.count[-1] - np.median(pile.count[:3])))
-    kind, path, gained = _most_gained(pile.owner.rows("descriptors"), risen)
+    kind, path, gained = _most_gained(_looks(pile.owner), risen)
     what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
     first, last = round(float(pile.count[0])), round(float(pile.count[-1]))
     opened = f"{pile.owner.label} had {first} descriptors at first and {last} at the end"
     evidence = [Evidence(opened, {"first_count": first, "last_count": last})]
     if kind is not None:
         place = f" like {path}" if path else ""
-        evidence.append(Evidence(f"{gained} more of them were {what}{place}", {"open_count": gained}))
+        evidence.append(Evidence(f"{gained} of the new ones were {what}{place}", {"open_count": gained}))
     made = _opening_lines(case.sources, kind)
     kept = pile.keeper(case, DESCRIPTORS, made[0] if made else None)
     evidence += kept.evidence
@@ -143,7 +150,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
 def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str | None, int]:
     """Kind, and path, of most that were gained between the first look and the last, and how many of that kind.
 
-    None where no kind, or no path, is most of what there is more.
+    None where no kind is most of what there is more, or no path a good part of that.
     """
     if not len(descriptors):
         return None, None, 0
@@ -160,7 +167,7 @@ def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str
         return None, None, 0
     by_path = by_path[[key[0] == kind for key in by_path.index.to_list()]]
     path = by_path.index.to_list()[int(np.argmax(by_path.to_numpy()))][1]
-    return str(kind), path if isinstance(path, str) and by_path.max() >= MOST * most else None, most
+    return str(kind), path if isinstance(path, str) and by_path.max() >= _SOME * most else None, most
 
 
 def _opening_lines(sources: Sequence[Source], kind: str | None) -> list[Line]:

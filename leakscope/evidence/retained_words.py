@@ -222,9 +222,11 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             f"for all: it {would_free}"
         ]
     if found.named.row["edge_kind"] == "cache":
-        return [
-            f"give the cache a maxsize, or call it with arguments that repeat: frees up to {size} of this run's growth"
-        ]
+        how = "give the cache a maxsize, or call it with arguments that repeat"
+        if not found.named.is_user and found.named.root_kind == "module":
+            library = found.named.path.split(".", 1)[0]
+            how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
+        return [f"{how}: frees up to {size} of this run's growth"]
     if line is not None and line.text.startswith("raise "):
         return [
             f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "

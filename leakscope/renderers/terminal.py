@@ -223,7 +223,12 @@ def _where(subject: Subject) -> Text | None:
 
 
 def _once(holder: str, type_text: str) -> tuple[str, str]:
-    """``Store.rows (list)`` and ``list of Row`` are ``Store.rows (list of Row)``: what both say is said once."""
+    """``Store.rows (list)`` and ``list of Row`` are ``Store.rows (list of Row)``: what both say is said once, as is
+    ``threading.Thread`` beside ``127 threads of follow``.
+    """
+    words = re.findall(r"\w+", holder.lower())
+    if {type_text.rsplit(".", 1)[-1].lower() + plural for plural in ("", "s", "es")} & {*words}:
+        return holder, ""
     name, _, kind = holder.removesuffix(")").rpartition(" (")
     whole, of, members = type_text.partition(" of ")
     if not (name and holder.endswith(")") and kind == whole.rsplit(".", 1)[-1]):
@@ -310,7 +315,7 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
     columns = list(dict.fromkeys((row.process, row.device, row.moment) for row in rows))[:_MOST_BUDGETS]
     accounts = list(dict.fromkeys(row.account for row in sorted(rows, key=lambda row: row.account == "not-tensors")))
     table.add_column("account", "total")
-    several = len({(process, device) for process, device, _ in columns}) > 1
+    several = len({process for process, _, _ in columns}) > 1
     figures: dict[tuple[str, str, str], dict[str, int]] = {column: {} for column in columns}
     for row in rows:
         figures.get((row.process, row.device, row.moment), {})[row.account] = row.bytes

@@ -14,7 +14,7 @@ from ..facts.processes.ranks import who_leaks
 from ..facts.tables import AT_EXIT, narrow
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
-from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate
+from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, signal_name
 from . import gpu
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _ranks(told: Told) -> str:
 
 
 def _signal(told: Told) -> str:
-    return f"The job was ended by signal {told.signal}." if told.signal is not None and told.kill is None else ""
+    return f"The job was ended by {signal_name(told.signal)}." if told.signal is not None and told.kill is None else ""
 
 
 _PARTS = (_killed, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)

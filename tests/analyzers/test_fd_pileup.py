@@ -172,3 +172,11 @@ def test_descriptors_of_segments_that_pile_up_are_no_second_cause(tmp_path):
     assert [finding.kind for finding in report.findings] == ["shared-memory"]
     (finding,), _ = looked(builder)  # where nobody looked at the segments themselves
     assert says(finding.title, "shared memory") and not any(says(text, "with statement") for text in finding.remedy)
+
+
+def test_a_look_that_came_as_the_process_ended_hides_nothing(tmp_path):
+    builder = with_files(quiet(tmp_path), [6 * n for n in range(9)])
+    builder.row("descriptors", 19.9, PID, fd_kind="pipe", fd_path=None, open_count=4)
+    builder.note(PID, 19.0, "exit", "")
+    (finding,), _ = looked(builder)
+    assert finding.subject.path == "/data/part-N.csv"
