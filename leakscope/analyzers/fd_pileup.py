@@ -86,7 +86,7 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 
 
 def _counts(process: ProcessGrowth) -> Floats:
-    """Descriptors at the times of the process's samples; between two looks in a straight line, after the last as then."""
+    """Descriptors at the times of the process's samples; between two looks in a straight line, then as at the last."""
     samples, descriptors = process.rows("process_samples"), _looks(process)
     sampled_s, sampled = series(samples, "fd_count")
     if not len(descriptors):
@@ -158,7 +158,9 @@ def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str
     last, first = descriptors[looks == looks.max()], descriptors[looks == looks.min()]
 
     def gained(*keys: str) -> pd.Series[float]:
-        after, before = (rows.groupby([*keys], dropna=False)["open_count"].sum().astype(float) for rows in (last, first))
+        after, before = (
+            rows.groupby([*keys], dropna=False)["open_count"].sum().astype(float) for rows in (last, first)
+        )
         return after.sub(before.reindex(after.index).fillna(0.0))
 
     by_kind, by_path = gained("fd_kind"), gained("fd_kind", "fd_path")

@@ -114,7 +114,9 @@ def _judge(
     t, y = t[use], y[use]
     window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
     if duration_s < needed_s:
-        return replace(window, reason=f"too short: {duration_s:.0f} s recorded; it takes about {needed_s:.0f} s to tell")
+        return replace(
+            window, reason=f"too short: {duration_s:.0f} s recorded; it takes about {needed_s:.0f} s to tell"
+        )
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
     peaks = evenly(t, y)[1]  # what is no level is a bound all the same
