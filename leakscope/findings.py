@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .confidence import Ground
-from .kinds import KILL, Kind
+from .kinds import GROWTH, KILL, Kind
 
 _GUESS = 0.5  # less sure than that
 SEVERITIES = ("critical", "warning", "note")
@@ -342,7 +342,8 @@ class HeapTake:
 class HeapHolder:
     """What was found at one path, in each of the heap's snapshots: bytes with all that was first reached through it.
 
-    ``parent`` is the index of the nearest path above it that is shown, None at the top.
+    ``parent`` is the index of the nearest path above it that is shown, None at the top. ``length``: of a container how
+    many members it has, also those that others hold too; None where it has none, or nobody counted.
     """
 
     path: str
@@ -350,6 +351,7 @@ class HeapHolder:
     type: str
     bytes: Sequence[int]
     count: Sequence[int]
+    length: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -502,12 +504,14 @@ def is_our_crash(finding: Finding) -> bool:
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence.
 
-    Where something is known of what took the bytes, it stands before what is guessed.
+    Where something is known of what took the bytes, it stands before what is guessed; and what can take memory, such as
+    processes, before what comes with it, such as their pipes.
     """
     is_known = any(f.bytes > 0 and f.confidence >= _GUESS for f in findings)
 
     def rank(f: Finding) -> tuple[object, ...]:
         severity, is_guess = SEVERITIES.index(f.severity), is_known and f.confidence < _GUESS
-        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, -f.bytes * f.confidence, f.title
+        weight = -f.bytes * f.confidence
+        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, weight, not f.tells(GROWTH), f.title
 
     return sorted(findings, key=rank)

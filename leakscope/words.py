@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
-from .units import format_bytes, format_duration, format_per_step, format_rate
+from .units import format_bytes, format_duration, format_per_step, format_rate, signal_name
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
 
@@ -58,11 +58,11 @@ def peak(known: Peak) -> str:
 
 
 def ended(recording: RecordingFacts) -> str:
-    """``exit status 0``, ``ended by signal 9``."""
+    """``exit status 0``, ``ended by SIGKILL``."""
     if recording.ended == "exit" and recording.exit_code is not None:
         return f"exit status {recording.exit_code}"
-    if recording.ended == "signal":
-        return f"ended by signal {recording.signal}"
+    if recording.ended == "signal" and recording.signal is not None:
+        return f"ended by {signal_name(recording.signal)}"
     return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
 
 
@@ -73,7 +73,7 @@ def rests_on(finding: Finding) -> list[str]:
 
 def amount(finding: Finding) -> str:
     """``600 MiB, 88.4 MiB per minute, 128 KiB per step, 97% sure``."""
-    figures = [format_bytes(finding.bytes)]
+    figures = [format_bytes(finding.bytes)] if finding.bytes else []  # of a crash or of open files nobody knows any
     if finding.wasted:
         figures.append("wasted")
     if finding.bytes_per_hour:
@@ -87,6 +87,13 @@ def accepted(one: Ignored) -> str:
     """``Store.rows (list) keeps growing: bounded by the vocabulary (until 2027-01-01)``."""
     until = f" (until {one.until})" if one.until is not None else ""
     return f"{one.finding.title}: {one.reason}{until}"
+
+
+def ruled_out_kinds(report: Report) -> list[str]:
+    """What was ruled out everywhere: a kind that was found, or could not be checked, in one process is no such kind."""
+    found = {kind for finding in report.findings for kind in (finding.kind, *finding.also)}
+    open_kinds = found | {entry.kind for entry in report.skipped}
+    return [kind for kind in dict.fromkeys(entry.kind for entry in report.ruled_out) if kind not in open_kinds]
 
 
 def by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:
@@ -131,4 +138,6 @@ def _kept_down(recording: RecordingFacts) -> str:
     if limit is None or not any(less):
         return ""
     text = " and ".join(part for part in less if part)
-    return f" {text[:1].upper()}{text[1:]} to stay within --max-overhead {100 * limit:.3g}%."
+    spent = max(figures.get(k) or 0.0 for k in ("recorder_cpu_fraction", "take_fraction"))
+    least = " of at least four minutes" if spent > limit else ""  # what a shorter run may use, too
+    return f" {text[:1].upper()}{text[1:]} to stay within --max-overhead {100 * limit:.3g}%{least}."

@@ -138,7 +138,7 @@ def _finding(
     text = f"{each} in each {passages.words}, {_comes_back(share)}"
     evidence = [
         Evidence(
-            f"{passages.entries} times {passages.words} in {passages.seconds:.1f} s gained "
+            f"{passages.words} ran {passages.entries} times, {passages.seconds:.1f} s in all, and gained "
             f"{format_bytes(passages.gained_bytes)}; the process gained {format_bytes(process.growth_bytes)} in all",
             {**passages.figures, "process_growth_bytes": process.growth_bytes},
         )

@@ -28,6 +28,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
+from ..units import MOST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,15 +39,19 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.fd_count",)
 TELLS = (PILE,)
-AFTER = ()
+AFTER = ("shared-memory",)
 _KIND = "fd-pileup"
+_SOME = 0.25  # of those that were gained: a path that stands for the others
+_SHARED = "shared-memory"
+_CLOSE = "close each one after use: a with statement does so even when an error is raised"
+_CLOSE_SEGMENT = "close() each segment after use, also when an error is raised; who is last calls unlink()"
 # The calls that open what a kind stands for; a shared segment is the shared-memory finding's own.
 _NAMES = {
     "file": "open files",
     "deleted-file": "deleted files that are still open",
     "socket": "sockets",
     "pipe": "pipes",
-    "shared-memory": "descriptors of shared memory",
+    _SHARED: "descriptors of shared memory",
     "device": "descriptors of devices",
 }
 
@@ -54,12 +59,18 @@ _NAMES = {
 def findings(
     case: Case,
     *,
+    so_far: Sequence[Finding] = (),
     min_descriptors: int = 16,  # a library opens a handful when it is first used
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose descriptors pile up, or the most that were seen."""
     piles = [_pile(process) for process in case.growth.processes]
     growing, undecided = rising(piles, min_descriptors)
-    yield from (_finding(case, pile) for pile in growing)
+    found = [_finding(case, pile) for pile in growing]
+    segments = {finding.subject.pid for finding in so_far if finding.kind == _SHARED}
+    own = [one for one in found if one.subject.type != _SHARED or one.subject.pid not in segments]
+    yield from own
+    if found and not own:
+        yield RuledOut(_KIND, f"{found[0].subject.holder} pile up with the segments that shared-memory tells of")
     most = max((pile.most for pile in piles), default=0)
     if growing:
         return
@@ -75,8 +86,8 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 
 
 def _counts(process: ProcessGrowth) -> Floats:
-    """Descriptors at the times of the process's samples; between two looks in a straight line."""
-    samples, descriptors = process.rows("process_samples"), process.rows("descriptors")
+    """Descriptors at the times of the process's samples; between two looks in a straight line, then as at the last."""
+    samples, descriptors = process.rows("process_samples"), _looks(process)
     sampled_s, sampled = series(samples, "fd_count")
     if not len(descriptors):
         return np.interp(process.time_s, sampled_s, sampled) if sampled.size else sampled
@@ -88,16 +99,22 @@ def _counts(process: ProcessGrowth) -> Floats:
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 
 
+def _looks(process: ProcessGrowth) -> pd.DataFrame:
+    """At its descriptors while it was at work: one that came as it ended says nothing of the time before."""
+    rows = process.rows("descriptors")
+    return rows[rows["time_s"] <= process.exit_s]
+
+
 def _finding(case: Case, pile: OwnPile) -> Finding:
     risen = round(float(pile.count[-1] - np.median(pile.count[:3])))
-    kind, path, gained = _most_gained(pile.owner.rows("descriptors"))
+    kind, path, gained = _most_gained(_looks(pile.owner), risen)
     what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
     first, last = round(float(pile.count[0])), round(float(pile.count[-1]))
     opened = f"{pile.owner.label} had {first} descriptors at first and {last} at the end"
     evidence = [Evidence(opened, {"first_count": first, "last_count": last})]
     if kind is not None:
         place = f" like {path}" if path else ""
-        evidence.append(Evidence(f"{gained} more of them were {what}{place}", {"open_count": gained}))
+        evidence.append(Evidence(f"{gained} of the new ones were {what}{place}", {"open_count": gained}))
     made = _opening_lines(case.sources, kind)
     kept = pile.keeper(case, DESCRIPTORS, made[0] if made else None)
     evidence += kept.evidence
@@ -105,7 +122,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     if line is not None and line in made:
         evidence.append(at_line(line, "opens such"))
     doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
-    remedy = ["close each one after use: a with statement does so even when an error is raised"]
+    remedy = [_CLOSE_SEGMENT if kind == _SHARED else _CLOSE]
     if kept.name and not kept.is_each:
         remedy.append(f"remove each one from {kept.name} after use: what is kept there stays open")
     return case.finding(
@@ -130,21 +147,34 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     )
 
 
-def _most_gained(descriptors: pd.DataFrame) -> tuple[str | None, str | None, int]:
-    """Kind and path that multiplied most between the first look and the last."""
+def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str | None, int]:
+    """Kind, and path, of most that were gained between the first look and the last, and how many of that kind.
+
+    None where no kind is most of what there is more, or no path a good part of that.
+    """
     if not len(descriptors):
         return None, None, 0
     looks = look_of(descriptors)
     last, first = descriptors[looks == looks.max()], descriptors[looks == looks.min()]
-    keys = ["fd_kind", "fd_path"]
-    after = last.groupby(keys, dropna=False)["open_count"].sum()
-    before = first.groupby(keys, dropna=False)["open_count"].sum()
-    gained = after.sub(before.reindex(after.index).fillna(0)).astype(float)
-    kind, path = gained.index.to_list()[int(np.argmax(gained.to_numpy()))]
-    return str(kind), path if isinstance(path, str) else None, int(gained.max())
+
+    def gained(*keys: str) -> pd.Series[float]:
+        after, before = (
+            rows.groupby([*keys], dropna=False)["open_count"].sum().astype(float) for rows in (last, first)
+        )
+        return after.sub(before.reindex(after.index).fillna(0.0))
+
+    by_kind, by_path = gained("fd_kind"), gained("fd_kind", "fd_path")
+    kind, most = by_kind.index.to_list()[int(np.argmax(by_kind.to_numpy()))], int(by_kind.max())
+    if most < MOST * risen:
+        return None, None, 0
+    by_path = by_path[[key[0] == kind for key in by_path.index.to_list()]]
+    path = by_path.index.to_list()[int(np.argmax(by_path.to_numpy()))][1]
+    return str(kind), path if isinstance(path, str) and by_path.max() >= _SOME * most else None, most
 
 
 def _opening_lines(sources: Sequence[Source], kind: str | None) -> list[Line]:
     opener = libraries.named(libraries.OPENER, kind)
     made = calls(sources, *opener.made_by) if opener is not None else []
+    if kind == _SHARED:  # who makes a segment has a descriptor of it, before any who opens it by its name
+        made.sort(key=lambda call: not any(keyword.arg == "create" for keyword in call.node.keywords))
     return [call.line for call in made if not call.line.text.startswith(("with ", "async with "))]

@@ -39,10 +39,10 @@ def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | Rule
     known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []
     main = growth.main
     if fills is None or main is None:
-        yield RuledOut(_KIND, "nothing that grew has a limit that it was on its way to")
+        yield RuledOut(_KIND, "no container that grew was seen to have a limit")
         return
     if not known:
-        yield RuledOut(_KIND, "nothing that grew has a limit that it can reach")
+        yield RuledOut(_KIND, "no container that grew has a limit that it can reach")
     for filling in known:
         if filling.growth_bytes >= min_bytes:
             yield _finding(case, filling, main)

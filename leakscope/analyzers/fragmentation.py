@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import Ground
+from ..evidence.experiments import returned
 from ..evidence.explained import is_explained
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
@@ -65,7 +66,9 @@ def findings(
         found = True
         yield _finding(case, process, free, min_pinning_count)
     if not found:
-        text = f"allocators keep {format_bytes(most)} of the growth free, or another finding names what pins it"
+        little = most < max(min_free_bytes, min_free_share * growth.growth_bytes)
+        why = "too little to matter" if little else "another finding names what pins it"
+        text = f"allocators keep {format_bytes(most)} of the growth free: {why}"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 
 
@@ -98,9 +101,17 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         library="CPython" if of_python else "malloc",
         evidence=_evidence(case, process, who, free, pin, survivors, line),
         doubts=_doubts(of_python, None if survivors else pin),
-        remedy=[copied] if of_python and pin is not None else [],
+        remedy=_remedy(case, process, copied if pin is not None else None, of_python=bool(of_python)),
         series=_series(case, process, of_python),
     )
+
+
+def _remedy(case: Case, process: ProcessGrowth, copied: str | None, *, of_python: bool) -> list[str]:
+    """What was not seen to be so is worth a try."""
+    tries = [copied if of_python else f"try this: {copied}"] if copied is not None else []
+    if not of_python and returned(case, process.pid, "malloc_trim") is None:
+        tries.append("record it with --probe: that measures whether malloc_trim(0) gives the memory back")
+    return tries
 
 
 class _Survivors(NamedTuple):

@@ -231,7 +231,7 @@ def _finding(
 
 def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step_unit: str) -> Iterator[Evidence]:
     allocated = use.figures("allocated_bytes")
-    first, last = (round(level_at(use.time_s, allocated, at_s)) for at_s in (trend.start_s, trend.end_s))
+    first, last = (round(float(np.interp(at_s, use.time_s, allocated))) for at_s in (trend.start_s, trend.end_s))
     text = f"{use.label}: {format_bytes(first)} were allocated at {trend.start_s:.0f} s, "
     text += f"{format_bytes(last)} at {trend.end_s:.0f} s"
     if steps:
@@ -240,7 +240,7 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step
     if held is not None:
         gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last snapshot"
         figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
-        yield Evidence(f"{gained}, {held.share:.0%} of the growth; it now holds {held.type}", figures)
+        yield Evidence(f"{gained}, {held.share:.0%} of the growth between them; it now holds {held.type}", figures)
         if held.line is not None:
             yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
     if not use.last("reserved_bytes"):  # not read
@@ -259,7 +259,8 @@ def _remedy(held: _Held | None, growth_bytes: int) -> list[str]:
     frees = format_bytes(min(held.share, 1.0) * growth_bytes)
     if held.is_graph:
         return [f"keep .detach() or .item() in {held.name}, without the graph that made it: frees about {frees}"]
-    return [f"keep .item() or .detach().cpu() in {held.name} and not the tensor, or empty it: frees about {frees}"]
+    kept = "keep a number (.item()) or a copy on the CPU (.detach().cpu()) of each tensor"
+    return [f"bound or empty {held.name}, or {kept}: frees about {frees} of GPU memory"]
 
 
 def _ruled_out(use: DeviceUse, trend: Trend) -> RuledOut:

@@ -87,7 +87,8 @@ def findings(
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
             not look.outside_bytes and look.blocks is None and _is_flat(growth, process, min_native_share)
         ):
-            text = f"{format_bytes(look.bytes)} of {process.label}'s growth is native (C/C++) memory"
+            only = f"only {format_bytes(look.bytes)}" if look.bytes > 0 else "nothing"
+            text = f"{only} of {process.label}'s growth is native (C/C++) memory"
             reasons.append(RuledOut(_KIND, text, figures))
         elif (handles := leaked_handles(process, growth)) is not None:
             text = f"{handles.type_name} objects that nobody refers to stand for it: see refcount-drift"

@@ -126,7 +126,7 @@ def _zombies(parent: Process, time_s: Floats) -> _Zombies:
 
 
 def _finding(case: Case, pile: _Children) -> Finding:
-    first, started, alive = pile.members[0], pile.risen, int(pile.count[-1])
+    first, started, alive = pile.members[0], pile.risen, int(pile.count[-3:].max())  # the last look may see them go
     bytes = _bytes(case, pile)
     by = f" by {pile.parent.label}" if pile.parent is not None else ""
     figures = {"first_count": int(pile.count[0]), "last_count": alive, "started": len(pile.members)}
@@ -134,7 +134,7 @@ def _finding(case: Case, pile: _Children) -> Finding:
     if first.command:
         evidence.append(Evidence(f"their command: {first.command[:200]}"))
     if bytes:
-        each = format_bytes(bytes / max(started, 1))
+        each = format_bytes(bytes / max(int(pile.count[-1] - pile.count[0]), 1))  # of those that are in the bytes
         evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
     return _built(
         case,

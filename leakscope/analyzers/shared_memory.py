@@ -177,7 +177,9 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
     elif forgotten:
         unlink = "call unlink() when the last reader is done with a segment"
     else:
-        unlink = "drop the old segments: close() and unlink() them, or clone() a tensor before it is kept"
+        unlink = "close() and unlink() each segment after use"
+        if line is None or "SharedMemory" not in line.text:
+            unlink += ", or clone() a tensor that is kept"
     return case.finding(
         _KIND,
         title,

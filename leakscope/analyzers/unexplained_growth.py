@@ -26,6 +26,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.tree import Outside, outside_growth
+from ..facts.processes.inside import blind_spot
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
 from ..facts.where.allocations import Allocations, allocations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples",)
 TELLS = (ASIDE,)
 AFTER = ("*", "refcount-drift")
+_NEARLY_ALL = 0.8  # of the growth: then the rest need not be told apart
 _KIND = "unexplained-growth"
 _ACCOUNTS = {
     "tensors": "tensors",
@@ -91,7 +93,7 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
     if not len(process.rows("sentinels")):
         why = "the process was not seen from inside (--agent off, -I, or not Python)"
     elif len(process.rows("takes")) < 2:
-        why = "there are fewer than two snapshots: a longer recording would tell"
+        why = "it has fewer than two snapshots"
     else:
         why = "objects the snapshots did not reach, or memory that libraries map themselves"
     return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"
@@ -110,7 +112,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     outside = [] if suspects else _outside(process)
     counted = _counted(case, process, bytes)
     line = _fed_by(case, first)
-    title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
+    title = f"{process.name} gained {format_bytes(bytes)}{_mostly(rows, bytes)} {_ACCOUNTS[account]}"
     if counted is not None:
         title = f"{process.name} gained {format_bytes(bytes)}: {_allocated(counted)}"
     elif first is not None:
@@ -133,8 +135,14 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
             *([_by_stack(counted)] if counted is not None else ()),
         ],
         doubts=_doubts(case, suspects, inside, process),
-        remedy=_remedy(case, first),
+        remedy=_remedy(case, process, first, inside),
     )
+
+
+def _mostly(rows: Sequence[LedgerRow], bytes: int) -> str:
+    """How much of the growth is in the first account, where it is not nearly all."""
+    largest = rows[0].growth_bytes if rows else bytes
+    return f", {format_bytes(largest)} of it" if largest < _NEARLY_ALL * bytes else " in"
 
 
 def _counted(case: Case, process: ProcessGrowth, bytes: int, min_share: float = 0.3) -> Allocations | None:
@@ -224,10 +232,15 @@ def _evidence(
     return evidence
 
 
-def _remedy(case: Case, first: pd.Series[Any] | None) -> list[str]:
+def _remedy(case: Case, process: ProcessGrowth, first: pd.Series[Any] | None, inside: bool) -> list[str]:
     if first is not None:
         return [f"check what is added to {_name(first)} and never removed"]
-    return ["run it again under `leakscope record`: that says who holds it"] if imported.files(case.recording) else []
+    if imported.files(case.recording):
+        return ["run it again under `leakscope record`: that says who holds it"]
+    if inside:
+        return ["look at `leakscope heap --diff`: it lists all that gained, also what is too little for a finding"]
+    blind = blind_spot(case.recording, process.pid)
+    return [blind if blind is not None else "record a longer run: it takes two snapshots to tell who holds it"]
 
 
 def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:

@@ -124,9 +124,9 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
     first = int(rows["take"].min())
     before = [take for take in looks.takes if take < first]
     since = f"first seen at {looks.step_of(first)}"
-    since += f", not yet at {looks.step_of(before[-1])}" if before else ": the first snapshot"
+    since += f", not yet at {looks.step_of(before[-1])}" if before else ", in the first snapshot"
     figures = {"parameter_count": _count(last), "first_step": looks.steps.get(first)}
-    remedy = ["torch.autograd.set_detect_anomaly(True) names the operation, in a run up to there"]
+    remedy = ["run it once more with torch.autograd.set_detect_anomaly(True): that names the operation that made NaN"]
     if before:
         remedy.insert(0, f"go back to a checkpoint from {looks.step_of(before[-1])} or before: NaN in weights stays")
     return _finding(
@@ -137,7 +137,7 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         "critical",
         grounds=[Ground("no rounding makes NaN, and no later step mends it; some mark unused cells with it", 0.95)],
         evidence=[
-            Evidence(f"in the last snapshot {_count(last)} of the sampled parameters were NaN; {since}", figures)
+            Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures)
         ],
         remedy=remedy,
     )

@@ -49,8 +49,7 @@ class MadeAt:
         by = f", asked for by {self.package}" if self.package else ""
         what = f"allocated {self.share:.0%} of what malloc handed out and was kept"
         if first.allocator in OBJECTS:
-            then = "still there at the end of the seconds in which they were sampled"
-            what = f"made {self.share:.0%} of the {self.what} objects that were {then}"
+            what = f"made {self.share:.0%} of the {self.what} objects that stayed, by samples"
         text = f"{line.file}:{line.line} {what}{by}"
         figures = {
             "line": line.line, "share": round(self.share, 3), "samples": format_count(line.sample_count),

@@ -78,15 +78,20 @@ def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
             title += f", and it allows itself {format_bytes(oom.allowed_bytes)}"
         elif oom.free_bytes is not None:
             title += f", {format_bytes(oom.free_bytes)} free"
-    evidence, remedy = [Evidence("the figures of torch's message", oom.figures)], []
+    evidence, remedy = [], []
     if oom.total_bytes is not None and oom.allocated_bytes is not None:
-        held = f"tensors held {format_bytes(oom.allocated_bytes)} of its {format_bytes(oom.total_bytes)}"
-        evidence.append(Evidence(held))
+        held = f"tensors held {format_bytes(oom.allocated_bytes)} of the GPU's {format_bytes(oom.total_bytes)}"
+        evidence.append(Evidence(f"{held}, by torch's message", oom.figures))
+    else:
+        evidence.append(Evidence("torch's message says so", oom.figures))
     if oom.allowed_bytes is not None:
         allowed = f"the program allows itself {format_bytes(oom.allowed_bytes)} of the GPU"
         if oom.is_own_limit and oom.free_bytes is not None:
             allowed += f", of which {format_bytes(oom.free_bytes)} were free"
-            remedy.append("raise the limit that the program sets (torch.cuda.set_per_process_memory_fraction)")
+            remedy.append(
+                "make the batch smaller, or keep less on the GPU, or raise the limit that the program sets "
+                "(torch.cuda.set_per_process_memory_fraction)"
+            )
         evidence.append(Evidence(allowed))
     if oom.is_fragmented is not None and oom.unallocated_bytes is not None:
         unused = format_bytes(oom.unallocated_bytes)

@@ -50,11 +50,11 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     most = max(p.growth_bytes for p in case.growth.processes)
     is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
     row = found.named.row
-    total = sum(one.found.total_bytes for one in alike)
+    total, held = (sum(getattr(one.found, name) for one in alike) for name in ("total_bytes", "held_bytes"))
     each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
-        title(found, total, sum(one.found.held_bytes for one in alike), len(alike)),
+        title(found, total, held, len(alike)),
         severity="critical" if is_main else severity_of(case.growth, total),
         grounds=found.grounds,
         bytes=total,
@@ -71,7 +71,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         library=None if found.named.is_user else _library(found.place),
         evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
-        remedy=remedy(found, total),
+        remedy=remedy(found, total, held),
         series=list(_series(alike)),
     )
 

@@ -22,14 +22,17 @@ from ..units import format_bytes, format_count, format_duration, per_step, steps
 _LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
 
 _SOME_NATIVE = 0.1  # of what it holds
+_HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
+_SOME_BESIDE = 1.1  # times what the place gained that was weighed
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
 def title(found: Retained, total: int, held: int, processes: int) -> str:
     """Bytes with and without what it pins, in all of so many ``processes`` that have it."""
     where = f" in each of {processes} processes" if processes > 1 else ""
-    text = f"{found.name} keeps growing{where}: {format_bytes(held, signed=True)} {_of_what(found)}"
-    if total - held >= 0.2 * total:
+    size = total if total - held < _HARDLY * total else held  # then the remedy has one figure with the title
+    text = f"{found.name} keeps growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
+    if total - held >= _MUCH * total:
         text += f", and {format_bytes(total - held)} of freed memory between them that cannot be used again"
     return text
 
@@ -114,6 +117,10 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     if count == 1:
         text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
+    if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
+        gained = f"{found.name} gained {format_bytes(found.holder.growth_bytes)}"
+        text = f"with what grew beside that, {gained} between those snapshots"
+        yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
     native = float(place.native_bytes[-1])
     if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
         text = f"{format_bytes(native)} of that is native memory to which its objects point, by samples of allocations"
@@ -156,9 +163,11 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         together = steps_together(step_unit)
         number = added * together
         number_told = format_count(number) if number >= 100 else f"{number:.3g}"
-        members = f", {number_told} member{'' if number_told == '1' else 's'}" if place.has_length else ""
+        gained = f"{number_told} member{'' if number_told == '1' else 's'}"
+        if not place.has_length:
+            gained = format_bytes(weighed / steps * together)
         each = "per training step" if step_unit == "step" else per_step(step_unit)
-        yield Evidence(f"{each}: {format_bytes(weighed / steps * together)}{members}", figures)
+        yield Evidence(f"it gained {gained} {each}", figures)
 
 
 def doubts(found: Retained) -> Iterator[str]:
@@ -172,7 +181,7 @@ def doubts(found: Retained) -> Iterator[str]:
     elif found.holder.bytes_each is not None:
         yield "what its members hold outside Python cannot be measured: it grew in step with their number"
     elif found.share < 0.5:
-        yield f"what can be seen in it explains only {found.share:.0%} of the growth"
+        yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
     if len(heap.takes) < 4:
         yield f"only {len(heap.takes)} snapshots: a cache that is still filling would look the same"
     if heap.truncated:
@@ -190,12 +199,15 @@ def _bounded(limit: int, found: Retained) -> Iterator[str]:
     yield text
 
 
-def remedy(found: Retained, total: int) -> list[str]:
+def remedy(found: Retained, total: int, held: int) -> list[str]:
+    """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
     place, line = found.place, found.line
     variable = text_of(found.named.row, "variable") or found.name
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     size = format_bytes(total)
     would_free = f"would free about {size} {BY_THE_END}"
+    if _HARDLY * total <= total - held < _MUCH * total:
+        would_free += f", {format_bytes(total - held)} of it freed memory in pieces between its objects"
     for registry, how in _LET_GO.items():
         if place.path.startswith(registry):
             return [f"{how}; that {would_free}"]
@@ -210,9 +222,11 @@ def remedy(found: Retained, total: int) -> list[str]:
             f"for all: it {would_free}"
         ]
     if found.named.row["edge_kind"] == "cache":
-        return [
-            f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"
-        ]
+        how = "give the cache a maxsize, or call it with arguments that repeat"
+        if not found.named.is_user and found.named.root_kind == "module":
+            library = found.named.path.split(".", 1)[0]
+            how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
+        return [f"{how}: frees up to {size} of this run's growth"]
     if line is not None and line.text.startswith("raise "):
         return [
             f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "

@@ -200,8 +200,8 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         yield "copying ends when each worker has its own copy of all it reads; it starts again with new workers"
     if suspect.how == "adds":
         yield (
-            f"{suspect.name} is what the workers' code adds to; its contents were not measured, "
-            f"since no snapshot was taken in them{f': {alone} would' if team.is_loader else ''}"
+            f"the workers' code adds to {suspect.name}; its contents were not measured, since no snapshot was taken "
+            f"in the workers{f': {alone} would measure them' if team.is_loader else ''}"
         )
     elif suspect.how == "read" and not is_copying:
         yield (
@@ -225,7 +225,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
     elif suspect.how in ("found", "adds"):
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
     if count > 1:
-        yield f"each worker less saves about {each} of this run's growth"
+        yield f"or start fewer workers: each one costs about {each} of this run's growth"
 
 
 def _curves(workers: Sequence[ProcessGrowth]) -> list[Series]:

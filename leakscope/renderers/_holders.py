@@ -34,7 +34,7 @@ class Held(NamedTuple):
         what = self.what
         if self.members is not None and self.members[1] > 1:
             first, last = self.members
-            is_known = 0 < first != last  # members that had rows of their own at first were not counted together
+            is_known = 0 < first < last  # members that had rows of their own at first were not counted together
             what += f", {format_count(first)} → {format_count(last)}" if is_known else f", {format_count(last)}"
         return self.path, what, format_bytes(self.first_bytes), format_bytes(self.last_bytes), gained
 
@@ -93,7 +93,8 @@ def _held(view: HeapView, number: int) -> Held:
     counts = None
     if members is not None:
         what += f" of {members.type}"
-        counts = (members.count[0], members.count[-1])
+        told = holder.length or members.count  # members that others hold too are among its length alone
+        counts = (told[0], told[-1])
     return Held(_ANOTHER.sub("", holder.path), what, holder.bytes[0], holder.bytes[-1], counts)
 
 

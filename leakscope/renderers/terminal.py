@@ -31,13 +31,25 @@ from ..findings import (
     ProcessRow,
     RecordingFacts,
     Report,
-    RuledOut,
     Skipped,
     Subject,
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, cost, judged, printable, rests_on, run_facts
+from ..words import (
+    VERDICTS,
+    accepted,
+    amount,
+    beside,
+    by_reason,
+    caveats,
+    cost,
+    judged,
+    printable,
+    rests_on,
+    ruled_out_kinds,
+    run_facts,
+)
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, Held, largest_holders
 
@@ -110,7 +122,7 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _heading(printable(heading))
         yield Padding(_gpu_lines(lines), (0, 0, 0, 2))
     if report.ruled_out:
-        yield from _ruled_out(report.ruled_out, verbose)
+        yield from _ruled_out(report, verbose)
     blind = [_joined(kinds, reason) for kinds, reason in _not_checked(report.skipped, verbose)]
     blind += map(_clean, caveats(report))
     if blind:
@@ -132,14 +144,13 @@ def _not_checked(entries: Sequence[Skipped], verbose: bool) -> Iterator[tuple[st
             yield kinds, f"{own[0]}, and {len(own) - 1} more (--verbose)"
 
 
-def _ruled_out(entries: Sequence[RuledOut], verbose: bool) -> Iterator[RenderableType]:
+def _ruled_out(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if verbose:
         yield _heading("Ruled out")
-        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(entries)])
-        return
-    kinds = list(dict.fromkeys(entry.kind for entry in entries))
-    yield ""
-    yield Text.assemble(("Ruled out", "bold"), f" (--verbose says why): {_clean(', '.join(kinds))}")
+        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(report.ruled_out)])
+    elif kinds := ruled_out_kinds(report):
+        yield ""
+        yield Text.assemble(("Ruled out", "bold"), f" (--verbose says why): {_clean(', '.join(kinds))}")
 
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
@@ -203,11 +214,26 @@ def _where(subject: Subject) -> Text | None:
         if subject.function:
             place.append_text(Text.assemble(" in ", _clean(subject.function)))
         parts.append(place)
-    if subject.holder or subject.variable:
-        parts.append(Text.assemble("held by ", _clean(subject.holder or subject.variable or "")))
-    if subject.type and f"({subject.type})" not in (subject.holder or ""):
-        parts.append(_clean(subject.type))
+    holder, type_text = _once(subject.holder or subject.variable or "", subject.type or "")
+    if holder:
+        parts.append(Text.assemble("held by ", _clean(holder)))
+    if type_text:
+        parts.append(_clean(type_text))
     return Text(", ").join(parts) if parts else None
+
+
+def _once(holder: str, type_text: str) -> tuple[str, str]:
+    """``Store.rows (list)`` and ``list of Row`` are ``Store.rows (list of Row)``: what both say is said once, as is
+    ``threading.Thread`` beside ``127 threads of follow``.
+    """
+    words = re.findall(r"\w+", holder.lower())
+    if {type_text.rsplit(".", 1)[-1].lower() + plural for plural in ("", "s", "es")} & {*words}:
+        return holder, ""
+    name, _, kind = holder.removesuffix(")").rpartition(" (")
+    whole, of, members = type_text.partition(" of ")
+    if not (name and holder.endswith(")") and kind == whole.rsplit(".", 1)[-1]):
+        return holder, type_text
+    return f"{name} ({kind}{of}{members})", ""
 
 
 def _further(finding: Finding) -> Iterator[str]:
@@ -289,7 +315,7 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
     columns = list(dict.fromkeys((row.process, row.device, row.moment) for row in rows))[:_MOST_BUDGETS]
     accounts = list(dict.fromkeys(row.account for row in sorted(rows, key=lambda row: row.account == "not-tensors")))
     table.add_column("account", "total")
-    several = len({(process, device) for process, device, _ in columns}) > 1
+    several = len({process for process, _, _ in columns}) > 1
     figures: dict[tuple[str, str, str], dict[str, int]] = {column: {} for column in columns}
     for row in rows:
         figures.get((row.process, row.device, row.moment), {})[row.account] = row.bytes

@@ -38,7 +38,7 @@ def _blind(case: Case) -> str | None:
     largest = max(growth.processes, key=lambda p: float(p.held_bytes[-1]), default=None)
     main = growth.main if growth.leaking else largest
     why = blind_spot(case.recording, main.pid if main is not None else None)
-    return f"seen from outside only: {why}" if why is not None else None
+    return f"seen from outside only; {why}" if why is not None else None
 
 
 def _told_of_files(case: Case) -> list[str]:

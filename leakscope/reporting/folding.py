@@ -1,4 +1,4 @@
-"""One cause, one finding: what tells of the same object as a finding above it becomes a part of that."""
+"""One cause, one finding: what tells of the same object as a finding above it, or of a part of that, joins it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,38 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..findings import Evidence, Finding
-from ..kinds import CRASH, KILL
+from ..kinds import CRASH, KILL, PILE
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings in their order; of those about one path of one process the first, which says what the others saw.
+    """Findings in their order; of those with one cause the first, which says what the others saw.
 
     Waste is told apart, since it was there from the start; and so is how the job ended.
     """
     order: list[Finding] = []
-    known: dict[tuple[int | None, str], int] = {}
     for finding in findings:
-        path = finding.subject.path
-        if path is None or finding.wasted or finding.tells(KILL, CRASH):
-            order.append(finding)
-            continue
-        at = known.setdefault((finding.subject.pid, path), len(order))
-        if at == len(order):
+        at = next((at for at, first in enumerate(order) if _have_one_cause(first, finding)), None)
+        if at is None:
             order.append(finding)
         else:
             order[at] = _with(order[at], finding)
     return order
+
+
+def _have_one_cause(first: Finding, other: Finding) -> bool:
+    """Whether they are about one path of one process, or the other's begins with it; or about things that pile up
+    because one variable keeps what they belong to: processes and their pipes.
+    """
+    one, two = first.subject, other.subject
+    if one.pid != two.pid or any(f.wasted or f.tells(KILL, CRASH) for f in (first, other)):
+        return False
+    if one.path is not None and two.path is not None and _is_within(two.path, one.path):
+        return True
+    return first.tells(PILE) and other.tells(PILE) and one.variable is not None and one.variable == two.variable
+
+
+def _is_within(path: str, above: str) -> bool:
+    return path == above or path.startswith((f"{above}.", f"{above}["))
 
 
 def _with(first: Finding, other: Finding) -> Finding:

@@ -11,10 +11,10 @@ from ..facts.growth.counted import steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..facts.processes.ranks import who_leaks
-from ..facts.tables import narrow
+from ..facts.tables import AT_EXIT, narrow
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
-from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate
+from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, signal_name
 from . import gpu
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
+_MOVES = ("grew", "moves", "rises", "rose", "varies")  # how a trend's reason begins
 _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 
 
@@ -177,11 +178,16 @@ def _whether(told: Told) -> str:
     if told.elsewhere is not None and told.elsewhere.means is not None:
         return f"{told.elsewhere.means.headline}: {_lower(told.elsewhere.title)}."
     if told.growth.leaking is None:
-        return f"Cannot tell whether memory leaks: {told.growth.reason}."
+        return f"Cannot tell whether memory leaks: {_clause(told.growth.reason)}."
     filling = next((f for f in told.findings if f.tells(FILLS)), None)
     if filling is not None:
         return f"No leak: {_lower(filling.title)}."
-    return f"No leak: memory does not keep growing ({told.growth.reason})."
+    return f"No leak: memory does not keep growing; {_clause(told.growth.reason)}."
+
+
+def _clause(reason: str) -> str:
+    """A reason with its subject: most say only what memory does, since they are also said of one process."""
+    return f"it {reason}" if reason.split(" ", 1)[0] in _MOVES else reason
 
 
 def _what_grows(told: Told) -> str:
@@ -237,7 +243,7 @@ def _ranks(told: Told) -> str:
 
 
 def _signal(told: Told) -> str:
-    return f"The job was ended by signal {told.signal}." if told.signal is not None and told.kill is None else ""
+    return f"The job was ended by {signal_name(told.signal)}." if told.signal is not None and told.kill is None else ""
 
 
 _PARTS = (_killed, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)
@@ -264,7 +270,8 @@ def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
         values = frame[column].dropna()
         return values.max() if len(values) else None
 
-    cpu_s, rss, pause_s = largest(own, "cpu_s"), largest(own, "rss_bytes"), largest(takes, "duration_s")
+    cpu_s, rss = largest(own, "cpu_s"), largest(own, "rss_bytes")
+    pause_s = largest(takes[takes["reason"] != AT_EXIT], "duration_s")  # as a process ends none waits for it
     events, notes = case.rows("events"), case.rows("agent_notes")
     interval_s = largest(events[events["event"] == _THROTTLED], "value")
     asked = case.recording.meta.get("options")

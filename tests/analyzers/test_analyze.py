@@ -62,7 +62,7 @@ def test_an_empty_recording_is_reported_not_refused(tmp_path):
 def test_the_end_of_the_job_is_told(tmp_path):
     report = analyze(trainer(tmp_path).ends(20.0, signal=9).open())
     assert (report.recording.ended, report.recording.signal) == ("signal", 9)
-    assert "ended by signal 9" in report.verdict.headline
+    assert "ended by SIGKILL" in report.verdict.headline
 
 
 def test_a_failing_analyzer_costs_only_itself(tmp_path, monkeypatch):

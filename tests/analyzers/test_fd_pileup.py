@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ..sentences import says
 from .asking import asked
 from .leaks import PID, trainer
 
@@ -147,3 +148,35 @@ def test_objects_that_open_one_each_are_followed_to_what_keeps_them(tmp_path):
     (finding,), _ = looked(builder)
     assert finding.subject.variable == "links" and "Gateway.links (list)" in finding.subject.holder
     assert finding.subject.function == "Gateway.open"
+
+
+def test_a_kind_that_is_a_few_of_many_is_not_named(tmp_path):
+    builder = quiet(tmp_path)
+    for look in range(LOOKS):
+        for number in range(3 * look):  # each of a kind of its own
+            columns = {"fd_kind": f"kind-{number}", "fd_path": None, "open_count": 1}
+            builder.row("descriptors", 2.0 * look + 0.0001 * number, PID, **columns)
+    (finding,), _ = looked(builder)
+    assert finding.subject.type is None and finding.subject.path is None
+    assert says(finding.title, "Descriptors")
+
+
+def test_descriptors_of_segments_that_pile_up_are_no_second_cause(tmp_path):
+    builder = quiet(tmp_path)
+    for look in range(LOOKS):
+        at_s = 2.0 * look
+        columns = {"segment_kind": "dev-shm", "segment_name": "psm_*", "mapped_by": str(PID), "unmapped_bytes": 0}
+        builder.row("shared_segments", at_s, segment_count=3 * look, segment_bytes=3 * look * 2**20, **columns)
+        builder.row("descriptors", at_s, PID, fd_kind="shared-memory", fd_path="/dev/shm/psm_*", open_count=3 * look)
+    report = asked(builder.open(), only=["fd-pileup", "shared-memory"])
+    assert [finding.kind for finding in report.findings] == ["shared-memory"]
+    (finding,), _ = looked(builder)  # where nobody looked at the segments themselves
+    assert says(finding.title, "shared memory") and not any(says(text, "with statement") for text in finding.remedy)
+
+
+def test_a_look_that_came_as_the_process_ended_hides_nothing(tmp_path):
+    builder = with_files(quiet(tmp_path), [6 * n for n in range(9)])
+    builder.row("descriptors", 19.9, PID, fd_kind="pipe", fd_path=None, open_count=4)
+    builder.note(PID, 19.0, "exit", "")
+    (finding,), _ = looked(builder)
+    assert finding.subject.path == "/data/part-N.csv"

@@ -36,7 +36,7 @@ def test_arenas_of_python_that_stay_half_empty_name_what_lives_in_them(tmp_path)
 def test_malloc_that_keeps_what_was_freed(tmp_path):
     finding = only_finding(with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=GROWING)))
     assert finding.subject.library == "malloc" and finding.subject.holder is None
-    assert not finding.remedy and finding.doubts
+    assert finding.doubts and "--probe" in finding.remedy[0]  # nobody has measured what a trim gives back
 
 
 def test_what_was_trimmed_still_counts_as_free_and_is_no_growth(tmp_path):

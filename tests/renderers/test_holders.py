@@ -41,6 +41,12 @@ def test_the_largest_are_told_with_what_they_gained_and_how_many_members() -> No
     ]
 
 
+def test_members_that_others_hold_too_are_counted() -> None:
+    frames = dataclasses.replace(HOLDERS[1], length=[12, 6100])
+    ((_, held),) = largest_holders(with_heap(HOLDERS[0], frames, *HOLDERS[2:]))
+    assert held[0].cells[1] == "list of numpy.ndarray, 12 → 6,100"
+
+
 def test_they_are_in_the_terminal_and_in_markdown_also_where_nothing_leaks() -> None:
     report = with_heap(*HOLDERS)
     assert not report.findings

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.findings import Evidence, RuledOut, Subject
+from leakscope.findings import Evidence, RuledOut, Skipped, Subject
 from leakscope.renderers import names, render
 from leakscope.reporting import analyze
 from leakscope.storage import open_recording
@@ -144,6 +144,21 @@ def test_what_was_ruled_out_is_a_line_until_it_is_asked_for():
     text = render(report, "terminal", width=100, color=False, verbose=True)
     assert text.count(reason) == 1
     assert f"fragmentation, native-growth: {reason}" in text
+
+
+def test_what_was_found_or_not_checked_somewhere_is_not_said_to_be_ruled_out():
+    entries = [RuledOut(kind, "not in train.py[8]", {}) for kind in (RETAINED.kind, "crash", "refcount-drift")]
+    skipped = [Skipped("refcount-drift", "train.py[9] was too short")]
+    report = dataclasses.replace(FULL, findings=[RETAINED], ruled_out=entries, skipped=skipped)
+    assert "Ruled out (--verbose says why): crash\n" in render(report, "terminal", width=100, color=False)
+
+
+def test_what_holder_and_type_both_say_is_said_once():
+    subject = dataclasses.replace(RETAINED.subject, holder="Trainer.seen (OrderedDict)")
+    subject = dataclasses.replace(subject, type="collections.OrderedDict of str, mostly torch.Tensor")
+    report = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, subject=subject)])
+    text = " ".join(render(report, "terminal", width=100, color=False).split())
+    assert "held by Trainer.seen (OrderedDict of str, mostly torch.Tensor)" in text
 
 
 def test_of_much_evidence_the_first_is_shown_and_how_much_more_there_is():

@@ -1,7 +1,8 @@
 """The budget of tensors: what a process's memory went to, at the end of the run and at the peak of a training step.
 
-Rows come from the agent's snapshots, each storage once. What is left of the process's resident memory (or, on a GPU,
-of what the allocator reserved) is a row of its own, ``not-tensors``, so that a column adds up to the whole.
+Rows come from the agent's snapshots, each storage once. What is left of the process's resident memory without mapped
+files (or, on a GPU, of what the allocator reserved) is a row of its own, ``not-tensors``, so that a column adds up to
+the whole.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def _rows(recording: Recording, label: str, pid: int, rows: pd.DataFrame, moment
 
 
 def _whole(recording: Recording, pid: int, device: str, at_s: float) -> int | None:
-    """Resident memory of the process, or what torch's allocator reserved on the device, around that moment."""
+    """Resident memory of the process without mapped files, or what torch's allocator reserved on the device, around
+    that moment.
+    """
     name, column = ("process_samples", "rss_bytes") if device == "cpu" else ("allocator", "reserved_bytes")
     rows = recording.tables[name]
     rows = rows[(rows["pid"] == pid) & rows[column].notna()]
@@ -88,4 +91,7 @@ def _whole(recording: Recording, pid: int, device: str, at_s: float) -> int | No
         rows = rows[rows["device"] == device]
     if not len(rows):
         return None
-    return int(level_at(rows["time_s"].to_numpy(dtype=float), rows[column].to_numpy(dtype=float), at_s)) or None
+    levels = rows[column].to_numpy(dtype=float)
+    if device == "cpu":  # libraries of which all processes of a machine have one copy
+        levels -= rows["file_bytes"].fillna(0).to_numpy(dtype=float)
+    return int(level_at(rows["time_s"].to_numpy(dtype=float), levels, at_s)) or None

@@ -41,7 +41,7 @@ class Riser:
     @property
     def doubt(self) -> str:
         """Why nobody can tell, where it is not steady enough to be believed and too much to be called none."""
-        return f"{self._seen}: a longer run would tell"
+        return f"{self._seen}; a longer run would tell"
 
     @property
     def view(self) -> View:

@@ -50,7 +50,7 @@ def newborn(
     who = f"{len(born)} processes that" if len(born) > 1 else "a process that"
     return (
         f"most of it is memory of {who} began {format_duration(end_s - first_s)} before the end, "
-        "too late to see whether it goes on: a longer run would tell"
+        "too late to see whether it goes on; a longer run would tell"
     )
 
 
@@ -105,7 +105,7 @@ def uncollected(
         return None
     waits = format_bytes(float(strays.unreached_bytes[-1]))
     return (
-        f"most of what it gained is garbage in cycles ({waits}), which a full collection frees: a longer run would tell"
+        f"most of what it gained is garbage in cycles ({waits}), which a full collection frees; a longer run would tell"
     )
 
 
@@ -137,10 +137,10 @@ def importing(
         told = f"{format_count(more)} modules were imported while it grew"
         if gained - held >= least:
             theirs = format_bytes(min(gained - held, process.growth_bytes))
-            return f"{told}, and have {theirs} of it: a longer run would tell"
+            return f"{told}, and have {theirs} of it; a longer run would tell"
         until_s = float(heap.time_s[np.argmax(modules.length >= modules.length[-1])])
         if _ended_by(process, window_s, until_s):
-            return f"{told}, until {format_duration(until_s)} at the latest: a longer run would tell"
+            return f"{told}, until {format_duration(until_s)} at the latest; a longer run would tell"
     return None
 
 
@@ -160,7 +160,7 @@ def starting(
         if sum(one.growth_bytes for one in accumulations(heap.roots, 0.1 * least)) >= least:
             return None
     since = format_duration(window_s[1] - began_s)
-    return f"most of it came before the first step, {since} before the end: a longer run would tell"
+    return f"most of it came before the first step, {since} before the end; a longer run would tell"
 
 
 def observed(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:
@@ -232,7 +232,7 @@ def _arriving(
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
-    return f"{told}: a longer run would tell whether more comes"
+    return f"{told}; a longer run would tell whether more comes"
 
 
 def _repeating(
@@ -267,7 +267,7 @@ def _repeating(
     if paces[-1] <= 0 or not (np.diff(paces) < 0).all() or paces[-1] > most_late * paces[0]:
         return None
     told = f"{place.path} gains ever less for the same work: {format_count(paces[0])} members in a second of CPU time"
-    return f"{told} at first, {format_count(paces[-1])} at last: a longer run would tell whether its keys only repeat"
+    return f"{told} at first, {format_count(paces[-1])} at last; a longer run would tell whether its keys only repeat"
 
 
 def _came_at_once(one: Accumulation, min_at_once: float) -> bool:

@@ -147,7 +147,7 @@ def _doubted(
                 return False, reason
             return (
                 None,
-                f"{reason}, which explains {filling.share:.0%} of the growth: a longer run would tell about the rest",
+                f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would tell about the rest",
             )
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None

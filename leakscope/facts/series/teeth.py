@@ -30,7 +30,7 @@ class Teeth:
         if not self.floors_at:
             return ""
         times = "once" if len(self.floors_at) == 1 else f"{len(self.floors_at)} times"
-        return f"rises and falls by {format_bytes(self.height_bytes)} ({times}), the floor does not rise"
+        return f"rises and falls {times} by {format_bytes(self.height_bytes)}, and its floor does not rise"
 
 
 def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
