@@ -47,7 +47,7 @@ class Case:
     """What is known of one recording. **Units** bytes, and seconds since the recording began."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = with_exact_holders(recording)
+        self.recording = with_exact_holders(recording.without_units())
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 import numpy as np
@@ -90,6 +90,11 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
         return []
     names = [str(column) for column in rows.columns]
     return [dict(zip(names, cells)) for cells in zip(*(_cells(column) for _, column in rows.items()))]
+
+
+def cells(rows: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """What some of its columns have, row by row; None where a cell is null."""
+    return zip(*(_cells(rows[column]) for column in columns))
 
 
 def _cells(column: Any) -> list[Any]:

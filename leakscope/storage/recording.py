@@ -80,7 +80,8 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._start_mono_ns = start_mono_ns
         self._where = where
         self._window = window
-        self._frames: dict[str, pd.DataFrame] = {}
+        self._frames: dict[str, pd.DataFrame] = {}  # without units
+        self._frames_with_units: dict[str, pd.DataFrame] | None = {}
         self._groups = _rows_by_table(file, where)
         self._shared: dict[int, pa.Table | None] = {}  # row groups of several tables
         self._makers: Mapping[str, Callable[[], pd.DataFrame]] = {}
@@ -89,7 +90,14 @@ class Tables(Mapping[str, pd.DataFrame]):
         """The same, but for some tables, each made by a function when it is asked for first."""
         derived = copy.copy(self)
         derived._frames = {name: frame for name, frame in self._frames.items() if name not in makers}
+        derived._frames_with_units = None if self._frames_with_units is None else {}
         derived._makers = {**self._makers, **makers}
+        return derived
+
+    def without_units(self) -> Tables:
+        """The same for who works with them: pandas copies what a frame says of itself in every operation."""
+        derived = copy.copy(self)
+        derived._frames_with_units = None
         return derived
 
     def __getitem__(self, name: str) -> pd.DataFrame:
@@ -100,7 +108,11 @@ class Tables(Mapping[str, pd.DataFrame]):
                 self._frames[name] = self._makers[name]()
             else:
                 self._frames[name] = self._read(name) if name in self._groups else self._without_rows(name)
-        return self._frames[name]
+        if self._frames_with_units is None:
+            return self._frames[name]
+        if name not in self._frames_with_units:
+            self._frames_with_units[name] = _with_units(self._frames[name].copy(deep=False))
+        return self._frames_with_units[name]
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name.startswith("_"):
@@ -143,7 +155,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         rows = _with_nulls(rows, columns)
         order = [(c, "ascending") for c in ("pid", "start_ticks", "time_mono_ns")]
         rows = rows.sort_by(order)
-        return self._with_units(self._frame(self._timed(rows, rows["time_mono_ns"]), optional)), count
+        return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
 
     def groups(self, name: str) -> Mapping[int, int]:
         """The row groups a table is in, and how many rows of it are there."""
@@ -178,7 +190,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         """A table nobody wrote to: of the forty tables most, and all alike in every recording."""
         if name not in _without_rows:
             _without_rows[name] = self._read(name)
-        return _without_rows[name].copy(deep=False)
+        return _without_rows[name]
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
@@ -201,7 +213,6 @@ class Tables(Mapping[str, pd.DataFrame]):
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         frame: pd.DataFrame = pd.concat(parts, axis="columns") if len(parts) > 1 else parts[0]
-        frame = self._with_units(frame)
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
@@ -210,11 +221,6 @@ class Tables(Mapping[str, pd.DataFrame]):
         """With seconds since the recording began."""
         since_ns = pc.cast(pc.subtract(times_ns, self._start_mono_ns), pa.float64(), safe=False)
         return rows.add_column(0, "time_s", pc.divide(since_ns, 1e9))
-
-    @staticmethod
-    def _with_units(frame: pd.DataFrame) -> pd.DataFrame:
-        frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
-        return frame
 
     def _check_fits(self, name: str, column_count: int) -> None:
         """**Errors** UnreadableRecording for a table that would take most of this computer's memory."""
@@ -305,6 +311,12 @@ class Recording:
         """
         derived = copy.copy(self)
         derived.tables = self.tables.deriving(makers)
+        return derived
+
+    def without_units(self) -> Self:
+        """The same recording, whose frames do not say the units of their columns."""
+        derived = copy.copy(self)
+        derived.tables = self.tables.without_units()
         return derived
 
     def thinned(self, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> Self:
@@ -546,6 +558,11 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
         for name, rows in names.items():
             found.setdefault(name, {})[index] = rows
     return found
+
+
+def _with_units(frame: pd.DataFrame) -> pd.DataFrame:
+    frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
+    return frame
 
 
 def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
