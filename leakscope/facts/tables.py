@@ -107,8 +107,8 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     if not (len(rows) and len(takes)):
         return rows
-    at_end = takes["take"][takes["reason"].isin([AT_EXIT, "exception"])]
-    return rows[~rows["take"].isin(at_end)] if len(at_end) else rows
+    at_end = [take for take, reason in cells(takes, "take", "reason") if reason in (AT_EXIT, "exception")]
+    return rows[~np.isin(figures(rows, "take"), at_end)] if at_end else rows
 
 
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:

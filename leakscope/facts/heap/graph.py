@@ -270,12 +270,11 @@ def _places(
         if node.number in ours:
             continue
         row = names.row(node)
-        path = row["path"]
-        while path in taken:  # two objects by one name, one after the other
-            path += "'"
-        taken.add(path)
+        while row["path"] in taken:  # two objects by one name, one after the other
+            row["path"] += "'"
+        taken.add(row["path"])
         places[node.number] = Place(
-            path, row["type_name"], row | {"path": path}, node.retained, np.zeros(count), np.zeros(count),
+            row["path"], row["type_name"], row, node.retained, *np.zeros((2, count)),
             (node.retained > 0).astype(np.float64), _lengths(node),
             has_length=bool(row["length"]), numbers=frozenset(node.numbers), error_bytes=node.error,
         )  # fmt: skip

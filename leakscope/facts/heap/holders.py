@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..tables import records
+from ..tables import cells, narrow, records
 from .graph import graph_places
 from .place import Place
 
@@ -64,7 +64,10 @@ class _Exact:
     def holders(self) -> pd.DataFrame:
         if self._holders is None:
             written = self._recording.tables["holders"]
-            rows = pd.DataFrame(list(self._rows())).reindex(columns=written.columns).astype(written.dtypes)
+            found = list(self._rows())
+            rows = pd.DataFrame(
+                {str(name): pd.array([row.get(name) for row in found], dtype) for name, dtype in written.dtypes.items()}
+            )
             self._holders = pd.concat([written, rows], ignore_index=True) if len(written) else rows
         return self._holders
 
@@ -103,13 +106,15 @@ class _Exact:
             is_loose = has_set & ~rows["tensor_owner"].isin(_OF_SETS)
             rows.loc[is_loose, "weight_set"] = rows.loc[is_loose, "weight_set"].map(_container)
             has_set &= ~is_loose
-        own = rows[has_set]
-        sets = own.drop_duplicates(["pid", "take", "weight_set", "node"])
-        rank = sets.groupby(["pid", "take", "weight_set"]).cumcount()
-        numbers = dict(zip(zip(sets["pid"], sets["take"], sets["node"]), rank))
-        for at, key in zip(own.index, zip(own["pid"], own["take"], own["node"])):
-            if numbers[key]:
-                rows.loc[at, "weight_set"] = f"{own.loc[at, 'weight_set']} #{numbers[key] + 1}"
+        numbers: dict[tuple[int, int, str], dict[int, int]] = {}
+        told = []
+        own = narrow(rows, "pid", "take", "weight_set", "node")[has_set]
+        for *key, node in cells(own, *own.columns):
+            of_path = numbers.setdefault(tuple(key), {})
+            number = of_path.setdefault(node, len(of_path) + 1)
+            told.append(f"{key[-1]} #{number}" if number > 1 else key[-1])
+        if told:
+            rows.loc[has_set, "weight_set"] = told
         return rows
 
     def _with_paths(self, table: str, column: str, told: Callable[[str], str] = str) -> pd.DataFrame:
