@@ -50,6 +50,19 @@ def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     return rows.take(at, axis="columns")
 
 
+def where(rows: pd.DataFrame, is_so: NDArray[np.bool_] | pd.Series[bool]) -> pd.DataFrame:
+    """The rows of which it is so, null is not; in brackets it is the same, in five times as long.
+
+    A view where they follow one another, as those of one process do, or of a span of time: do not change it.
+    """
+    flags = is_so if isinstance(is_so, np.ndarray) else is_so.to_numpy(dtype=bool, na_value=False)
+    at = np.flatnonzero(flags)
+    if len(at) == len(rows):
+        return rows
+    first, end = (int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0)
+    return rows.iloc[first:end] if end - first == len(at) else rows[flags]
+
+
 def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     """Times and values of a column where it was read."""
     if not len(rows):
@@ -108,7 +121,7 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     if not (len(rows) and len(takes)):
         return rows
     at_end = [take for take, reason in cells(takes, "take", "reason") if reason in (AT_EXIT, "exception")]
-    return rows[~np.isin(figures(rows, "take"), at_end)] if at_end else rows
+    return where(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
 
 
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:
