@@ -22,7 +22,7 @@ from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
 from ..facts.subject import definition_of
-from ..facts.tables import cells, int_of, text_of
+from ..facts.tables import cells, int_of, only, text_of
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
@@ -75,7 +75,7 @@ def findings(
     told = False
     for process in growth.processes:
         takes = process.rows("takes")
-        takes = takes[takes["take"].notna()]
+        takes = only(takes, takes["take"].notna())
         rounds = by_last_path(_at_work(rounds_of(process.rows("weights")), takes))
         if not rounds:
             continue

@@ -50,7 +50,7 @@ def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     return rows.take(at, axis="columns")
 
 
-def where(rows: pd.DataFrame, is_so: NDArray[np.bool_] | pd.Series[bool]) -> pd.DataFrame:
+def only(rows: pd.DataFrame, is_so: NDArray[np.bool_] | pd.Series[bool]) -> pd.DataFrame:
     """The rows of which it is so, null is not; in brackets it is the same, in five times as long.
 
     A view where they follow one another, as those of one process do, or of a span of time: do not change it.
@@ -121,7 +121,7 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     if not (len(rows) and len(takes)):
         return rows
     at_end = [take for take, reason in cells(takes, "take", "reason") if reason in (AT_EXIT, "exception")]
-    return where(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
+    return only(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
 
 
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..facts.tables import process_name, records
+from ..facts.tables import only, process_name, records
 from ..findings import Moment
 from ..units import format_duration, signal_name
 
@@ -34,7 +34,7 @@ def _order(moment: Moment) -> tuple[float, str, str]:
 def _phases(case: Case) -> Iterator[Moment]:
     """Each phase of each process. What goes on at a step of the user's own count is the same phase still."""
     marks = case.rows("marks")
-    marks = marks[marks["phase"].notna() & marks["text"].isna()].sort_values("time_s")
+    marks = only(marks, marks["phase"].notna() & marks["text"].isna()).sort_values("time_s")
     last_s: dict[Any, float] = {p.pid: round(float(p.time_s[-1]), 2) for p in case.growth.processes}
     for pid, own in marks.groupby("pid"):
         rows = list(_rows(own, "step", "phase"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from ..tables import only
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
 from .members import Member
@@ -120,7 +121,7 @@ def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Cl
     """
     left = list(events)
     rows = recording.tables["events"]
-    for _, row in rows[rows["event"] == "helper-killed"].iterrows():
+    for _, row in only(rows, rows["event"] == "helper-killed").iterrows():
         found = [e for e in left if e.pid == row["pid"] or e.oom_score_adj == _FIRST_TO_GO]
         away_s = {id(e): abs((clock.time_s(e) or 0.0) - row["time_s"]) for e in found}
         nearest = min(found, key=lambda e: away_s[id(e)], default=None)
@@ -186,7 +187,7 @@ def _read_log(recording: Recording) -> _Log:
     from ...oom import read
 
     remarks = tuple(str(text) for text in rows.loc[rows["kernel_time_s"].isna(), "text"].dropna())
-    lines = rows[rows["kernel_time_s"].notna()]
+    lines = only(rows, rows["kernel_time_s"].notna())
     boot = str(recording.meta.get("boot_id") or "").replace("-", "")
     other_boot = lines["log_boot_id"].notna() & (lines["log_boot_id"] != boot)
     is_late = lines["log_source"] != "kmsg"  # written long before it was read, perhaps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...units import COUNTS_NOTE, STEP, STEP_UNITS
+from ..tables import only
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -28,9 +29,9 @@ def steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
     sentinels = recording.tables["sentinels"]
     if growth.main is None or not len(sentinels):
         return 0
-    own = sentinels[sentinels["step"].notna() & sentinels["pid"].notna()]
-    own = own[(own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s)]
+    own = only(sentinels, sentinels["step"].notna() & sentinels["pid"].notna())
+    own = only(own, (own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s))
     if unit == STEP:
-        own = own[own["pid"] == growth.main.pid]
+        own = only(own, own["pid"] == growth.main.pid)
     passed = own.groupby(["pid", "start_ticks"])["step"].agg(lambda step: step.max() - step.min())
     return int(passed.sum())

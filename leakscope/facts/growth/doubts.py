@@ -13,6 +13,7 @@ from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, 
 from ..heap.place import Place
 from ..series.arithmetic import level_at
 from ..series.trend import GROWING, judge
+from ..tables import only
 from .filling import Fills
 from .processes import ProcessGrowth
 from .strays import strays_of
@@ -65,7 +66,7 @@ def settling(
     """Only malloc's high-water mark rises: batches of ever other size do this until the largest has been seen."""
     growth_bytes = process.growth_bytes
     rows = process.rows("sentinels").dropna(subset=_MALLOC)
-    rows = rows[rows["time_s"].between(*window_s)]
+    rows = only(rows, rows["time_s"].between(*window_s))
     if len(rows) < 6 or growth_bytes > max_share * float(process.held_bytes[-1]):
         return None
     first, last = (np.median(part[_MALLOC].to_numpy(dtype=np.float64), axis=0) for part in (rows[:3], rows[-3:]))
@@ -92,7 +93,7 @@ def uncollected(
     (gc_collect_main of CPython 3.8 to 3.13): until then garbage rises as if it leaked.
     """
     rows = process.rows("sentinels").dropna(subset=["gc_collections", "gc_enabled"])
-    rows = rows[rows["time_s"].between(*window_s)]
+    rows = only(rows, rows["time_s"].between(*window_s))
     if len(rows) < 2 or not rows["gc_enabled"].astype(bool).all() or rows["gc_threshold"].eq(0).any():
         return None
     strays = strays_of(process, *window_s)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..tables import Row, in_time, narrow
+from ..tables import Row, in_time, narrow, only
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
@@ -64,7 +64,7 @@ class Copied(NamedTuple):
 def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, list[Copied]]:
     """{pid: what the recording itself made it hold more}."""
     takes = narrow(takes, "pid", "time_s", "copied_bytes")
-    own = takes[takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna()]
+    own = only(takes, takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna())
     if not len(own):
         return {}
     began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9

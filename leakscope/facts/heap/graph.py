@@ -16,7 +16,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST
-from ..tables import cells, narrow, records
+from ..tables import cells, narrow, only, records
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Node:
     children: Floats
     length: Floats
     error: Floats
-    numbers: set[int] = field(default_factory=set)
+    numbers: set[int]
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
 
@@ -75,14 +75,14 @@ def graph_places(
     ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
     """
     rows = recording.tables["heap_nodes"]
-    rows = rows[rows["pid"] == pid]
+    rows = only(rows, rows["pid"] == pid)
     rows = _on_devices(rows) if on_devices else rows
     is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
     nodes = _nodes(rows[is_asked_for], position)
     _name_by_others(nodes, rows[~is_asked_for])
     children = recording.tables["heap_children"]
-    children = children[(children["pid"] == pid) & children["take"].isin(takes)]
+    children = only(children, (children["pid"] == pid) & children["take"].isin(takes))
     children = _on_devices(children) if on_devices else children
     of_number = _join_successors(nodes)
     for number, take, type_name, *held in cells(
@@ -97,7 +97,7 @@ def graph_places(
     user_files = frozenset(recording.tables["sources"]["file"].dropna())
     user_modules = _user_modules(recording, pid)
     shared = recording.tables["heap_shared"]
-    shared = shared[by_holder & (shared["pid"] == pid) & shared["take"].isin(takes)]
+    shared = only(shared, by_holder & (shared["pid"] == pid) & shared["take"].isin(takes))
     shared = _on_devices(shared) if on_devices else shared
     return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes)))
 
@@ -116,14 +116,14 @@ def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
         further = set(above.get(waiting.pop(), ())) - holding
         holding |= further
         waiting += further
-    return rows[rows["node"].isin(list(holding))]
+    return only(rows, rows["node"].isin(list(holding)))
 
 
 def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
     """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
     sources, notes = recording.tables["sources"], recording.tables["agent_notes"]
-    own = sources[sources["pid"] == pid]
-    forked = notes[notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False)]
+    own = only(sources, sources["pid"] == pid)
+    forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
     others = dict(zip(sources["module"], sources["file"]))
     if not len(forked):
         others.pop("__main__", None)
@@ -161,7 +161,7 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     nodes: dict[int, _Node] = {}
     for number, row, dominator, own in zip(index, records(narrow(rows, *_TOLD).iloc[told]), dominators, figures):
         row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
-        nodes[number] = _Node(number, row, *own, numbers={number})
+        nodes[number] = _Node(number, row, *own, {number})
     return nodes
 
 
@@ -274,7 +274,7 @@ def _places(
             row["path"] += "'"
         taken.add(row["path"])
         places[node.number] = Place(
-            row["path"], row["type_name"], row, node.retained, *np.zeros((2, count)),
+            row["path"], row["type_name"], row, node.retained, np.zeros(count), np.zeros(count),
             (node.retained > 0).astype(np.float64), _lengths(node),
             has_length=bool(row["length"]), numbers=frozenset(node.numbers), error_bytes=node.error,
         )  # fmt: skip

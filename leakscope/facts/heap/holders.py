@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..tables import cells, narrow, records
+from ..tables import cells, narrow, only, records
 from .graph import graph_places
 from .place import Place
 
@@ -25,7 +25,7 @@ def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """Of the rows of ``takes`` those of snapshots whose graph says all there is: none looked along names."""
     if not len(graphs):
         return takes.iloc[:0]
-    takes = takes[takes["visited_count"].isna()]
+    takes = only(takes, takes["visited_count"].isna())
     read = set(zip(graphs["pid"], graphs["take"]))
     is_read = [key in read for key in zip(takes["pid"], takes["take"])]
     return takes[pd.Series(is_read, index=takes.index, dtype=bool)]
@@ -65,8 +65,9 @@ class _Exact:
         if self._holders is None:
             written = self._recording.tables["holders"]
             found = list(self._rows())
+            columns = {str(name): dtype for name, dtype in written.dtypes.items()}
             rows = pd.DataFrame(
-                {str(name): pd.array([row.get(name) for row in found], dtype) for name, dtype in written.dtypes.items()}
+                {name: pd.array([row.get(name) for row in found], dtype) for name, dtype in columns.items()}
             )
             self._holders = pd.concat([written, rows], ignore_index=True) if len(written) else rows
         return self._holders
@@ -83,7 +84,7 @@ class _Exact:
     def data_forms(self) -> pd.DataFrame:
         """With the path of the object that was looked into."""
         rows = self._with_paths("data_forms", "path")
-        return rows[rows["path"].notna()]
+        return only(rows, rows["path"].notna())
 
     def tensors(self) -> pd.DataFrame:
         """With the path of the container; one row for all that it holds of one owner, device and type."""
@@ -91,7 +92,7 @@ class _Exact:
         is_place = rows["node"].notna()
         if not is_place.any():
             return rows
-        places = rows[is_place & rows["path"].notna()].sort_values("storage_bytes", ascending=False)
+        places = only(rows, is_place & rows["path"].notna()).sort_values("storage_bytes", ascending=False)
         keys = ["pid", "take", "moment", "tensor_owner", "device", "dtype", "path"]
         sums = places.groupby(keys, sort=False)[["storage_count", "storage_bytes"]].sum()
         places = places.drop_duplicates(keys).set_index(keys)

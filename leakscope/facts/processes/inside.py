@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ... import outside
 from ...units import GiB, format_bytes
 from .. import imported
-from ..tables import Row, process_name, records, text_of
+from ..tables import Row, only, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit
 def notes_of_agents(recording: Recording) -> pd.DataFrame:
     """Rows of ``agent_notes``, but for those of an agent that did not begin."""
     notes = recording.tables["agent_notes"]
-    return notes[notes["note"] != _NO_AGENT]
+    return only(notes, notes["note"] != _NO_AGENT)
 
 
 def not_looked_at(recording: Recording) -> list[str]:
@@ -36,7 +36,7 @@ def not_looked_at(recording: Recording) -> list[str]:
 def _left_undone(recording: Recording) -> list[str]:
     """What the agents wrote down about snapshots they did not take, each thing once."""
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
+    notes = only(notes, notes["note"].isin(["take-skipped", "failed", "take-interrupted"]))
     sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
     sentences = [*sentences[:_MOST_NOTES], *_without_gpu_history(recording)]
     return [*sentences, *_reduced(recording), *_without_graph(recording), *_without_samples(recording)]
@@ -45,14 +45,14 @@ def _left_undone(recording: Recording) -> list[str]:
 def _without_gpu_history(recording: Recording) -> list[str]:
     """What ``--gpu-history`` could not do, each thing once."""
     notes = recording.tables["agent_notes"]
-    why = notes[notes["note"] == "gpu-history"]["text"].dropna().drop_duplicates()
+    why = only(notes, notes["note"] == "gpu-history")["text"].dropna().drop_duplicates()
     return [f"history of GPU memory: {text}" for text in why][:_MOST_NOTES]
 
 
 def _without_graph(recording: Recording) -> list[str]:
     """Why the heap could not be read as a whole, each reason once; of processes that could read it later, nothing."""
     notes, graphs = recording.tables["agent_notes"], recording.tables["heap_graphs"]
-    notes = notes[(notes["note"] == "no-heap-graph") & notes["text"].notna()]
+    notes = only(notes, (notes["note"] == "no-heap-graph") & notes["text"].notna())
     read = set(zip(graphs["pid"], graphs["start_ticks"]))
     said = zip(zip(notes["pid"], notes["start_ticks"]), notes["text"])
     why = list(dict.fromkeys(text for process, text in said if process not in read))
@@ -61,7 +61,7 @@ def _without_graph(recording: Recording) -> list[str]:
 
 def _without_samples(recording: Recording) -> list[str]:
     notes = recording.tables["agent_notes"]
-    why = notes[notes["note"] == "no-allocation-samples"]["text"].dropna().drop_duplicates()
+    why = only(notes, notes["note"] == "no-allocation-samples")["text"].dropna().drop_duplicates()
     return [f"allocations were not sampled, so that lines of native memory are missing: {text}" for text in why][
         :_MOST_NOTES
     ]
@@ -70,7 +70,7 @@ def _without_samples(recording: Recording) -> list[str]:
 def _reduced(recording: Recording) -> list[str]:
     """Processes with more objects than could be looked at without a pause that somebody would notice."""
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
+    notes = only(notes, notes["note"] == "reduced-take").drop_duplicates(["pid", "start_ticks"])
     if not len(notes):
         return []
     known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(recording.tables["processes"])}
@@ -149,15 +149,15 @@ def _refused(recording: Recording, row: Row) -> str | None:
     A process that was forked says nothing: it runs the program of another, which did.
     """
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"] == _NO_AGENT]
+    notes = only(notes, notes["note"] == _NO_AGENT)
     if not len(notes):
         return None
     notes = notes.dropna(subset=["pid", "start_ticks", "text"])
-    own = notes[(notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"])]
+    own = only(notes, (notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"]))
     if not len(own) and len(notes) and (exe := text_of(row, "exe")):
         processes = recording.tables["processes"]
-        alike = processes[processes["exe"] == exe]
-        own = notes[notes["pid"].isin(alike["pid"]) & notes["start_ticks"].isin(alike["start_ticks"])]
+        alike = only(processes, processes["exe"] == exe)
+        own = only(notes, notes["pid"].isin(alike["pid"]) & notes["start_ticks"].isin(alike["start_ticks"]))
     return None if not len(own) else str(own["text"].iloc[0])
 
 
@@ -167,7 +167,7 @@ def _reason(recording: Recording, row: Row) -> str:
     A limit that the program set itself comes after the agent, who then was there.
     """
     limits = recording.tables["limit_samples"]
-    limits = limits[(limits["pid"] == row["pid"]) & (limits["start_ticks"] == row["start_ticks"])]
+    limits = only(limits, (limits["pid"] == row["pid"]) & (limits["start_ticks"] == row["start_ticks"]))
     for _, limit in limits.drop_duplicates("limit_name").iterrows():
         least_bytes, command = _SCARCE.get(str(limit["limit_name"]), (0, ""))
         if limit["limit_bytes"] < least_bytes:

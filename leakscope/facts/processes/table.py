@@ -18,7 +18,7 @@ from ...findings import ProcessRow
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import Row, by_process, int_of, process_name, records, series, text_of
+from ..tables import Row, by_process, int_of, only, process_name, records, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -208,7 +208,7 @@ def _roles_told(recording: Recording) -> dict[int, str]:
     """Roles of forks that only their parent knows, by pid as the job sees it."""
     told: dict[int, str] = {}
     notes = recording.tables["agent_notes"]
-    for pid, text in notes[notes["note"] == "forked"][["pid", "text"]].itertuples(index=False):
+    for pid, text in only(notes, notes["note"] == "forked")[["pid", "text"]].itertuples(index=False):
         by = str(text).partition(":")[0].removeprefix("forked by ")
         if by in _FORKED_BY:
             told[int(pid)] = _FORKED_BY[by]
