@@ -97,12 +97,10 @@ def in_time(rows: pd.DataFrame) -> pd.DataFrame:
     return rows if rows["time_s"].is_monotonic_increasing else rows.sort_values("time_s", kind="stable")
 
 
-def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """One dict a row, None where a cell is null; ``to_dict`` does the same in four times as long."""
-    if not len(rows):
-        return []
-    names = [str(column) for column in rows.columns]
-    return [dict(zip(names, cells)) for cells in zip(*(_cells(column) for _, column in rows.items()))]
+def records(rows: pd.DataFrame, *columns: str) -> list[dict[str, Any]]:
+    """One dict a row, of all or some columns, None where a cell is null; ``to_dict`` takes four times as long."""
+    names = columns or tuple(map(str, rows.columns))
+    return [dict(zip(names, one)) for one in cells(rows, *names)] if len(rows) else []
 
 
 def cells(rows: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -103,6 +103,8 @@ def _by_driver(case: Case) -> Iterator[DeviceMemory]:
 
 def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
     samples = case.rows("gpu_samples")
+    if not len(samples):
+        return
     rows = only(samples, samples["gpu_total_bytes"].notna())
     ours = only(samples, samples["is_ours"].fillna(False).astype(bool))
     failures = [_failure(oom) for oom in case.gpu_ooms] if rows["gpu_uuid"].nunique() == 1 else []

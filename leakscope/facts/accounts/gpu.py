@@ -98,6 +98,8 @@ class DeviceUse:
 def device_uses(recording: Recording) -> list[DeviceUse]:
     """Every process that allocated on a GPU, by device."""
     rows = recording.tables["allocator"]
+    if not len(rows):
+        return []
     rows = only(rows, rows["pid"].notna() & rows["device"].notna())
     uses = []
     for (pid, start_ticks, device), own in rows.groupby(["pid", "start_ticks", "device"], dropna=False):

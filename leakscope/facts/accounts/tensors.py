@@ -39,9 +39,9 @@ _MOST_PROCESSES = 4
 def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     """Rows by process, the largest tensors first, then device, moment and account; empty without a snapshot."""
     table = recording.tables["tensors"]
-    table = only(table, table["path"].isna() & table["pid"].notna())
     if not len(table):
         return []
+    table = only(table, table["path"].isna() & table["pid"].notna())
     pids = [int(pid) for pid in table["pid"].unique()]
     budgets = [_of_process(recording, growth, pid, only(table, table["pid"] == pid)) for pid in pids]
     budgets.sort(key=lambda rows: -sum(row.bytes for row in rows if row.account != _REST))

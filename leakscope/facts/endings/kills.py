@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ..tables import only
+from ..tables import cells, only
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
 from .members import Member
@@ -120,10 +120,11 @@ def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Cl
     By the pid, or by what each of them asks the kernel for: to be the first to go.
     """
     left = list(events)
-    rows = recording.tables["events"]
-    for _, row in only(rows, rows["event"] == "helper-killed").iterrows():
-        found = [e for e in left if e.pid == row["pid"] or e.oom_score_adj == _FIRST_TO_GO]
-        away_s = {id(e): abs((clock.time_s(e) or 0.0) - row["time_s"]) for e in found}
+    for at_s, pid, event in cells(recording.tables["events"], "time_s", "pid", "event"):
+        if event != "helper-killed":
+            continue
+        found = [e for e in left if e.pid == pid or e.oom_score_adj == _FIRST_TO_GO]
+        away_s = {id(e): abs((clock.time_s(e) or 0.0) - at_s) for e in found}
         nearest = min(found, key=lambda e: away_s[id(e)], default=None)
         if nearest is not None and away_s[id(nearest)] <= clock.slack_s + _LOOK_S:
             left.remove(nearest)

@@ -84,6 +84,8 @@ def _host(recording: Recording) -> Iterator[Limit]:
 def _cgroups(recording: Recording) -> Iterator[Limit]:
     """Page cache does not count: the kernel takes it back before it kills."""
     rows = recording.tables["cgroup_samples"]
+    if not len(rows):
+        return
     rows = only(rows, rows["limit_bytes"].gt(0).fillna(False) & rows["current_bytes"].notna())
     for path, own in rows.groupby("cgroup"):
         cache = np.nan_to_num(figures(own, "cgroup_file_bytes")) - np.nan_to_num(figures(own, "cgroup_shmem_bytes"))
@@ -93,6 +95,8 @@ def _cgroups(recording: Recording) -> Iterator[Limit]:
 
 def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["limit_samples"]
+    if not len(rows):
+        return
     rows = only(rows, rows["limit_bytes"].gt(0).fillna(False) & rows["used_bytes"].notna())
     known = recording.tables["processes"]
     for (name, _, _), own in rows.groupby(["limit_name", "pid", "start_ticks"], dropna=False):
@@ -109,6 +113,8 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
 def _gpus(recording: Recording) -> Iterator[Limit]:
     """Those the job uses; where pids are not known, the only one there is, or all that a file was made for."""
     rows = recording.tables["gpu_samples"]
+    if not len(rows):
+        return
     ours = set(rows.loc[rows["is_ours"].fillna(False).astype(bool), "gpu_uuid"].dropna())
     devices = only(rows, rows["gpu_total_bytes"].gt(0).fillna(False) & rows["gpu_used_bytes"].notna())
     for uuid, own in devices.groupby("gpu_uuid"):
@@ -125,7 +131,7 @@ def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
     devices = only(rows, rows["pid"].isna())
     if len(devices):
         return [(_gpu_name(own), *_used(own)) for _, own in devices.groupby("gpu_uuid")]
-    names = {row["pid"]: process_name(row) for row in records(recording.tables["processes"])}
+    names = {row["pid"]: process_name(row) for row in records(recording.tables["processes"], "pid", "cmdline", "comm")}
     found = []
     for _, own in rows.groupby(["gpu_uuid", "pid"]):
         pid = int_of(own.iloc[0], "pid")
@@ -145,6 +151,8 @@ class GpuProcess(NamedTuple):
 def gpu_processes(recording: Recording) -> list[GpuProcess]:
     """The job's own processes on each GPU."""
     rows = recording.tables["gpu_samples"]
+    if not len(rows):
+        return []
     rows = only(rows, rows["is_ours"].fillna(False).astype(bool) & rows["pid"].notna() & rows["gpu_used_bytes"].notna())
     alike = rows.sort_values("time_s", kind="stable").groupby(["pid", "gpu_uuid"])
     return [GpuProcess(int(own["pid"].iloc[0]), _gpu_name(own), *_used(own)) for _, own in alike]

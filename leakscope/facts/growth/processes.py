@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _Key = tuple[int, int]  # pid, start_ticks
+_TOLD = (
+    "pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ class ProcessGrowth:
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
     steps = _first_steps_s(recording.tables["sentinels"])
-    known = records(recording.tables["processes"])
+    known = records(recording.tables["processes"], *_TOLD)
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     samples = dict(by_process(recording.tables["process_samples"]))
     of_command = families(known, samples)

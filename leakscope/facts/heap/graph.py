@@ -62,8 +62,11 @@ class _Node:
     children: Floats
     length: Floats
     error: Floats
-    numbers: set[int]
+    numbers: set[int] = field(init=False)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
+
+    def __post_init__(self) -> None:
+        self.numbers = {self.number}
 
 
 def graph_places(
@@ -161,7 +164,7 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     nodes: dict[int, _Node] = {}
     for number, row, dominator, own in zip(index, records(narrow(rows, *_TOLD).iloc[told]), dominators, figures):
         row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
-        nodes[number] = _Node(number, row, *own, {number})
+        nodes[number] = _Node(number, row, *own)
     return nodes
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from ..tables import cells, narrow, only, records
@@ -25,10 +26,9 @@ def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """Of the rows of ``takes`` those of snapshots whose graph says all there is: none looked along names."""
     if not len(graphs):
         return takes.iloc[:0]
-    takes = only(takes, takes["visited_count"].isna())
-    read = set(zip(graphs["pid"], graphs["take"]))
-    is_read = [key in read for key in zip(takes["pid"], takes["take"])]
-    return takes[pd.Series(is_read, index=takes.index, dtype=bool)]
+    read = set(cells(graphs, "pid", "take"))
+    asked = cells(takes, "pid", "take", "visited_count")
+    return only(takes, np.array([visited is None and tuple(key) in read for *key, visited in asked], dtype=bool))
 
 
 def with_exact_holders(recording: Recording) -> Recording:

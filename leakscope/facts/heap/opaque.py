@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def opaque_holders(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
     """Opaque objects of the user's own code in any snapshot, the shortest way first."""
+    if not len(holders):
+        return []
     rows = only(holders, holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool))
     if not len(rows):
         return []

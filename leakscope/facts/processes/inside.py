@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ... import outside
 from ...units import GiB, format_bytes
 from .. import imported
-from ..tables import Row, only, process_name, records, text_of
+from ..tables import Row, cells, only, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +20,15 @@ _MOST_NOTES = 4
 _NO_AGENT = "no-agent"  # a note of an agent that did not begin: see agent/refusal.py
 # Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
+
+
+_LEFT_UNDONE = {
+    "take-skipped": "a snapshot is missing",
+    "failed": "a snapshot is missing",
+    "take-interrupted": "a snapshot is missing",
+    "gpu-history": "history of GPU memory",
+    "no-allocation-samples": "allocations were not sampled, so that lines of native memory are missing",
+}
 
 
 def notes_of_agents(recording: Recording) -> pd.DataFrame:
@@ -35,36 +44,26 @@ def not_looked_at(recording: Recording) -> list[str]:
 
 def _left_undone(recording: Recording) -> list[str]:
     """What the agents wrote down about snapshots they did not take, each thing once."""
-    notes = recording.tables["agent_notes"]
-    notes = only(notes, notes["note"].isin(["take-skipped", "failed", "take-interrupted"]))
-    sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
-    sentences = [*sentences[:_MOST_NOTES], *_without_gpu_history(recording)]
-    return [*sentences, *_reduced(recording), *_without_graph(recording), *_without_samples(recording)]
-
-
-def _without_gpu_history(recording: Recording) -> list[str]:
-    """What ``--gpu-history`` could not do, each thing once."""
-    notes = recording.tables["agent_notes"]
-    why = only(notes, notes["note"] == "gpu-history")["text"].dropna().drop_duplicates()
-    return [f"history of GPU memory: {text}" for text in why][:_MOST_NOTES]
+    texts: dict[str, dict[str, None]] = {}
+    for note, text in cells(recording.tables["agent_notes"], "note", "text"):
+        if text is not None and note in _LEFT_UNDONE:
+            texts.setdefault(_LEFT_UNDONE[note], {})[text] = None
+    missing, of_gpu, unsampled = (
+        [f"{what}: {text}" for text in texts.get(what, ())][:_MOST_NOTES]
+        for what in dict.fromkeys(_LEFT_UNDONE.values())
+    )
+    return [*missing, *of_gpu, *_reduced(recording), *_without_graph(recording), *unsampled]
 
 
 def _without_graph(recording: Recording) -> list[str]:
     """Why the heap could not be read as a whole, each reason once; of processes that could read it later, nothing."""
-    notes, graphs = recording.tables["agent_notes"], recording.tables["heap_graphs"]
-    notes = only(notes, (notes["note"] == "no-heap-graph") & notes["text"].notna())
-    read = set(zip(graphs["pid"], graphs["start_ticks"]))
-    said = zip(zip(notes["pid"], notes["start_ticks"]), notes["text"])
-    why = list(dict.fromkeys(text for process, text in said if process not in read))
+    read = set(cells(recording.tables["heap_graphs"], "pid", "start_ticks"))
+    said = cells(recording.tables["agent_notes"], "note", "text", "pid", "start_ticks")
+    why = dict.fromkeys(
+        text for note, text, *process in said
+        if note == "no-heap-graph" and text is not None and tuple(process) not in read
+    )  # fmt: skip
     return [f"holders and sizes are estimates, the heap was not read as a whole: {text}" for text in why][:_MOST_NOTES]
-
-
-def _without_samples(recording: Recording) -> list[str]:
-    notes = recording.tables["agent_notes"]
-    why = only(notes, notes["note"] == "no-allocation-samples")["text"].dropna().drop_duplicates()
-    return [f"allocations were not sampled, so that lines of native memory are missing: {text}" for text in why][
-        :_MOST_NOTES
-    ]
 
 
 def _reduced(recording: Recording) -> list[str]:
@@ -100,13 +99,16 @@ def _without_inside_view(recording: Recording) -> list[str]:
 
 def _blind(recording: Recording) -> list[dict[str, Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
-    seen = notes_of_agents(recording)
-    known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
+    known = {
+        (pid, ticks)
+        for pid, ticks, note in cells(recording.tables["agent_notes"], "pid", "start_ticks", "note")
+        if note not in (None, _NO_AGENT)
+    }
     return [
         row
-        for row in records(recording.tables["processes"])
+        for row in records(recording.tables["processes"], "pid", "start_ticks", "exe", "comm", "cmdline")
         if None not in (row["pid"], row["start_ticks"])
-        and (int(row["pid"]), int(row["start_ticks"])) not in known
+        and (row["pid"], row["start_ticks"]) not in known
         and _is_python(row)
         and _life_s(recording, row) >= _LEAST_LIFE_S
     ]
