@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ... import outside
 from ...units import GiB, format_bytes
 from .. import imported
-from ..tables import Row, cells, only, process_name, records, text_of
+from ..tables import Row, cells, figures, only, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,8 +144,13 @@ def _is_python(row: Row) -> bool:
 
 def _life_s(recording: Recording, row: Row) -> float:
     samples = recording.tables["process_samples"]
-    own_s = samples["time_s"][(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
+    own_s = figures(samples, "time_s")[_is_of(samples, row)]
     return float(own_s.max() - own_s.min()) if len(own_s) else 0.0
+
+
+def _is_of(rows: pd.DataFrame, process: Row) -> NDArray[np.bool_]:
+    is_so: NDArray[np.bool_] = figures(rows, "pid") == process["pid"]
+    return is_so & (figures(rows, "start_ticks") == process["start_ticks"])
 
 
 def _refused(recording: Recording, row: Row) -> str | None:
@@ -155,7 +163,7 @@ def _refused(recording: Recording, row: Row) -> str | None:
     if not len(notes):
         return None
     notes = notes.dropna(subset=["pid", "start_ticks", "text"])
-    own = only(notes, (notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"]))
+    own = only(notes, _is_of(notes, row))
     if not len(own) and len(notes) and (exe := text_of(row, "exe")):
         processes = recording.tables["processes"]
         alike = only(processes, processes["exe"] == exe)
@@ -169,11 +177,11 @@ def _reason(recording: Recording, row: Row) -> str:
     A limit that the program set itself comes after the agent, who then was there.
     """
     limits = recording.tables["limit_samples"]
-    limits = only(limits, (limits["pid"] == row["pid"]) & (limits["start_ticks"] == row["start_ticks"]))
-    for _, limit in limits.drop_duplicates("limit_name").iterrows():
-        least_bytes, command = _SCARCE.get(str(limit["limit_name"]), (0, ""))
-        if limit["limit_bytes"] < least_bytes:
-            text = f"its memory is limited to {format_bytes(int(limit['limit_bytes']))} ({command})"
+    limits = only(limits, _is_of(limits, row)).drop_duplicates("limit_name")
+    for name, limit_bytes in cells(limits, "limit_name", "limit_bytes"):
+        least_bytes, command = _SCARCE.get(str(name), (0, ""))
+        if limit_bytes is not None and limit_bytes < least_bytes:
+            text = f"its memory is limited to {format_bytes(limit_bytes)} ({command})"
             return f"{text}, and below {format_bytes(least_bytes)} the agent takes none of it"
     flag = outside.flag_of(_words(row))
     return f"started with {flag}" if flag is not None else outside.UNKNOWN
