@@ -149,8 +149,9 @@ def _life_s(recording: Recording, row: Row) -> float:
 
 
 def _is_of(rows: pd.DataFrame, process: Row) -> NDArray[np.bool_]:
-    is_so: NDArray[np.bool_] = figures(rows, "pid") == process["pid"]
-    return is_so & (figures(rows, "start_ticks") == process["start_ticks"])
+    of_pid, of_ticks = (figures(rows, name) == process[name] for name in ("pid", "start_ticks"))
+    is_so: NDArray[np.bool_] = of_pid & of_ticks
+    return is_so
 
 
 def _refused(recording: Recording, row: Row) -> str | None:
