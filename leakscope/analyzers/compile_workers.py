@@ -22,7 +22,7 @@ from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
-from ..facts.tables import series
+from ..facts.tables import only, series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
@@ -108,7 +108,7 @@ def _work_until_s(case: Case) -> float:
     growth = case.growth
     last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
     steps = case.rows("sentinels")
-    steps = steps[steps["step"].notna()].drop_duplicates(["pid", "step"])
+    steps = only(steps, steps["step"].notna()).drop_duplicates(["pid", "step"])
     return min(last_s, float(steps["time_s"].max()) - _STEP_S) if len(steps) else last_s
 
 

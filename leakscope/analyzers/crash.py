@@ -35,7 +35,7 @@ from ..facts.endings.texts import (
 )
 from ..facts.processes.inside import notes_of_agents
 from ..facts.subject import subject_of
-from ..facts.tables import int_of, text_of
+from ..facts.tables import cells, int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
@@ -165,8 +165,8 @@ def _of_root(root: Member | None, stderr: str) -> list[Failure]:
 
 
 def _stderr(case: Case) -> str:
-    rows = case.rows("crash_text")
-    return "".join(rows.loc[rows["crash_source"] == "stderr", "last_words"].dropna())
+    told = cells(case.rows("crash_text"), "crash_source", "last_words")
+    return "".join(words for source, words in told if source == "stderr" and words is not None)
 
 
 def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:

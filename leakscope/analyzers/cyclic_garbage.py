@@ -27,7 +27,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.subject import Definition, definition_of
-from ..facts.tables import int_of, series, text_of, without_last
+from ..facts.tables import int_of, only, series, text_of, without_last
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -182,8 +182,8 @@ def _cycles_of_graph(case: Case, strays: Strays) -> dict[str, Any] | None:
 
 
 def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None:
-    rows = sentinels[(sentinels["time_s"] >= growth.start_s - 1) & (sentinels["time_s"] <= growth.end_s + 1)]
-    rows = rows[rows["gc_collections"].notna()]
+    rows = only(sentinels, (sentinels["time_s"] >= growth.start_s - 1) & (sentinels["time_s"] <= growth.end_s + 1))
+    rows = only(rows, rows["gc_collections"].notna())
     if len(rows) < 2:
         return None
     first, last = rows.iloc[0], rows.iloc[-1]
@@ -213,7 +213,7 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
 
 def _cycles(orphans: pd.DataFrame) -> dict[str, Any] | None:
     """The type that piles up most among those found in unreachable cycles: its last row and by how many it grew."""
-    garbage = orphans[orphans["orphan_verdict"] == "garbage-cycle"]
+    garbage = only(orphans, orphans["orphan_verdict"] == "garbage-cycle")
     best: dict[str, Any] | None = None
     for _, rows in garbage.groupby("type_name"):
         alone = (rows["object_count"] - rows["reached_count"].fillna(0)).astype(float)
@@ -257,7 +257,7 @@ def _out_of_reach(case: Case, process: ProcessGrowth) -> int:
 def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
     """What Python's objects, as far as a way from a root led to them, gained in so long; None of fewer than three."""
     known = without_last(takes, takes)
-    time_s, held = series(known[~known["truncated"].fillna(False).astype(bool)], "python_bytes")
+    time_s, held = series(only(known, ~known["truncated"].fillna(False).astype(bool)), "python_bytes")
     if time_s.size < 3:
         return None
     return max(0, round(float(held[-1] - held[0]) / max(float(time_s[-1] - time_s[0]), 1e-9) * window_s))
@@ -269,14 +269,14 @@ def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
     Less all that ways lead to gained: some of it may be among these.
     """
     rows = process.rows("tensors")
-    rows = rows[(rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna()]
+    rows = only(rows, (rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna())
     if not len(rows):
         return 0
     alone = rows["storage_bytes"].where(rows["tensor_owner"].isin(_NOBODY), 0).astype(float)
     by_take = alone.groupby(rows["take"]).sum()
     grown = float(by_take.iloc[-1] - by_take.iloc[0])
     holders = process.rows("holders")
-    roots = holders[holders["parent_path"].isna() & holders["take"].isin(by_take.index)]
+    roots = only(holders, holders["parent_path"].isna() & holders["take"].isin(by_take.index))
     held = roots["tensor_deep_bytes"].astype(float).groupby(roots["take"]).sum().reindex(by_take.index, fill_value=0.0)
     return max(0, round(grown - max(0.0, float(held.iloc[-1] - held.iloc[0]))))
 

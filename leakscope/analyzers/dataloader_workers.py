@@ -19,6 +19,7 @@ from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.table import IDLE_SHARE
 from ..facts.processes.teams import Team
+from ..facts.tables import only
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_count
@@ -99,6 +100,6 @@ def _private_now(worker: ProcessGrowth) -> int:
 
 def _busy_share(worker: ProcessGrowth) -> float:
     rows = worker.rows("process_samples")
-    rows = rows[rows["cpu_s"].notna()]
+    rows = only(rows, rows["cpu_s"].notna())
     lived_s = float(rows["time_s"].max() - rows["time_s"].min()) if len(rows) > 1 else 0.0
     return float(rows["cpu_s"].max() - rows["cpu_s"].min()) / lived_s if lived_s > 0 else 1.0

@@ -30,7 +30,7 @@ from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
-from ..facts.tables import int_of, records, text_of, without_last
+from ..facts.tables import int_of, only, records, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MOST, MiB, format_bytes, format_count
@@ -132,11 +132,11 @@ def _forms(case: Case, process: ProcessGrowth) -> list[_Form]:
         return []
     last = takes["take"].iloc[-1]
     rows = process.rows("data_forms")
-    rows = rows[(rows["take"] == last) & (rows["data_form"] != _MAPPED)]
+    rows = only(rows, (rows["take"] == last) & (rows["data_form"] != _MAPPED))
     if not len(rows):
         return []
     holders = process.rows("holders")
-    by_path = {str(row["path"]): row for row in records(holders[holders["take"] == last])}
+    by_path = {str(row["path"]): row for row in records(only(holders, holders["take"] == last))}
     forms: list[_Form] = []
     for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
         if _is_on_its_way(str(row["path"]), by_path):

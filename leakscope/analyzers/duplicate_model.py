@@ -16,15 +16,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..confidence import Ground
 from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, text_of
+from ..facts.tables import cells, int_of, only, text_of
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
@@ -77,7 +75,7 @@ def findings(
     told = False
     for process in growth.processes:
         takes = process.rows("takes")
-        takes = takes[takes["take"].notna()]
+        takes = only(takes, takes["take"].notna())
         rounds = by_last_path(_at_work(rounds_of(process.rows("weights")), takes))
         if not rounds:
             continue
@@ -355,9 +353,9 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
 
 def _place(case: Case, process: ProcessGrowth, path: str) -> _Place:
     """Where a set is held, and the line that gives the holder its contents: an assignment, else what adds to it."""
-    holders = process.rows("holders")
-    own = np.flatnonzero(holders["path"].isin([path, _NUMBER.sub("", path)]).to_numpy(dtype=bool))
-    row = holders.iloc[int(own[-1])] if path and len(own) else None
+    last = case.once(_last_rows, process)
+    at = max(last.get(path, -1), last.get(_NUMBER.sub("", path), -1))
+    row = process.rows("holders").iloc[at] if path and at >= 0 else None
     variable = text_of(row, "variable") or _last_identifier(_NUMBER.sub("", path))
     if not variable:
         return _Place(row, None)
@@ -371,6 +369,11 @@ def _place(case: Case, process: ProcessGrowth, path: str) -> _Place:
     )
     lines = adding_lines(case.sources, holder)
     return _Place(row, next((line for line in lines if line.kind == "creates"), lines[0] if lines else None))
+
+
+def _last_rows(_: Case, process: ProcessGrowth) -> dict[Any, int]:
+    """Of each path the position of its newest row among the holders."""
+    return {path: at for at, (path,) in enumerate(cells(process.rows("holders"), "path"))}
 
 
 def _last_identifier(path: str) -> str | None:

@@ -18,6 +18,7 @@ import numpy as np
 from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
+from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes
@@ -101,12 +102,14 @@ def _phases(
 ) -> Iterator[_Passages]:
     rows = process.rows("phases")
     rows = rows.dropna(subset=_FIGURES)
-    rows = rows[rows["time_s"] < process.exit_s]  # as a program ends it lets go of all, whatever phase that is in
+    # As a program ends it lets go of all, whatever phase that is in.
+    rows = only(rows, rows["time_s"] < process.exit_s)
     for phase in sorted(set(rows["phase"].dropna()) - set(_NEVER_BLAMED)):
-        own = rows[rows["phase"] == phase]
-        before = own[own["time_s"] < start_s].tail(1)
-        window = own[(own["time_s"] >= (before["time_s"].iloc[0] if len(before) else start_s))]
-        window = window[window["time_s"] <= end_s + 5.0]  # rows come every flush: the last one may be a little late
+        own = only(rows, rows["phase"] == phase)
+        before = only(own, own["time_s"] < start_s).tail(1)
+        window = only(own, own["time_s"] >= (before["time_s"].iloc[0] if len(before) else start_s))
+        # Rows come every flush: the last one may be a little late.
+        window = only(window, window["time_s"] <= end_s + 5.0)
         if len(window) < 2 and not len(before):  # it began inside the window: before its first row there was nothing
             window = own.head(1) if len(own) else own
         if not len(window):

@@ -25,6 +25,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
 from ..facts.heap.place import Place
+from ..facts.tables import only
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH
@@ -161,7 +162,7 @@ def _survivors(case: Case, process: ProcessGrowth, free: int, *, min_share: floa
         return None
     places = {place.row["node"]: place for place in heap.places}
     best: _Survivors | None = None
-    for node, rows in pins[pins["take"].isin((takes[0], takes[-1]))].groupby("node"):
+    for node, rows in only(pins, pins["take"].isin((takes[0], takes[-1]))).groupby("node"):
         place, last = places.get(int(str(node))), rows.iloc[-1]
         if place is None or int(last["take"]) != takes[-1]:
             continue

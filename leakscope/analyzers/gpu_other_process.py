@@ -17,7 +17,7 @@ import numpy as np
 from ..confidence import Ground
 from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, only, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import GiB, format_bytes
@@ -48,12 +48,12 @@ def findings(
         yield Skipped(_KIND, "GPUs were not sampled from outside" if is_known else NO_GPU)
         return
     ooms = [oom for oom in case.gpu_ooms if not oom.is_own_limit]
-    ours = samples[samples["is_ours"].fillna(False).astype(bool)]
+    ours = only(samples, samples["is_ours"].fillna(False).astype(bool))
     if not len(ours):
         yield from _estimated(case, samples, ooms, min_fraction, full_fraction)
         return
     for uuid in ours["gpu_uuid"].dropna().unique():
-        gpu = _Gpu(samples[samples["gpu_uuid"] == uuid])
+        gpu = _Gpu(only(samples, samples["gpu_uuid"] == uuid))
         pids = set(ours.loc[ours["gpu_uuid"] == uuid, "pid"].dropna().astype(int))
         yield gpu.answer(case, gpu.known_others(), [o for o in ooms if o.pid in pids], min_fraction, full_fraction)
 
@@ -79,13 +79,13 @@ class _Gpu:
     """One device: its samples and, beside each, what processes held. **Units** bytes, one value a sample."""
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        device = rows[rows["gpu_total_bytes"].notna()].sort_values("time_s", kind="stable")
+        device = only(rows, rows["gpu_total_bytes"].notna()).sort_values("time_s", kind="stable")
         self.time_s: Floats = device["time_s"].to_numpy(dtype=np.float64)
         self.used_bytes: Floats = device["gpu_used_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
         self.total_bytes = int(device["gpu_total_bytes"].max()) if len(device) else 0
         row = device.iloc[-1] if len(device) else None
         self.name = f"GPU {int_of(row, 'gpu_index')} ({text_of(row, 'gpu_name') or 'unnamed'})"
-        self.processes = rows[rows["gpu_total_bytes"].isna()]
+        self.processes = only(rows, rows["gpu_total_bytes"].isna())
 
     def known_others(self) -> Floats:
         """What processes that are not ours held at each sample; a size the driver hid is 0."""

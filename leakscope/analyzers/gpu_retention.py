@@ -31,7 +31,7 @@ from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import About, Definition
-from ..facts.tables import text_of, without_last
+from ..facts.tables import only, text_of, without_last
 from ..facts.where.holders import holder_name
 from ..facts.where.on_devices import counted_holder, device_holders
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -334,19 +334,19 @@ def _grown(use: DeviceUse, start_s: float, end_s: float) -> float:
 def _held_by_rows(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
     """The same of recordings without a graph that knows what is on devices."""
     rows = _named_tensors(case, use)
-    inside = rows[(rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s)]
+    inside = only(rows, (rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s))
     rows = inside if inside["take"].nunique() > 1 else rows
     if rows["take"].nunique() < 2:
         return None
-    first = rows[rows["take"] == rows["take"].min()]
-    last = rows[rows["take"] == rows["take"].max()]
+    first = only(rows, rows["take"] == rows["take"].min())
+    last = only(rows, rows["take"] == rows["take"].max())
     gained = _bytes_by_path(last).sub(_bytes_by_path(first), fill_value=0.0)
     path = str(gained.idxmax())
     grown = _grown(use, float(first["time_s"].iloc[0]), float(last["time_s"].iloc[0]))
     share = float(gained.max()) / max(grown, 1.0)
     if share < min_named_share:
         return None
-    own = last[last["path"] == path].sort_values("storage_bytes")
+    own = only(last, last["path"] == path).sort_values("storage_bytes")
     kind = f"{text_of(own.iloc[-1], 'dtype') or ''} tensors".strip()
     heap = heap_of(case.recording, use.pid, trend.start_s, trend.end_s)
     place = next((p for p in heap.places if p.path == path), None) if heap is not None else None
@@ -365,10 +365,10 @@ def _held_by_rows(case: Case, use: DeviceUse, trend: Trend, min_named_share: flo
 
 def _named_tensors(case: Case, use: DeviceUse) -> pd.DataFrame:
     rows = case.rows("tensors")
-    rows = rows[(rows["pid"] == use.pid) & (rows["device"] == use.device) & rows["path"].notna()]
+    rows = only(rows, (rows["pid"] == use.pid) & (rows["device"] == use.device) & rows["path"].notna())
     rows = rows[rows["moment"].fillna("take") == "take"]
     takes = case.rows("takes")
-    return without_last(rows, takes[takes["pid"] == use.pid])
+    return without_last(rows, only(takes, takes["pid"] == use.pid))
 
 
 def _bytes_by_path(rows: pd.DataFrame) -> pd.Series[float]:

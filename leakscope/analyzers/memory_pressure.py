@@ -18,6 +18,7 @@ from ..confidence import Ground
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
+from ..facts.tables import only
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import DANGER, LIMIT
 from ..units import format_bytes, format_duration
@@ -159,7 +160,7 @@ class _Pressure:
         table = self._case.rows("host_samples")
         if self._limit.kind == CGROUP:
             cgroups = self._case.rows("cgroup_samples")
-            table = cgroups[cgroups["cgroup"] == self._limit.name.removeprefix("cgroup ")]
+            table = only(cgroups, cgroups["cgroup"] == self._limit.name.removeprefix("cgroup "))
         some, full = _most(table, "psi_some_avg10"), _most(table, "psi_full_avg10")
         if some:
             figures = {"psi_some_avg10": some, "psi_full_avg10": full}

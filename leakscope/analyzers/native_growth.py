@@ -37,7 +37,7 @@ from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
-from ..facts.tables import series, text_of
+from ..facts.tables import only, series, text_of
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.stacks import GrowthLine, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -209,7 +209,7 @@ def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bo
     the steps add up to what the process gained, and nothing was given back since, they are no chance.
     """
     rows = process.rows("sentinels")
-    time_s, in_use = series(rows[rows["time_s"] <= process.exit_s], "malloc_in_use_bytes")
+    time_s, in_use = series(only(rows, rows["time_s"] <= process.exit_s), "malloc_in_use_bytes")
     if judge(time_s, in_use, started_s=process.first_step_s).verdict != FLAT:
         return False
     inside = (time_s >= growth.start_s) & (time_s <= growth.end_s)

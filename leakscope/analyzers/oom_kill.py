@@ -20,6 +20,7 @@ from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
+from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import KILL
 from ..units import KiB, format_bytes, format_duration
@@ -151,10 +152,10 @@ def _held_bytes(kill: Kill) -> int:
 def _step(case: Case, hog: Member | None, moment: float | None) -> int | None:
     """The training step it had come to: its own, or where it counts none, that of the one process that does."""
     rows = case.rows("sentinels")
-    rows = rows[rows["step"].notna()]
+    rows = only(rows, rows["step"].notna())
     if moment is not None:
-        rows = rows[rows["time_s"] <= moment + 1.0]
-    own = rows[rows["pid"] == hog.pid] if hog is not None else rows
+        rows = only(rows, rows["time_s"] <= moment + 1.0)
+    own = only(rows, rows["pid"] == hog.pid) if hog is not None else rows
     if not len(own) and rows["pid"].nunique() == 1:
         own = rows
     return int(own["step"].max()) if len(own) else None

@@ -29,7 +29,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
-from ..facts.tables import figures, int_of
+from ..facts.tables import figures, int_of, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import CRASH, DANGER, GROWTH
 from ..units import MOST, format_count, format_duration
@@ -187,7 +187,7 @@ def _with_crash(one: _Count, so_far: Sequence[Finding]) -> _Count:
 
 def _exit_signal(case: Case, process: ProcessGrowth) -> int | None:
     known = case.rows("processes")
-    rows = known[(known["pid"] == process.pid) & (known["start_ticks"] == process.start_ticks)]
+    rows = only(known, (known["pid"] == process.pid) & (known["start_ticks"] == process.start_ticks))
     return int_of(rows.iloc[-1], "exit_signal") if len(rows) else None
 
 

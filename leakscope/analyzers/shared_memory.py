@@ -28,6 +28,7 @@ from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
+from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_rate
@@ -123,7 +124,11 @@ def _is_the_jobs(case: Case, rows: pd.DataFrame, everyone: Sequence[Process], so
 
 def _tracked_share(tracked: pd.DataFrame, rows: pd.DataFrame, name: str) -> float | None:
     """Of what there was of a name when the trackers looked, what the job had made. None: no tracker looked."""
-    own = tracked[tracked["segment_name"] == name] if rows["segment_kind"].iloc[0] == "dev-shm" else tracked.iloc[:0]
+    own = (
+        only(tracked, tracked["segment_name"] == name)
+        if rows["segment_kind"].iloc[0] == "dev-shm"
+        else tracked.iloc[:0]
+    )
     there = float(_at(rows, "segment_bytes", own["time_s"].to_numpy(dtype=np.float64)).sum())
     return float(own["segment_bytes"].sum()) / there if there else None
 

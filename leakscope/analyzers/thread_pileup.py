@@ -27,7 +27,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import THREADS_ALIVE
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, series, text_of
+from ..facts.tables import int_of, only, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
@@ -125,8 +125,8 @@ def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
     """Of the last snapshot, the kind of thread that multiplied most."""
     if not len(threads):
         return None
-    last = threads[threads["take"] == threads["take"].max()]
-    first = threads[threads["take"] == threads["take"].min()].groupby("function")["object_count"].sum()
+    last = only(threads, threads["take"] == threads["take"].max())
+    first = only(threads, threads["take"] == threads["take"].min()).groupby("function")["object_count"].sum()
     earlier = 0 if last["take"].iloc[0] == threads["take"].min() else last["function"].map(first).fillna(0)
     gained = (last["object_count"] - earlier).astype(float)
     most: pd.Series[Any] = last.iloc[int(np.argmax(gained.to_numpy()))]
@@ -139,7 +139,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
         return 0
     holders = process.rows("holders")
     is_root = (holders["root_kind"] == "thread") & holders["parent_path"].isna()
-    roots = holders[is_root | (holders["path"] == THREADS_ALIVE)]
+    roots = only(holders, is_root | (holders["path"] == THREADS_ALIVE))
     by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
     held = max(_gained(by_take), _gained(held_by_threads(process.rows("heap_children"))))
     likely = max(0, process.growth_bytes)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
-from ..facts.tables import int_of
+from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
 from ..units import format_count
@@ -93,7 +93,7 @@ def _looks(case: Case, process: ProcessGrowth) -> _Looks | None:
     if not len(rows):
         return None
     takes = process.rows("takes")
-    known = takes[takes["step"].notna()]
+    known = only(takes, takes["step"].notna())
     return _Looks(process, rows, dict(zip(known["take"].astype(int), known["step"].astype(int))))
 
 
@@ -118,7 +118,7 @@ def _finding(case: Case, looks: _Looks, rows: pd.DataFrame, title: str, severity
 def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
     """NaN in a weight does not go away: it is enough to see it in the last look."""
     rows = looks.of("nan-parameter")
-    last = rows[rows["take"] == looks.takes[-1]]
+    last = only(rows, rows["take"] == looks.takes[-1])
     if not len(last):
         return None
     first = int(rows["take"].min())
@@ -148,7 +148,7 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
     takes = sorted(rows["take"].unique())
     if len(takes) < min_takes:
         return None
-    last = rows[rows["take"] == takes[-1]]
+    last = only(rows, rows["take"] == takes[-1])
     what = " or ".join(word for state, word in _BROKEN.items() if state in set(rows["gradient_state"]))
     seen = f"{len(takes)} of {len(looks.takes)} snapshots"
     figures = {"takes_with": len(takes), "takes": len(looks.takes), "first_step": looks.steps.get(int(takes[0]))}
@@ -171,13 +171,13 @@ def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
         return None
     for _, rows in looks.rows.groupby("weight_set"):
         takes = sorted(rows["take"].unique())
-        first, last = (rows[rows["take"] == take] for take in (takes[0], takes[-1]))
-        gone_first, gone_last = (part[part["gradient_state"] == "none-parameter"] for part in (first, last))
+        first, last = (only(rows, rows["take"] == take) for take in (takes[0], takes[-1]))
+        gone_first, gone_last = (only(part, part["gradient_state"] == "none-parameter") for part in (first, last))
         lost = _count(gone_last) - _count(gone_first)
         if lost <= 0 or _count(first) != _count(last):  # the same model, not another one of that name
             continue
         names = set(gone_last["tensor_name"].dropna()) - set(gone_first["tensor_name"].dropna())
-        new = gone_last[gone_last["tensor_name"].isin(names)]
+        new = only(gone_last, gone_last["tensor_name"].isin(names))
         said = f": {_named(new)}" if len(new) else ""
         since = f"{looks.step_of(int(takes[0]))} to {looks.step_of(int(takes[-1]))}"
         return _finding(
@@ -204,7 +204,7 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
         return None
     if _are_others_trained(case, looks.process) or _do_weights_move(case, looks.process) is not False:
         return None
-    last = missing[missing["take"] == looks.takes[-1]]
+    last = only(missing, missing["take"] == looks.takes[-1])
     first, end = looks.step_of(looks.takes[0]), looks.step_of(looks.takes[-1])
     figures = {"parameter_count": _count(last), "takes": len(looks.takes)}
     return _finding(
@@ -231,15 +231,15 @@ def _are_others_trained(case: Case, process: ProcessGrowth) -> bool:
 def _do_weights_move(case: Case, process: ProcessGrowth) -> bool | None:
     """Whether samples of trained weights ever differ from one snapshot to another; None with fewer than two."""
     weights = process.rows("weights")
-    weights = weights[weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna()]
+    weights = only(weights, weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna())
     by_tensor = weights.groupby(["weight_set", "tensor_name"])["fingerprint"].agg(["size", "nunique"])
-    by_tensor = by_tensor[by_tensor["size"] >= 2]
+    by_tensor = only(by_tensor, by_tensor["size"] >= 2)
     return bool((by_tensor["nunique"] > 1).any()) if len(by_tensor) else None
 
 
 def _import_orders(case: Case) -> Iterator[Finding]:
     notes = case.rows("agent_notes")
-    for _, row in notes[notes["note"] == "import-order"].drop_duplicates("text").iterrows():
+    for _, row in only(notes, notes["note"] == "import-order").drop_duplicates("text").iterrows():
         extension = str(row["text"]).split(" ", 1)[0]
         yield case.finding(
             _KIND,
@@ -256,8 +256,8 @@ def _import_orders(case: Case) -> Iterator[Finding]:
 def _ruled_out(looks: _Looks) -> RuledOut:
     last = looks.rows[looks.rows["take"] == looks.takes[-1]]
     broken = len(looks.of("nan-parameter", *_BROKEN)["take"].unique())
-    missing = _count(last[last["gradient_state"] == "none"])
-    healthy = _count(last[last["gradient_state"] == "ok"])
+    missing = _count(only(last, last["gradient_state"] == "none"))
+    healthy = _count(only(last, last["gradient_state"] == "ok"))
     figures = {"takes": len(looks.takes), "takes_with_nan": broken, "with_gradient": healthy, "without": missing}
     seen = f"{len(looks.takes)} snapshots of {looks.process.label}"
     if broken:

@@ -11,6 +11,7 @@ from ..facts.endings.cuda_oom import CudaOom, parse
 from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
+from ..facts.tables import only
 from ..findings import Evidence
 from ..units import MOST, format_bytes, format_count, signal_name
 from .memory_refused import refusal, requested_bytes, shared_memory_use
@@ -58,7 +59,7 @@ def tell(case: Case, member: Member, meaning: Meaning, words: str, near_fraction
 
 def _with_fall(case: Case, member: Member, told: Told) -> Told:
     rows = case.rows("sentinels")
-    rows = rows[(rows["start_ticks"] == member.start_ticks) & rows["refcount_none"].notna()]
+    rows = only(rows, (rows["start_ticks"] == member.start_ticks) & rows["refcount_none"].notna())
     if len(rows) < 2:
         return told
     first, last = int(rows["refcount_none"].iloc[0]), int(rows["refcount_none"].iloc[-1])

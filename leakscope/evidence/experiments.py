@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, only, text_of
 from ..findings import RuledOut
 from ..units import MiB, format_bytes, format_count
 from .frozen_garbage import frozen_in
@@ -116,14 +116,14 @@ def _of_device(row: pd.Series[Any], small_fraction: float) -> Iterator[RuledOut]
 
 def _row(case: Case, process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
     rows = process.rows("experiments")
-    rows = rows[rows["experiment"] == experiment]
+    rows = only(rows, rows["experiment"] == experiment)
     return rows.iloc[-1] if len(rows) else None
 
 
 def _at_the_end(case: Case, process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
     """From the readings before the experiment, of which the last was made as the interpreter began to end."""
     sentinels = process.rows("sentinels")
-    sentinels = sentinels[(sentinels["time_s"] <= row["time_s"]) & sentinels["rss_bytes"].notna()]
+    sentinels = only(sentinels, (sentinels["time_s"] <= row["time_s"]) & sentinels["rss_bytes"].notna())
     last = sentinels.iloc[-1 - _LAST_SENTINELS :]
     if len(last) < 2:
         return None

@@ -19,7 +19,7 @@ from ..facts.growth.strays import Strays
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
-from ..facts.tables import Row, int_of, narrow, text_of, without_last
+from ..facts.tables import Row, int_of, narrow, only, text_of, without_last
 from ..facts.where.cycles import class_place
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count
@@ -150,14 +150,16 @@ def _counts(case: Case, process: ProcessGrowth) -> Floats:
     tables = [narrow(process.rows(name), "time_s", "gc_frozen_count") for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
     growth = case.growth
-    rows = rows[(rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1)].sort_values("time_s")
+    rows = only(rows, (rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1)).sort_values(
+        "time_s"
+    )
     return rows["gc_frozen_count"].to_numpy(dtype=np.float64)
 
 
 def _most_hidden(orphans: pd.DataFrame, min_objects: int) -> pd.Series[Any] | None:
     """The last row of the user's class of which most instances became frozen and out of reach."""
     best: tuple[float, pd.Series[Any]] | None = None
-    for _, rows in orphans[orphans["orphan_verdict"] == "frozen"].groupby("type_name"):
+    for _, rows in only(orphans, orphans["orphan_verdict"] == "frozen").groupby("type_name"):
         alone = (rows["object_count"] - rows["reached_count"].fillna(0)).astype(float)
         grown = float(alone.iloc[-1] - (alone.iloc[0] if len(alone) > 1 else 0.0))
         if grown >= min_objects and (best is None or grown > best[0]):

@@ -25,7 +25,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import int_of, series, text_of, without_last
+from ..facts.tables import int_of, only, series, text_of, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
@@ -228,7 +228,7 @@ def _may_be_given(case: Case, opaque: pd.Series[Any]) -> bool:
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
     """The rows of the type without holders whose own bytes grow fastest."""
-    orphans = orphans[orphans["orphan_verdict"] == "no-python-holder"]
+    orphans = only(orphans, orphans["orphan_verdict"] == "no-python-holder")
     by_type = [rows for _, rows in orphans.groupby("type_name") if np.ptp(rows["time_s"].to_numpy()) > 0]
     return max(by_type, key=_own_bytes_per_s, default=None)
 
@@ -260,7 +260,7 @@ def _seen(rows: pd.DataFrame) -> list[Evidence]:
 def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:
     """Whether the growth is one of small untracked objects, which no container that grows could hold."""
     time_s, blocks = series(sentinels, "allocated_blocks")
-    tracked = takes[takes["gc_object_count"].notna() & ~takes["truncated"].fillna(False).astype(bool)]
+    tracked = only(takes, takes["gc_object_count"].notna() & ~takes["truncated"].fillna(False).astype(bool))
     if time_s.size < 2 or len(tracked) < 2:
         return None
     first_s, last_s = (float(tracked["time_s"].iloc[i]) for i in (0, -1))

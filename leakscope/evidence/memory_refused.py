@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..facts.endings.counters import of_host
-from ..facts.tables import int_of
+from ..facts.tables import int_of, only
 from ..findings import Evidence
 from ..units import SIZES, format_bytes
 
@@ -87,13 +87,13 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
 def shared_memory_use(case: Case) -> Use | None:
     """The fullest that /dev/shm was seen: a process that dies of it gives its part back."""
     rows = case.rows("limit_samples")
-    rows = rows[(rows["limit_name"] == "dev-shm") & rows["used_bytes"].notna()]
+    rows = only(rows, (rows["limit_name"] == "dev-shm") & rows["used_bytes"].notna())
     return _use("dev-shm", rows.sort_values("used_bytes").iloc[-1]) if len(rows) else None
 
 
 def _last(case: Case, name: str, pid: int, start_ticks: int) -> Use | None:
     rows = case.rows("limit_samples")
-    rows = rows[(rows["limit_name"] == name) & (rows["pid"] == pid) & (rows["start_ticks"] == start_ticks)]
+    rows = only(rows, (rows["limit_name"] == name) & (rows["pid"] == pid) & (rows["start_ticks"] == start_ticks))
     return _use(name, rows.sort_values("time_s", kind="stable").iloc[-1]) if len(rows) else None
 
 

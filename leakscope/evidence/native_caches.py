@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.tables import without_last
+from ..facts.tables import only, without_last
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence
 from ..units import format_bytes
@@ -60,13 +60,14 @@ def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
     """oneDNN's, where inputs of ever new shapes meet a model that it computes: it builds kernels for each shape."""
     takes = process.rows("takes")
     tensors = without_last(process.rows("tensors"), takes)
-    inputs = tensors[
+    inputs = only(
+        tensors,
         tensors["tensor_owner"].isin(("batch", "user-held"))
         & tensors["moment"].ne("backward").fillna(True)
         & tensors["dtype"].fillna("").str.contains("float")
         & (tensors["device"] == "cpu")
-        & tensors["shape"].notna()
-    ]
+        & tensors["shape"].notna(),
+    )
     largest = inputs.sort_values("storage_bytes", kind="stable").groupby("take")["shape"].last()
     if len(largest) < _LEAST_TAKES or largest.nunique() < _MOST_ALIKE * len(largest):
         return None
@@ -80,7 +81,7 @@ def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
 
 def _computed_by_onednn(weights: pd.DataFrame) -> bool:
     """A convolution, by a weight of three dimensions or more, or a type that only oneDNN multiplies on a CPU."""
-    weights = weights[weights["device"] == "cpu"]
+    weights = only(weights, weights["device"] == "cpu")
     is_convolution = weights["shape"].fillna("").str.count("x") >= 2
     return bool((is_convolution | weights["dtype"].isin(_OWN_KERNELS)).any())
 

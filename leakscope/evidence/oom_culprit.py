@@ -16,7 +16,7 @@ from ..facts.endings.members import Member
 from ..facts.heap.paths import NAMING_EDGES, Accumulation, accumulations, heaps, user_place
 from ..facts.heap.place import Place
 from ..facts.subject import definition_of, subject_of
-from ..facts.tables import text_of
+from ..facts.tables import only, records, text_of
 from ..facts.where.holders import holder_name
 from ..findings import Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
@@ -101,18 +101,17 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     """The innermost name of the user's that held most of the memory at the last snapshot: it need not have grown."""
     takes = case.rows("takes")
-    takes = takes[(takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks)]
+    takes = only(takes, (takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks))
     if not len(takes):
         return None
     last = takes.sort_values("take").iloc[-1]
     rows = case.rows("holders")
-    rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
-    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES)]
-    rows = rows[rows["deep_bytes"].fillna(0) >= MOST * held]
+    rows = only(rows, (rows["pid"] == hog.pid) & (rows["take"] == last["take"]))
+    rows = only(rows, rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES))
+    rows = only(rows, rows["deep_bytes"].fillna(0) >= MOST * held)
     if not len(rows):
         return None
-    records: list[dict[str, Any]] = rows.to_dict("records")
-    row = min(records, key=lambda r: (r["deep_bytes"], -len(r["path"])))
+    row = min(records(rows), key=lambda r: (r["deep_bytes"], -len(r["path"])))
     size = int(row["deep_bytes"])
     zeros = np.zeros(1)
     name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))

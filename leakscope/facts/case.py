@@ -31,6 +31,7 @@ from .processes.ranks import growth_of_ranks
 from .processes.table import Process, processes
 from .processes.teams import Team, teams
 from .subject import About, Spot, Whose, subject_of
+from .tables import only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ class Case:
     """What is known of one recording. **Units** bytes, and seconds since the recording began."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = with_exact_holders(recording)
+        self.recording = with_exact_holders(recording.without_units())
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:
@@ -146,7 +147,7 @@ class Case:
     def gained(self, process: ProcessGrowth, column: str, less: str | None = None) -> float | None:
         """What a column of the sentinels gained in the judged window, less another; None: it was not read twice."""
         rows = process.rows("sentinels")
-        rows = rows[rows[column].notna()]
+        rows = only(rows, rows[column].notna())
         if len(rows) < 2:
             return None
         values = rows[column].to_numpy(dtype=np.float64)

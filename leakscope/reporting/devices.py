@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..facts.accounts.gpu import DeviceUse, Oom
 from ..facts.growth.limits import gpu_processes
-from ..facts.tables import int_of, narrow, text_of
+from ..facts.tables import int_of, narrow, only, text_of
 from ..findings import DeviceMemory, Moment
 from ..units import format_bytes
 
@@ -103,8 +103,10 @@ def _by_driver(case: Case) -> Iterator[DeviceMemory]:
 
 def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
     samples = case.rows("gpu_samples")
-    rows = samples[samples["gpu_total_bytes"].notna()]
-    ours = samples[samples["is_ours"].fillna(False).astype(bool)]
+    if not len(samples):
+        return
+    rows = only(samples, samples["gpu_total_bytes"].notna())
+    ours = only(samples, samples["is_ours"].fillna(False).astype(bool))
     failures = [_failure(oom) for oom in case.gpu_ooms] if rows["gpu_uuid"].nunique() == 1 else []
     for uuid, own in rows.groupby("gpu_uuid", sort=False):
         if len(own) < 2 or (len(ours) and uuid not in set(ours["gpu_uuid"])):
@@ -124,7 +126,7 @@ def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
 def _only_total(case: Case) -> int | None:
     """The size of the device where there is but one: NVML's numbers are not the job's."""
     rows = case.rows("gpu_samples")
-    rows = rows[rows["gpu_total_bytes"].notna()]
+    rows = only(rows, rows["gpu_total_bytes"].notna())
     return int(rows["gpu_total_bytes"].max()) if rows["gpu_uuid"].nunique() == 1 else None
 
 

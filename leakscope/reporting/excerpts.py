@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..facts.code.index import lines_of
+from ..facts.tables import only
 from ..findings import Excerpt, Finding
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def excerpts(case: Case, findings: Sequence[Finding]) -> list[Excerpt]:
     for file, line in places:
         if not file or not line:
             continue
-        texts = rows[(rows["file"] == file) & rows["source_text"].notna()]["source_text"]
+        texts = only(rows, (rows["file"] == file) & rows["source_text"].notna())["source_text"]
         lines = lines_of(str(texts.iloc[-1])) if len(texts) else []
         if line <= len(lines):
             first = max(1, line - _AROUND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..facts.tables import only
 from ..findings import Finding, Verdict
 from ..version import __version__
 from . import head
@@ -43,7 +44,7 @@ def figures(case: Case) -> dict[str, Any]:
     held = growth.held_bytes
     peak = peak_beside(case, int(held.max()) if held.size else 0)
     limit, steps = case.nearest_limit, case.rows("sentinels")["step"].dropna()
-    devices = gpus[gpus["pid"].isna()]
+    devices = only(gpus, gpus["pid"].isna())
     return {
         "duration_s": facts.duration_s,
         "ended": facts.ended,

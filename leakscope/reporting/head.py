@@ -11,7 +11,7 @@ from ..facts.growth.counted import steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..facts.processes.ranks import who_leaks
-from ..facts.tables import AT_EXIT, narrow
+from ..facts.tables import AT_EXIT, narrow, only
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, signal_name
@@ -271,9 +271,9 @@ def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
         return values.max() if len(values) else None
 
     cpu_s, rss = largest(own, "cpu_s"), largest(own, "rss_bytes")
-    pause_s = largest(takes[takes["reason"] != AT_EXIT], "duration_s")  # as a process ends none waits for it
+    pause_s = largest(only(takes, takes["reason"] != AT_EXIT), "duration_s")  # as a process ends none waits for it
     events, notes = case.rows("events"), case.rows("agent_notes")
-    interval_s = largest(events[events["event"] == _THROTTLED], "value")
+    interval_s = largest(only(events, events["event"] == _THROTTLED), "value")
     asked = case.recording.meta.get("options")
     spent = takes["duration_s"].dropna()
     known = duration_s > _LEAST_CPU_S

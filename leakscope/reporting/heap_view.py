@@ -14,7 +14,7 @@ from ..facts.heap.paths import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.series.arithmetic import Floats, level_at
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, only, text_of
 from ..findings import DEVICE_CACHE, DEVICE_OTHER, Band, HeapHolder, HeapTake, HeapView
 from .timeline import ESTIMATES, accounts_of
 
@@ -45,7 +45,9 @@ def heap_views(case: Case) -> list[HeapView]:
 def _on_devices(case: Case) -> Iterator[HeapView]:
     """The processes that have most on GPUs."""
     graphs = case.rows("heap_graphs")
-    most = graphs[graphs["device_bytes"].notna()].groupby("pid")["device_bytes"].max().sort_values(ascending=False)
+    most = (
+        only(graphs, graphs["device_bytes"].notna()).groupby("pid")["device_bytes"].max().sort_values(ascending=False)
+    )
     for pid, paths in zip(most.index, _OF_DEVICES):
         process = case.growth.process(int(pid))
         tree = _exact(case, int(pid), on_devices=True)
@@ -76,7 +78,7 @@ def _of_allocator(case: Case, pid: int, takes: Sequence[HeapTake], held_bytes: F
 
 def _takes_of(case: Case, pid: int) -> pd.DataFrame:
     rows = case.rows("takes")
-    return rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
+    return only(rows, rows["pid"] == pid).drop_duplicates("take", keep="last").set_index("take")
 
 
 def _chosen(seen: HeapTree | Heap) -> NDArray[np.int_]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import narrow
+from ..facts.tables import narrow, only
 from ..findings import Lap, Laps
 from ..units import format_count
 
@@ -44,7 +44,7 @@ def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
     if not len(rows):
         return None
     spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
+    own = only(rows, rows["pid"] == spans.astype(float).idxmax()).sort_values("time_s")
     count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
     return own["time_s"].to_numpy(dtype=np.float64), count
 
@@ -52,10 +52,10 @@ def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
 def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats) -> Laps | None:
     """From each beginning of the phase that comes again most often to the next."""
     marks = case.rows("marks")
-    marks = marks[marks["phase"].notna() & marks["text"].isna() & marks["pid"].notna()]
+    marks = only(marks, marks["phase"].notna() & marks["text"].isna() & marks["pid"].notna())
     if not len(marks):
         return None
-    own = marks[marks["pid"] == marks["pid"].value_counts().idxmax()].sort_values("time_s")
+    own = only(marks, marks["pid"] == marks["pid"].value_counts().idxmax()).sort_values("time_s")
     own = narrow(own, "phase", "time_s").astype(object)
     passed = [(phase, at_s) for phase, at_s in zip(own["phase"], own["time_s"])]
     begun = [one for before, one in zip([(None, 0.0), *passed], passed) if before[0] != one[0]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..facts.tables import process_name, records
+from ..facts.tables import figures, only, process_name, records
 from ..findings import Moment
 from ..units import format_duration, signal_name
 
@@ -34,7 +34,9 @@ def _order(moment: Moment) -> tuple[float, str, str]:
 def _phases(case: Case) -> Iterator[Moment]:
     """Each phase of each process. What goes on at a step of the user's own count is the same phase still."""
     marks = case.rows("marks")
-    marks = marks[marks["phase"].notna() & marks["text"].isna()].sort_values("time_s")
+    marks = only(marks, marks["phase"].notna() & marks["text"].isna()).sort_values("time_s")
+    if not len(marks):
+        return
     last_s: dict[Any, float] = {p.pid: round(float(p.time_s[-1]), 2) for p in case.growth.processes}
     for pid, own in marks.groupby("pid"):
         rows = list(_rows(own, "step", "phase"))
@@ -53,7 +55,7 @@ def _goes_on(before: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
 
 def _moments(case: Case) -> Iterator[Moment]:
     processes = case.rows("processes")
-    names = {row["pid"]: process_name(row) for row in records(processes)}
+    names = {row["pid"]: process_name(row) for row in records(processes, "pid", "cmdline", "comm")}
 
     def who(pid: Any) -> str:
         return f"{names.get(pid, 'process')}[{pid}]" if pid is not None else "the job"
@@ -77,7 +79,7 @@ def _moments(case: Case) -> Iterator[Moment]:
 
 def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
     """Births and ordinary ends of all processes but the first, as seen; who is there at the last moment goes on."""
-    rows = records(case.rows("processes"))
+    rows = records(case.rows("processes"), "pid", "ppid", "is_root", "exit_signal")
     parents = {row["pid"]: row["ppid"] for row in rows}
     first = {row["pid"] for row in rows if row["is_root"]}
     killed = {row["pid"] for row in rows if row["exit_signal"]}
@@ -94,7 +96,7 @@ def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
 
 def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Time and these columns of every row, None for what is null."""
-    times = frame["time_s"].astype("float64").round(2)
+    times = figures(frame, "time_s").round(2)
     return zip(times.tolist(), *(_cells(frame[column]) for column in columns))
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..facts.series.arithmetic import level_at
+from ..facts.tables import only
 from ..findings import Peak, Timeline
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def peak(case: Case, timeline: Timeline | None) -> Peak | None:
 def peak_beside(case: Case, sampled: int) -> Peak | None:
     """The same beside the most that samples show. **Units** bytes."""
     events = case.rows("events")
-    told = events[(events["event"] == _EVENT) & events["value"].notna()]
+    told = only(events, (events["event"] == _EVENT) & events["value"].notna())
     size_bytes = int(told["value"].max()) if len(told) else 0
     text = str(told.sort_values("value")["text"].iloc[-1]) if size_bytes else ""
     cgroup_bytes = _of_cgroup(case)
@@ -41,8 +42,8 @@ def peak_beside(case: Case, sampled: int) -> Peak | None:
 def _of_cgroup(case: Case) -> int | None:
     """Of the nearest cgroup with a limit, if the peak was reached during the recording."""
     rows = case.rows("cgroup_samples")
-    rows = rows[rows["limit_bytes"].notna() & rows["cgroup_peak_bytes"].notna()]
+    rows = only(rows, rows["limit_bytes"].notna() & rows["cgroup_peak_bytes"].notna())
     if not len(rows):
         return None
-    own = rows[rows["cgroup"] == rows["cgroup"].iloc[0]]["cgroup_peak_bytes"]
+    own = only(rows, rows["cgroup"] == rows["cgroup"].iloc[0])["cgroup_peak_bytes"]
     return int(own.iloc[-1]) if own.iloc[-1] > own.iloc[0] else None

@@ -19,7 +19,7 @@ from ..facts.accounts.ledger import TAKE_COLUMNS
 from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import narrow, series, without_last
+from ..facts.tables import narrow, only, series, without_last
 from ..findings import Band, Timeline
 from .moments import moments
 
@@ -149,7 +149,7 @@ def _carry_on(
     estimates: dict[str, Floats], takes: pd.DataFrame, there: Floats, time_s: Floats, growth: TreeGrowth
 ) -> None:
     """After the last snapshot of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
-    judged = takes[takes["time_s"] >= growth.start_s]
+    judged = only(takes, takes["time_s"] >= growth.start_s)
     takes = judged if len(judged) > 1 else takes.tail(2)
     first_s, last_s = float(takes["time_s"].min()), float(takes["time_s"].max())
     late = time_s > last_s

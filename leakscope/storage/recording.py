@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from .. import schema
 from ..addresses import as_url, without_credentials
@@ -54,6 +56,7 @@ _PANDAS_TYPES = {
 
 
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
+_types = {field.name: field.type for field in arrow_schema()}
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
@@ -77,10 +80,12 @@ class Tables(Mapping[str, pd.DataFrame]):
     def __init__(self, file: pq.ParquetFile, start_mono_ns: int, where: str, window: Window | None = None) -> None:
         self._file = file
         self._names = file.schema_arrow.names  # pyarrow makes them anew each time
+        self._unknown = [name for name in self._names if name not in schema.columns()]
         self._start_mono_ns = start_mono_ns
         self._where = where
         self._window = window
-        self._frames: dict[str, pd.DataFrame] = {}
+        self._frames: dict[str, pd.DataFrame] = {}  # without units
+        self._frames_with_units: dict[str, pd.DataFrame] | None = {}
         self._groups = _rows_by_table(file, where)
         self._shared: dict[int, pa.Table | None] = {}  # row groups of several tables
         self._makers: Mapping[str, Callable[[], pd.DataFrame]] = {}
@@ -89,7 +94,14 @@ class Tables(Mapping[str, pd.DataFrame]):
         """The same, but for some tables, each made by a function when it is asked for first."""
         derived = copy.copy(self)
         derived._frames = {name: frame for name, frame in self._frames.items() if name not in makers}
+        derived._frames_with_units = None if self._frames_with_units is None else {}
         derived._makers = {**self._makers, **makers}
+        return derived
+
+    def without_units(self) -> Tables:
+        """The same for who works with them: pandas copies what a frame says of itself in every operation."""
+        derived = copy.copy(self)
+        derived._frames_with_units = None
         return derived
 
     def __getitem__(self, name: str) -> pd.DataFrame:
@@ -100,7 +112,11 @@ class Tables(Mapping[str, pd.DataFrame]):
                 self._frames[name] = self._makers[name]()
             else:
                 self._frames[name] = self._read(name) if name in self._groups else self._without_rows(name)
-        return self._frames[name]
+        if self._frames_with_units is None:
+            return self._frames[name]
+        if name not in self._frames_with_units:
+            self._frames_with_units[name] = _with_units(self._frames[name].copy(deep=False))
+        return self._frames_with_units[name]
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name.startswith("_"):
@@ -143,7 +159,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         rows = _with_nulls(rows, columns)
         order = [(c, "ascending") for c in ("pid", "start_ticks", "time_mono_ns")]
         rows = rows.sort_by(order)
-        return self._with_units(self._frame(self._timed(rows, rows["time_mono_ns"]), optional)), count
+        return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
 
     def groups(self, name: str) -> Mapping[int, int]:
         """The row groups a table is in, and how many rows of it are there."""
@@ -178,7 +194,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         """A table nobody wrote to: of the forty tables most, and all alike in every recording."""
         if name not in _without_rows:
             _without_rows[name] = self._read(name)
-        return _without_rows[name].copy(deep=False)
+        return _without_rows[name]
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
@@ -187,21 +203,19 @@ class Tables(Mapping[str, pd.DataFrame]):
         try:
             is_shared = self._is_among_others(name)
             keys = self._columns(name, [*order, *(["table"] if is_shared else [])])
-            chosen = pc.sort_indices(keys, [(c, "ascending") for c in order])
-            if is_shared:
-                chosen = chosen.filter(pc.equal(keys["table"].take(chosen), name))
-            times_ns = keys["time_mono_ns"].take(chosen)
+            chosen = np.flatnonzero(pc.equal(keys["table"], name)) if is_shared else np.arange(len(keys))
+            chosen = chosen[pc.sort_indices(_taken(keys, chosen), [(c, "ascending") for c in order])]
+            times_ns = _taken(keys, chosen)["time_mono_ns"]
             del keys
             # A few columns at a time: a table of a day is 300 MB, and is not held twice.
             at_once = max(1, _VALUES_AT_ONCE // max(1, len(chosen)))
             parts = []
             for at in range(0, len(names), at_once):
-                rows = self._columns(name, names[at : at + at_once]).take(chosen)
+                rows = _taken(self._columns(name, names[at : at + at_once]), chosen)
                 parts.append(self._frame(rows if at else self._timed(rows, times_ns), optional))
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         frame: pd.DataFrame = pd.concat(parts, axis="columns") if len(parts) > 1 else parts[0]
-        frame = self._with_units(frame)
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
@@ -210,11 +224,6 @@ class Tables(Mapping[str, pd.DataFrame]):
         """With seconds since the recording began."""
         since_ns = pc.cast(pc.subtract(times_ns, self._start_mono_ns), pa.float64(), safe=False)
         return rows.add_column(0, "time_s", pc.divide(since_ns, 1e9))
-
-    @staticmethod
-    def _with_units(frame: pd.DataFrame) -> pd.DataFrame:
-        frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
-        return frame
 
     def _check_fits(self, name: str, column_count: int) -> None:
         """**Errors** UnreadableRecording for a table that would take most of this computer's memory."""
@@ -262,7 +271,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
         """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
         keys = [c.name for c in schema.KEYS if c.name not in ("table", "origin")]
-        extra = ["origin", *(c for c in self._names if c not in schema.columns())]
+        extra = ["origin", *self._unknown]
         if name in schema.TABLES:
             return keys + [c.name for c in schema.TABLES[name].columns] + extra, extra
         others = [c for c in schema.columns() if c not in (*keys, "table", "origin")] + extra
@@ -305,6 +314,12 @@ class Recording:
         """
         derived = copy.copy(self)
         derived.tables = self.tables.deriving(makers)
+        return derived
+
+    def without_units(self) -> Self:
+        """The same recording, whose frames do not say the units of their columns."""
+        derived = copy.copy(self)
+        derived.tables = self.tables.without_units()
         return derived
 
     def thinned(self, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> Self:
@@ -514,10 +529,10 @@ def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
         raise UnreadableRecording(f"{path} is a parquet file, but not a recording: leakscope did not write it")
     footer = meta_of_footer(raw, path)
     types = {field.name: field.type for field in file.schema_arrow}
-    for field in arrow_schema():
-        found = types.get(field.name, field.type)  # a column added since is one nobody wrote to
-        if found != field.type:
-            raise UnreadableRecording(f"{path} is damaged: column {field.name} is {found}, {field.type} expected")
+    for name, expected in _types.items():
+        found = types.get(name, expected)  # a column added since is one nobody wrote to
+        if found != expected:
+            raise UnreadableRecording(f"{path} is damaged: column {name} is {found}, {expected} expected")
     footer["start_mono_ns"] = start if type(start := footer.get("start_mono_ns")) is int else 0
     footer["state"] = str(footer.get("state"))
     return footer
@@ -548,13 +563,24 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
     return found
 
 
+def _with_units(frame: pd.DataFrame) -> pd.DataFrame:
+    frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
+    return frame
+
+
+def _taken(rows: pa.Table, chosen: NDArray[np.int64]) -> pa.Table:
+    """These rows: a view of them where they follow one another, as they do unless writers were many."""
+    if len(chosen) and (np.diff(chosen) == 1).all():
+        return rows.slice(int(chosen[0]), len(chosen))
+    return rows.take(pa.array(chosen))
+
+
 def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
     """These columns; nulls for one that the file does not have."""
     missing = set(columns).difference(rows.column_names)
     if missing:
-        types = arrow_schema()
         for column in missing:
-            rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, _types[column]))
     return rows.select(columns)
 
 

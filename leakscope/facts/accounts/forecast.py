@@ -14,6 +14,7 @@ from ..growth.limits import Limit
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
 from ..series.trend import GROWING, LEAST_STEPS, Trend, judge
+from ..tables import only
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ def _step_in(growth: TreeGrowth, seconds: float) -> int | None:
     if growth.main is None:
         return None
     rows = growth.main.rows("sentinels")
-    rows = rows[rows["step"].notna() & rows["time_s"].between(growth.start_s, growth.end_s)]
+    rows = only(rows, rows["step"].notna() & rows["time_s"].between(growth.start_s, growth.end_s))
     if len(rows) < 2:
         return None
     first, last = rows.iloc[0], rows.iloc[-1]

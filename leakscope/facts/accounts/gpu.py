@@ -12,7 +12,7 @@ import numpy as np
 from ...findings import Skipped
 from ...units import format_bytes
 from ..series.arithmetic import Floats
-from ..tables import int_of, process_name, text_of
+from ..tables import int_of, only, process_name, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,16 +98,18 @@ class DeviceUse:
 def device_uses(recording: Recording) -> list[DeviceUse]:
     """Every process that allocated on a GPU, by device."""
     rows = recording.tables["allocator"]
-    rows = rows[rows["pid"].notna() & rows["device"].notna()]
+    if not len(rows):
+        return []
+    rows = only(rows, rows["pid"].notna() & rows["device"].notna())
     uses = []
     for (pid, start_ticks, device), own in rows.groupby(["pid", "start_ticks", "device"], dropna=False):
         own = own.sort_values("time_s", kind="stable").reset_index(drop=True)
         notes = recording.tables["agent_notes"]
-        notes = notes[(notes["pid"] == pid) & (notes["start_ticks"] == start_ticks)]
+        notes = only(notes, (notes["pid"] == pid) & (notes["start_ticks"] == start_ticks))
         failures = [(oom, _nearest(own, oom.time_s)) for oom in _ooms_of(notes) if oom.device == device]
         at_failures = [at for _, at in failures if at is not None]
         known = recording.tables["processes"]
-        known = known[(known["pid"] == pid) & (known["start_ticks"] == start_ticks)]
+        known = only(known, (known["pid"] == pid) & (known["start_ticks"] == start_ticks))
         process = known.iloc[-1] if len(known) else None
         uses.append(
             DeviceUse(
@@ -136,7 +138,7 @@ def nothing_to_look_at(recording: Recording, kind: str) -> Skipped:
 
 
 def _ooms_of(notes: pd.DataFrame) -> Iterator[Oom]:
-    for _, note in notes[notes["note"] == "cuda-oom"].iterrows():
+    for _, note in only(notes, notes["note"] == "cuda-oom").iterrows():
         told = _OOM_TEXT.match(text_of(note, "text") or "")
         if told is None:
             continue

@@ -19,7 +19,7 @@ from ..growth.strays import kept_by_c
 from ..growth.tree import TreeGrowth
 from ..growth.views import in_use_of
 from ..series.arithmetic import Floats, level_at
-from ..tables import series, without_last
+from ..tables import only, series, without_last
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,8 +188,8 @@ def _with_blocks_of_c(
 
 def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """With what Python objects take from the graphs of the heap, where there are two: then nothing is estimated."""
-    graphs = graphs[graphs["retained_bytes"].notna()].drop_duplicates("take", keep="last").set_index("take")
-    if len(without_last(takes[takes["take"].isin(graphs.index)], takes)) < 2:
+    graphs = only(graphs, graphs["retained_bytes"].notna()).drop_duplicates("take", keep="last").set_index("take")
+    if len(without_last(only(takes, takes["take"].isin(graphs.index)), takes)) < 2:
         return takes
     objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
     held = graphs["native_bytes"].fillna(0)
@@ -209,7 +209,7 @@ def _of_whole_graphs(takes: pd.DataFrame, window: tuple[float, float]) -> pd.Dat
     """
     if "is_sampled" not in takes or not takes["is_sampled"].fillna(False).any():
         return takes
-    whole = takes[~takes["is_sampled"].fillna(False).astype(bool) & takes["python_bytes"].notna()]
+    whole = only(takes, ~takes["is_sampled"].fillna(False).astype(bool) & takes["python_bytes"].notna())
     most = without_last(takes, takes)["python_bytes"].max()
     known = [without_last(whole, takes)]
     if len(whole) and whole["python_bytes"].iloc[-1] > most:
@@ -236,7 +236,7 @@ def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> 
     first = int(np.argmax(let_go))
     if not let_go[first:].all() or time_s[first] < window[1] - _LAST_MOMENTS * (window[1] - window[0]):
         return sentinels
-    before: pd.DataFrame = sentinels[sentinels["time_s"] < time_s[first]]
+    before: pd.DataFrame = only(sentinels, sentinels["time_s"] < time_s[first])
     return before
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...findings import BudgetRow
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
-from ..tables import AT_EXIT
+from ..tables import AT_EXIT, only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,11 +40,11 @@ _MOST_PROCESSES = 4
 def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     """Rows by process, the largest tensors first, then device, moment and account; empty without a snapshot."""
     table = recording.tables["tensors"]
-    table = table[table["path"].isna() & table["pid"].notna()]
     if not len(table):
         return []
+    table = only(table, table["path"].isna() & table["pid"].notna())
     pids = [int(pid) for pid in table["pid"].unique()]
-    budgets = [_of_process(recording, growth, pid, table[table["pid"] == pid]) for pid in pids]
+    budgets = [_of_process(recording, growth, pid, only(table, table["pid"] == pid)) for pid in pids]
     budgets.sort(key=lambda rows: -sum(row.bytes for row in rows if row.account != _REST))
     return [row for rows in budgets[:_MOST_PROCESSES] for row in rows]
 
@@ -55,12 +55,12 @@ def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.Dat
         return []
     takes = process.rows("takes")
     at_work = takes.loc[takes["reason"] != AT_EXIT, "take"]  # as an exception ends it the frames still stand
-    snapshots = rows[(rows["moment"] == "take") & rows["take"].isin(at_work)]
+    snapshots = only(rows, (rows["moment"] == "take") & rows["take"].isin(at_work))
     found = []
     if len(snapshots):
-        last = snapshots[snapshots["take"] == snapshots["take"].max()]
+        last = only(snapshots, snapshots["take"] == snapshots["take"].max())
         found += _rows(recording, process.label, pid, last, _END)
-    peak = rows[rows["moment"] == "backward"]
+    peak = only(rows, rows["moment"] == "backward")
     found += _rows(recording, process.label, pid, peak, _PEAK)
     return found
 
@@ -86,9 +86,9 @@ def _whole(recording: Recording, pid: int, device: str, at_s: float) -> int | No
     """
     name, column = ("process_samples", "rss_bytes") if device == "cpu" else ("allocator", "reserved_bytes")
     rows = recording.tables[name]
-    rows = rows[(rows["pid"] == pid) & rows[column].notna()]
+    rows = only(rows, (rows["pid"] == pid) & rows[column].notna())
     if device != "cpu":
-        rows = rows[rows["device"] == device]
+        rows = only(rows, rows["device"] == device)
     if not len(rows):
         return None
     levels = rows[column].to_numpy(dtype=float)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..series.arithmetic import Floats
-from ..tables import figures, series
+from ..tables import figures, only, series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def of_host(recording: Recording) -> Counter:
 
 def of_cgroup(recording: Recording, cgroup: str) -> Counter:
     rows = recording.tables["cgroup_samples"]
-    rows = rows[rows["cgroup"] == cgroup]
+    rows = only(rows, rows["cgroup"] == cgroup)
     file, shmem = (np.nan_to_num(figures(rows, name)) for name in ("cgroup_file_bytes", "cgroup_shmem_bytes"))
     used = np.maximum(figures(rows, "current_bytes") - np.maximum(file - shmem, 0.0), 0.0)
     return _counter(f"cgroup {cgroup}", rows, "limit_bytes", used, "oom_count")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from ..tables import cells, only
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
 from .members import Member
@@ -119,10 +120,11 @@ def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Cl
     By the pid, or by what each of them asks the kernel for: to be the first to go.
     """
     left = list(events)
-    rows = recording.tables["events"]
-    for _, row in rows[rows["event"] == "helper-killed"].iterrows():
-        found = [e for e in left if e.pid == row["pid"] or e.oom_score_adj == _FIRST_TO_GO]
-        away_s = {id(e): abs((clock.time_s(e) or 0.0) - row["time_s"]) for e in found}
+    for at_s, pid, event in cells(recording.tables["events"], "time_s", "pid", "event"):
+        if event != "helper-killed":
+            continue
+        found = [e for e in left if e.pid == pid or e.oom_score_adj == _FIRST_TO_GO]
+        away_s = {id(e): abs((clock.time_s(e) or 0.0) - at_s) for e in found}
         nearest = min(found, key=lambda e: away_s[id(e)], default=None)
         if nearest is not None and away_s[id(nearest)] <= clock.slack_s + _LOOK_S:
             left.remove(nearest)
@@ -186,7 +188,7 @@ def _read_log(recording: Recording) -> _Log:
     from ...oom import read
 
     remarks = tuple(str(text) for text in rows.loc[rows["kernel_time_s"].isna(), "text"].dropna())
-    lines = rows[rows["kernel_time_s"].notna()]
+    lines = only(rows, rows["kernel_time_s"].notna())
     boot = str(recording.meta.get("boot_id") or "").replace("-", "")
     other_boot = lines["log_boot_id"].notna() & (lines["log_boot_id"] != boot)
     is_late = lines["log_source"] != "kmsg"  # written long before it was read, perhaps

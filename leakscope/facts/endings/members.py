@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..processes.table import Process
-from ..tables import by_process, int_of, narrow, process_name, records, text_of
+from ..tables import by_process, int_of, narrow, only, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
 
+_TOLD = (  # of a process
+    "pid", "start_ticks", "born_mono_ns", "died_mono_ns", "cmdline", "comm", "role", "cgroup", "is_root", "exit_code",
+    "exit_signal",
+)  # fmt: skip
 _ASKED = ("pid", "start_ticks", "time_s", "anon_bytes", "rss_bytes", "shmem_bytes", "virtual_bytes")
 
 
@@ -58,10 +62,10 @@ def members(recording: Recording, everyone: Sequence[Process]) -> list[Member]:
     roles = {(p.pid, round(p.born_s, 3)): p.role for p in everyone}
     start_ns = int(recording.meta["start_mono_ns"])
     samples = recording.tables["process_samples"]
-    samples = narrow(samples, *_ASKED)[samples["rss_bytes"].fillna(0) > 0]  # one that is exiting shows as empty
+    samples = only(narrow(samples, *_ASKED), samples["rss_bytes"].fillna(0) > 0)  # one that is exiting shows as empty
     last = {key: rows.iloc[-1] for key, rows in by_process(samples)}
     found = []
-    for row in records(recording.tables["processes"]):
+    for row in records(recording.tables["processes"], *_TOLD):
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         sample = last.get(key)
         born_ns, died_ns = int_of(row, "born_mono_ns"), int_of(row, "died_mono_ns")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..tables import int_of, process_name, text_of
+from ..tables import int_of, only, process_name, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -345,7 +345,7 @@ def device_snapshots(recording: Recording) -> list[DeviceSnapshot]:
     for _, row in rows.sort_values("snapshot", kind="stable").iterrows():
         number = int_of(row, "snapshot") or 0
         own = {name: groups.get(number, tables[name].iloc[:0]) for name, groups in by_number.items()}
-        process = processes[processes["pid"] == row["pid"]]
+        process = only(processes, processes["pid"] == row["pid"])
         found.append(_device(row, own, process.iloc[-1] if len(process) else None, is_alone))
     return [one for one in found if one.segments or len(one.events)]
 
@@ -357,8 +357,10 @@ def _device(
     segments, blocks, events = (
         own[name][own[name]["device"] == device] for name in ("gpu_segments", "gpu_blocks", "gpu_events")
     )
-    marks = events[events["event_index"].isna()].sort_values("time_s", kind="stable")
-    history = events[events["event_index"].notna()].sort_values("event_index", kind="stable").reset_index(drop=True)
+    marks = only(events, events["event_index"].isna()).sort_values("time_s", kind="stable")
+    history = (
+        only(events, events["event_index"].notna()).sort_values("event_index", kind="stable").reset_index(drop=True)
+    )
     expandable = row["expandable_setting"]
     return DeviceSnapshot(
         pid=int_of(row, "pid") or 0,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...units import COUNTS_NOTE, STEP, STEP_UNITS
+from ..tables import cells, only
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -13,10 +15,9 @@ if TYPE_CHECKING:
 
 def step_unit(recording: Recording) -> str:
     """``step``, unless an agent noted that it counts requests or tasks: of several what most processes count."""
-    notes = recording.tables["agent_notes"]
-    counted = notes.loc[notes["note"] == COUNTS_NOTE, "text"].value_counts()
-    said = next((name for name in counted.index if name in STEP_UNITS), None)
-    return STEP if said is None else STEP_UNITS[said]
+    notes = cells(recording.tables["agent_notes"], "note", "text")
+    counted = Counter(text for note, text in notes if note == COUNTS_NOTE and text in STEP_UNITS)
+    return STEP_UNITS[counted.most_common(1)[0][0]] if counted else STEP
 
 
 def steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
@@ -28,9 +29,9 @@ def steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
     sentinels = recording.tables["sentinels"]
     if growth.main is None or not len(sentinels):
         return 0
-    own = sentinels[sentinels["step"].notna() & sentinels["pid"].notna()]
-    own = own[(own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s)]
+    own = only(sentinels, sentinels["step"].notna() & sentinels["pid"].notna())
+    own = only(own, (own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s))
     if unit == STEP:
-        own = own[own["pid"] == growth.main.pid]
+        own = only(own, own["pid"] == growth.main.pid)
     passed = own.groupby(["pid", "start_ticks"])["step"].agg(lambda step: step.max() - step.min())
     return int(passed.sum())

@@ -13,6 +13,7 @@ from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, 
 from ..heap.place import Place
 from ..series.arithmetic import level_at
 from ..series.trend import GROWING, judge
+from ..tables import cells, narrow, only
 from .filling import Fills
 from .processes import ProcessGrowth
 from .strays import strays_of
@@ -64,8 +65,8 @@ def settling(
 ) -> str | None:
     """Only malloc's high-water mark rises: batches of ever other size do this until the largest has been seen."""
     growth_bytes = process.growth_bytes
-    rows = process.rows("sentinels").dropna(subset=_MALLOC)
-    rows = rows[rows["time_s"].between(*window_s)]
+    rows = narrow(process.rows("sentinels"), "time_s", *_MALLOC).dropna(subset=_MALLOC)
+    rows = only(rows, rows["time_s"].between(*window_s))
     if len(rows) < 6 or growth_bytes > max_share * float(process.held_bytes[-1]):
         return None
     first, last = (np.median(part[_MALLOC].to_numpy(dtype=np.float64), axis=0) for part in (rows[:3], rows[-3:]))
@@ -91,8 +92,9 @@ def uncollected(
     A full collection begins once what survived the younger ones is a quarter of what survived the last full one
     (gc_collect_main of CPython 3.8 to 3.13): until then garbage rises as if it leaked.
     """
-    rows = process.rows("sentinels").dropna(subset=["gc_collections", "gc_enabled"])
-    rows = rows[rows["time_s"].between(*window_s)]
+    rows = narrow(process.rows("sentinels"), "time_s", "gc_collections", "gc_enabled", "gc_threshold")
+    rows = rows.dropna(subset=["gc_collections", "gc_enabled"])
+    rows = only(rows, rows["time_s"].between(*window_s))
     if len(rows) < 2 or not rows["gc_enabled"].astype(bool).all() or rows["gc_threshold"].eq(0).any():
         return None
     strays = strays_of(process, *window_s)
@@ -176,8 +178,7 @@ def observed(recording: Recording, process: ProcessGrowth, window_s: tuple[float
 
 def has_gpu_history(recording: Recording, pid: int) -> bool:
     """Whether the recording had torch keep the history of what it allocated on GPUs."""
-    notes = recording.tables["agent_notes"]
-    return bool((notes["note"].eq(GPU_HISTORY_ON) & notes["pid"].eq(pid)).fillna(False).any())
+    return (GPU_HISTORY_ON, pid) in cells(recording.tables["agent_notes"], "note", "pid")
 
 
 def _is_limited(one: Accumulation, filling: Fills | None) -> bool:

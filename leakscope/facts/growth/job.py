@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..tables import narrow
+from ..tables import cells
 from .processes import ProcessGrowth, alive_in, rounds_of
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: F
 
     Infinite where that did not happen, or where memory came back: workers that are killed and started again.
     """
-    table = narrow(table, "pid", "start_ticks", "exit_signal")
-    killed = table[table["exit_signal"].eq(signal.SIGKILL).fillna(False) & table["pid"].notna()]
-    keys = set(zip(killed["pid"].astype(int), killed["start_ticks"].fillna(0).astype(int)))
+    ends = cells(table, "pid", "start_ticks", "exit_signal")
+    keys = {(pid, ticks or 0) for pid, ticks, number in ends if number == signal.SIGKILL and pid is not None}
     for process in sorted(processes, key=lambda p: float(p.time_s[-1])):
         end_s = float(process.time_s[-1])
         before = float(

@@ -11,7 +11,7 @@ import numpy as np
 from ...units import format_bytes
 from .. import imported
 from ..series.arithmetic import Floats
-from ..tables import figures, int_of, process_name, records
+from ..tables import figures, int_of, only, process_name, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def nearest(limits: Sequence[Limit]) -> Limit | None:
 
 def _host(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["host_samples"]
-    rows = rows[rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna()]
+    rows = only(rows, rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna())
     total = figures(rows, "mem_total_bytes")
     yield Limit(HOST, "the machine", figures(rows, "time_s"), total - figures(rows, "mem_available_bytes"), total)
 
@@ -84,7 +84,9 @@ def _host(recording: Recording) -> Iterator[Limit]:
 def _cgroups(recording: Recording) -> Iterator[Limit]:
     """Page cache does not count: the kernel takes it back before it kills."""
     rows = recording.tables["cgroup_samples"]
-    rows = rows[rows["limit_bytes"].gt(0).fillna(False) & rows["current_bytes"].notna()]
+    if not len(rows):
+        return
+    rows = only(rows, rows["limit_bytes"].gt(0).fillna(False) & rows["current_bytes"].notna())
     for path, own in rows.groupby("cgroup"):
         cache = np.nan_to_num(figures(own, "cgroup_file_bytes")) - np.nan_to_num(figures(own, "cgroup_shmem_bytes"))
         used = np.maximum(0.0, figures(own, "current_bytes") - np.maximum(0.0, cache))
@@ -93,7 +95,9 @@ def _cgroups(recording: Recording) -> Iterator[Limit]:
 
 def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["limit_samples"]
-    rows = rows[rows["limit_bytes"].gt(0).fillna(False) & rows["used_bytes"].notna()]
+    if not len(rows):
+        return
+    rows = only(rows, rows["limit_bytes"].gt(0).fillna(False) & rows["used_bytes"].notna())
     known = recording.tables["processes"]
     for (name, _, _), own in rows.groupby(["limit_name", "pid", "start_ticks"], dropna=False):
         series = figures(own, "time_s"), figures(own, "used_bytes"), figures(own, "limit_bytes")
@@ -101,7 +105,7 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
         if pid is None:
             yield Limit(DEV_SHM, "/dev/shm", *series)
             continue
-        process = known[(known["pid"] == pid) & (known["start_ticks"] == int_of(own.iloc[0], "start_ticks"))]
+        process = only(known, (known["pid"] == pid) & (known["start_ticks"] == int_of(own.iloc[0], "start_ticks")))
         who = process_name(process.iloc[-1] if len(process) else None)
         yield Limit(RLIMIT, f"{_RLIMITS.get(str(name), str(name))} of {who}[{pid}]", *series, pid=pid)
 
@@ -109,8 +113,10 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
 def _gpus(recording: Recording) -> Iterator[Limit]:
     """Those the job uses; where pids are not known, the only one there is, or all that a file was made for."""
     rows = recording.tables["gpu_samples"]
+    if not len(rows):
+        return
     ours = set(rows.loc[rows["is_ours"].fillna(False).astype(bool), "gpu_uuid"].dropna())
-    devices = rows[rows["gpu_total_bytes"].gt(0).fillna(False) & rows["gpu_used_bytes"].notna()]
+    devices = only(rows, rows["gpu_total_bytes"].gt(0).fillna(False) & rows["gpu_used_bytes"].notna())
     for uuid, own in devices.groupby("gpu_uuid"):
         if uuid in ours or (not ours and (devices["gpu_uuid"].nunique() == 1 or imported.files(recording))):
             index = int_of(own.iloc[0], "gpu_index")
@@ -121,11 +127,11 @@ def _gpus(recording: Recording) -> Iterator[Limit]:
 def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
     """Name, times and bytes in use of each GPU; of files that have none, those of each process on one."""
     rows = recording.tables["gpu_samples"]
-    rows = rows[rows["gpu_used_bytes"].notna()]
-    devices = rows[rows["pid"].isna()]
+    rows = only(rows, rows["gpu_used_bytes"].notna())
+    devices = only(rows, rows["pid"].isna())
     if len(devices):
         return [(_gpu_name(own), *_used(own)) for _, own in devices.groupby("gpu_uuid")]
-    names = {row["pid"]: process_name(row) for row in records(recording.tables["processes"])}
+    names = {row["pid"]: process_name(row) for row in records(recording.tables["processes"], "pid", "cmdline", "comm")}
     found = []
     for _, own in rows.groupby(["gpu_uuid", "pid"]):
         pid = int_of(own.iloc[0], "pid")
@@ -145,7 +151,9 @@ class GpuProcess(NamedTuple):
 def gpu_processes(recording: Recording) -> list[GpuProcess]:
     """The job's own processes on each GPU."""
     rows = recording.tables["gpu_samples"]
-    rows = rows[rows["is_ours"].fillna(False).astype(bool) & rows["pid"].notna() & rows["gpu_used_bytes"].notna()]
+    if not len(rows):
+        return []
+    rows = only(rows, rows["is_ours"].fillna(False).astype(bool) & rows["pid"].notna() & rows["gpu_used_bytes"].notna())
     alike = rows.sort_values("time_s", kind="stable").groupby(["pid", "gpu_uuid"])
     return [GpuProcess(int(own["pid"].iloc[0]), _gpu_name(own), *_used(own)) for _, own in alike]
 

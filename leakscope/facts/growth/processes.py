@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import Trend, judge
-from ..tables import Row, by_process, in_time, narrow, process_name, records, text_of
+from ..tables import Row, by_process, in_time, narrow, only, process_name, records, text_of
 from .sharing import Copied, Family, copied_by_takes, families, shares
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 _Key = tuple[int, int]  # pid, start_ticks
+_TOLD = (
+    "pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ class ProcessGrowth:
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
     steps = _first_steps_s(recording.tables["sentinels"])
-    known = records(recording.tables["processes"])
+    known = records(recording.tables["processes"], *_TOLD)
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     samples = dict(by_process(recording.tables["process_samples"]))
     of_command = families(known, samples)
@@ -124,7 +127,7 @@ def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
 def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
     """When each process that trains made its first step, by its agent."""
     rows = narrow(sentinels, "pid", "start_ticks", "time_s")
-    rows = rows[sentinels["step"].notna() & sentinels["pid"].notna()]
+    rows = only(rows, sentinels["step"].notna() & sentinels["pid"].notna())
     rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
     keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
     return dict(zip(keys, rows["time_s"].astype(float)))
@@ -170,7 +173,7 @@ def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
     if not len(graphs):
         return []
     graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s")
-    own = graphs[(graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna()]
+    own = only(graphs, (graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna())
     return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
+from ..tables import only
 
 if TYPE_CHECKING:
     from .processes import ProcessGrowth
@@ -82,7 +83,7 @@ class Rest:
 def rest_of_none(process: ProcessGrowth) -> Rest | None:
     """None where fewer than three snapshots tell: an older recording, too large a heap, a None that lives for ever."""
     graphs = process.rows("heap_graphs")
-    graphs = graphs[graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0))]
+    graphs = only(graphs, graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0)))
     columns = "none_reference_count", "none_known_count"
     rest = _rest(_takes(process), NONE, graphs["take"].to_list(), *(graphs[name].to_list() for name in columns))
     return None if rest is None else rest.after_the_most()
@@ -93,11 +94,11 @@ def rests_of_types(process: ProcessGrowth) -> list[Rest]:
     strays = process.rows("heap_strays")
     if not len(strays):
         return []
-    strays = strays[strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0))]
+    strays = only(strays, strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0)))
     graphs = process.rows("heap_graphs")
     with_keys = graphs["take"][graphs["key_reference_count"].notna()]
     # Where keys were not counted, as in older recordings, a list of records has one such reference for each field.
-    strays = strays[(strays["type_name"] != _NAMES) | strays["take"].isin(with_keys)]
+    strays = only(strays, (strays["type_name"] != _NAMES) | strays["take"].isin(with_keys))
     takes = _takes(process)
     found = (
         _rest(takes, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..tables import Row, in_time, narrow
+from ..tables import Row, cells, in_time
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
@@ -63,14 +63,13 @@ class Copied(NamedTuple):
 
 def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, list[Copied]]:
     """{pid: what the recording itself made it hold more}."""
-    takes = narrow(takes, "pid", "time_s", "copied_bytes")
-    own = takes[takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna()]
-    if not len(own):
+    own = [one for one in cells(takes, "pid", "time_s", "copied_bytes") if one[0] is not None and (one[2] or 0) > 0]
+    if not own:
         return {}
     began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
     died_s = began_s + processes["died_mono_ns"].astype("float64") / 1e9
     copied: dict[int, list[Copied]] = {}
-    for pid, at_s, bytes in zip(own["pid"].astype(int), own["time_s"], own["copied_bytes"]):
+    for pid, at_s, bytes in own:
         ended_s = died_s[processes["ppid"].eq(pid).fillna(False) & died_s.gt(at_s)]
         until_s = float(ended_s.min()) if len(ended_s) else float("inf")
         copied.setdefault(pid, []).append(Copied(float(at_s), until_s, float(bytes)))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..heap.paths import keeps_growing
 from ..series.arithmetic import Floats
-from ..tables import without_last
+from ..tables import only, without_last
 
 if TYPE_CHECKING:
     from .processes import ProcessGrowth
@@ -72,10 +72,10 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
     cycles that variables of main() held are garbage only then.
     """
     graphs, rows, takes = (process.rows(name) for name in ("heap_graphs", "heap_strays", "takes"))
-    graphs = graphs[graphs["take"].notna()].drop_duplicates("take", keep="last")
+    graphs = only(graphs, graphs["take"].notna()).drop_duplicates("take", keep="last")
     if not len(rows) or not len(graphs):
         return None
-    graphs = graphs[graphs["take"].isin(rows["take"])]
+    graphs = only(graphs, graphs["take"].isin(rows["take"]))
     if to_the_end:
         graphs = _of_window(graphs, start_s, float("inf"))
     else:
@@ -118,10 +118,10 @@ def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
     graphs = process.rows("heap_graphs")
     if len(graphs) < 3:
         return None
-    graphs = graphs[graphs["take"].notna()].drop_duplicates("take", keep="last")
+    graphs = only(graphs, graphs["take"].notna()).drop_duplicates("take", keep="last")
     graphs = _of_window(without_last(graphs, process.rows("takes")), start_s, end_s)
     is_whole = ~graphs["is_sampled"].fillna(False).astype(bool)
-    graphs = graphs[is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna()]
+    graphs = only(graphs, is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna())
     if len(graphs) < 3:
         return None
     # Objects that nothing refers to are not in the graph: a sample of pools has those.
@@ -144,11 +144,11 @@ def kept_by_c(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
 
 def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
     """With one before it where they are few, as the places of the heap are compared."""
-    inside = graphs[(graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1)]
+    inside = only(graphs, (graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1))
     if len(inside) >= 3:
         return inside
-    before = graphs[graphs["time_s"] < start_s].tail(1)
-    return graphs[graphs["take"].isin([*before["take"], *inside["take"]])]
+    before = only(graphs, graphs["time_s"] < start_s).tail(1)
+    return only(graphs, graphs["take"].isin([*before["take"], *inside["take"]]))
 
 
 def _by_type(rows: pd.DataFrame, takes: list[int]) -> Iterator[Stray]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
-from ..tables import narrow
+from ..tables import narrow, only
 from .job import Job
 from .processes import ProcessGrowth
 
@@ -113,7 +113,7 @@ def _by_cpu_time(
     if plain.trend.verdict != CANNOT_TELL:
         return
     rows = job.worker.rows("process_samples")
-    rows = rows[rows["run_delay_s"].notna() & rows["cpu_s"].notna()]
+    rows = only(rows, rows["run_delay_s"].notna() & rows["cpu_s"].notna())
     if len(rows) < 8:
         return
     at_s, delay_s, cpu_s = (rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "run_delay_s", "cpu_s"))
@@ -187,7 +187,7 @@ def _by_work(
     one before did: what grows in the only burst there was may be start-up, or a cache that is full now.
     """
     rows = narrow(worker.rows("process_samples"), "time_s", "cpu_s")
-    rows = rows[rows["cpu_s"].notna() & (rows["time_s"] <= worker.time_s[-1])]
+    rows = only(rows, rows["cpu_s"].notna() & (rows["time_s"] <= worker.time_s[-1]))
     if len(rows) < 16:
         return
     at_s, cpu_s = rows["time_s"].to_numpy(dtype=np.float64), rows["cpu_s"].to_numpy(dtype=np.float64)
@@ -254,11 +254,11 @@ def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     """Times, and bytes that the allocators had handed out and that they kept free, by rows of ``sentinels``."""
     parts = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
     rows = narrow(rows, "time_s", *parts)
-    rows = rows[rows["malloc_in_use_bytes"].notna() & rows["malloc_free_bytes"].notna()]
+    rows = only(rows, rows["malloc_in_use_bytes"].notna() & rows["malloc_free_bytes"].notna())
     at_s, in_use, free = (
         rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_in_use_bytes", "malloc_free_bytes")
     )
-    small = rows[rows["pymalloc_bytes"].notna() & rows["pymalloc_in_use_bytes"].notna()]
+    small = only(rows, rows["pymalloc_bytes"].notna() & rows["pymalloc_in_use_bytes"].notna())
     if not len(small):  # they were not counted: then they are in neither sum
         return at_s, in_use, free
     arenas, handed_out = (  # read more seldom: a straight line between two readings

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tables import int_of, records, text_of
+from ..tables import int_of, only, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ def _children(rows: pd.DataFrame, pid: int, take: int) -> dict[_Of, _Children]:
 
 
 def _of_take(rows: pd.DataFrame, pid: int, take: int) -> list[dict[str, Any]]:
-    return records(rows[(rows["pid"] == pid) & (rows["take"] == take)])
+    return records(only(rows, (rows["pid"] == pid) & (rows["take"] == take)))
 
 
 def _above(nodes: Mapping[int, _Node], number: int) -> Iterator[int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST
-from ..tables import narrow, records
+from ..tables import cells, narrow, only, records
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -37,12 +37,19 @@ _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mm
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
 _RESULTS = "functools._lru_cache_wrapper"
+_TOLD = (  # of a node, by its row of one snapshot
+    "path_node", "dominator_node", "root_kind", "type_name", "edge_kind", "edge_name", "owner", "owner_file",
+    "owner_line", "opaque", "shallow_bytes", "length_limit", "limits",
+)  # fmt: skip
+_FIGURES = (
+    "retained_bytes", "retained_storage_bytes", "retained_native_bytes", "child_count", "length", "error_bytes",
+)  # fmt: skip
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Node:
-    """One object over all snapshots; ``row`` is its newest description.
+    """One object over all snapshots; ``row`` is its newest description, with 0 for a ``path_node`` that it has not.
 
     ``numbers``: its own, and those of objects that had its name one after the other.
     """
@@ -55,8 +62,11 @@ class _Node:
     children: Floats
     length: Floats
     error: Floats
-    numbers: set[int] = field(default_factory=set)
+    numbers: set[int] = field(init=False)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
+
+    def __post_init__(self) -> None:
+        self.numbers = {self.number}
 
 
 def graph_places(
@@ -68,28 +78,29 @@ def graph_places(
     ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
     """
     rows = recording.tables["heap_nodes"]
-    rows = rows[rows["pid"] == pid]
+    rows = only(rows, rows["pid"] == pid)
     rows = _on_devices(rows) if on_devices else rows
     is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
     nodes = _nodes(rows[is_asked_for], position)
     _name_by_others(nodes, rows[~is_asked_for])
     children = recording.tables["heap_children"]
-    children = children[(children["pid"] == pid) & children["take"].isin(takes)]
+    children = only(children, (children["pid"] == pid) & children["take"].isin(takes))
     children = _on_devices(children) if on_devices else children
     of_number = _join_successors(nodes)
-    for row in records(children):
-        number = int(row["node"])
+    for number, take, type_name, *held in cells(
+        children, "node", "take", "type_name", "object_count", "retained_bytes"
+    ):
         node = nodes.get(of_number.get(number, number))
-        if node is not None and isinstance(row["type_name"], str):
-            zeros = np.zeros(len(takes)), np.zeros(len(takes))
-            counts, bytes = node.by_type.setdefault(row["type_name"], zeros)
-            counts[position[int(row["take"])]] = row["object_count"]
-            bytes[position[int(row["take"])]] = row["retained_bytes"]
+        if node is not None and isinstance(type_name, str):
+            if type_name not in node.by_type:
+                node.by_type[type_name] = (np.zeros(len(takes)), np.zeros(len(takes)))
+            for figures, figure in zip(node.by_type[type_name], held):
+                figures[position[take]] = figure
     user_files = frozenset(recording.tables["sources"]["file"].dropna())
     user_modules = _user_modules(recording, pid)
     shared = recording.tables["heap_shared"]
-    shared = shared[by_holder & (shared["pid"] == pid) & shared["take"].isin(takes)]
+    shared = only(shared, by_holder & (shared["pid"] == pid) & shared["take"].isin(takes))
     shared = _on_devices(shared) if on_devices else shared
     return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes)))
 
@@ -101,21 +112,21 @@ def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(retained_bytes=held)
     nothing = dict.fromkeys(("retained_storage_bytes", "retained_native_bytes", "error_bytes"), 0)
     rows = rows.assign(retained_bytes=held, **nothing, shallow_bytes=0)
-    above = {int(row["node"]): (_number(row["path_node"]), _number(row["dominator_node"])) for row in records(rows)}
+    above = {number: ways for number, *ways in cells(rows, "node", "path_node", "dominator_node")}
     holding = set(rows.loc[held > 0, "node"].astype(int))
     waiting = list(holding)
     while waiting:
         further = set(above.get(waiting.pop(), ())) - holding
         holding |= further
         waiting += further
-    return rows[rows["node"].isin(list(holding))]
+    return only(rows, rows["node"].isin(list(holding)))
 
 
 def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
     """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
     sources, notes = recording.tables["sources"], recording.tables["agent_notes"]
-    own = sources[sources["pid"] == pid]
-    forked = notes[notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False)]
+    own = only(sources, sources["pid"] == pid)
+    forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
     others = dict(zip(sources["module"], sources["file"]))
     if not len(forked):
         others.pop("__main__", None)
@@ -125,37 +136,36 @@ def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
 def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, float]]:
     """{(number of a node, type): {number of one that refers to such objects below it: most bytes of them}}."""
     found: dict[tuple[int, str], dict[int, float]] = {}
-    for row in records(rows):
-        above, number = int(row["dominator_node"]), int(row["node"])
-        of_type = found.setdefault((of_number.get(above, above), str(row["type_name"])), {})
+    for above, number, type_name, bytes in cells(rows, "dominator_node", "node", "type_name", "retained_bytes"):
+        of_type = found.setdefault((of_number.get(above, above), str(type_name)), {})
         number = of_number.get(number, number)
-        of_type[number] = max(of_type.get(number, 0.0), float(row["retained_bytes"]))
+        of_type[number] = max(of_type.get(number, 0.0), float(bytes))
     return found
 
 
 def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
+    """Each as its last snapshot described it, or the last in which it had a name, which is good as long as the object.
+
+    What retains it is told by the last in any case.
+    """
+    numbers = rows["node"].to_numpy(dtype=np.int64)
+    index = {number: i for i, number in enumerate(dict.fromkeys(numbers.tolist()))}
+    of_row = np.array([index[number] for number in numbers.tolist()], dtype=np.int64)
+    at = np.array([position[take] for take in rows["take"].tolist()], dtype=np.int64)
+    figures = np.zeros((len(index), len(_FIGURES), len(position)))
+    for i, column in enumerate(_FIGURES):
+        figures[of_row, i, at] = rows[column].to_numpy(dtype=np.float64, na_value=0.0)
+    last = np.zeros(len(index), dtype=np.int64)
+    last[of_row] = np.arange(len(rows))
+    is_named = rows["is_named"].to_numpy(dtype=bool, na_value=False)
+    told = last.copy()
+    told[of_row[is_named]] = np.flatnonzero(is_named)
+    dominators = rows["dominator_node"].to_numpy(dtype=np.int64, na_value=0)[last].tolist()
     nodes: dict[int, _Node] = {}
-    for row in records(rows):
-        number, at = int(row["node"]), position[int(row["take"])]
-        node = nodes.get(number)
-        if node is None:
-            node = nodes[number] = _Node(number, {}, *np.zeros((6, len(position))))
-            node.numbers.add(number)
-        if not node.row or row["is_named"] or not node.row["is_named"]:
-            node.row = row
-        else:  # a name is good for as long as the object; what retains it, until something else does
-            node.row = dict(node.row, dominator_node=row["dominator_node"])
-        node.retained[at] = row["retained_bytes"]
-        node.storage[at] = _or_none_at_all(row["retained_storage_bytes"])
-        node.native[at] = _or_none_at_all(row["retained_native_bytes"])
-        node.error[at] = _or_none_at_all(row["error_bytes"])
-        node.children[at] = row["child_count"]
-        node.length[at] = _or_none_at_all(row["length"])
+    for number, row, dominator, own in zip(index, records(narrow(rows, *_TOLD).iloc[told]), dominators, figures):
+        row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
+        nodes[number] = _Node(number, row, *own)
     return nodes
-
-
-def _or_none_at_all(figure: float | None) -> float:
-    return 0.0 if figure is None or figure != figure else figure
 
 
 def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
@@ -164,18 +174,17 @@ def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
     An object may have got a ``__dict__`` since.
     """
     of_owner: dict[int, int] = {}
-    for row in records(rows):
-        above = _number(row["path_node"])
-        if row["edge_kind"] == "namespace":
-            of_owner[int(row["node"])] = above
-        node = nodes.get(int(row["node"]))
-        if node is None or isinstance(node.row["edge_name"], str) or not isinstance(row["edge_name"], str):
+    for number, path_node, edge_kind, edge_name in cells(rows, "node", "path_node", "edge_kind", "edge_name"):
+        above = path_node or 0
+        if edge_kind == "namespace":
+            of_owner[number] = above
+        node = nodes.get(number)
+        if node is None or isinstance(node.row["edge_name"], str) or not isinstance(edge_name, str):
             continue
-        before = _number(node.row["path_node"])
-        if above == before:
-            node.row |= {"edge_kind": row["edge_kind"], "edge_name": row["edge_name"]}
-        elif of_owner.get(above) == before:
-            node.row |= {"edge_kind": "attribute", "edge_name": row["edge_name"]}
+        if above == node.row["path_node"]:
+            node.row |= {"edge_kind": edge_kind, "edge_name": edge_name}
+        elif of_owner.get(above) == node.row["path_node"]:
+            node.row |= {"edge_kind": "attribute", "edge_name": edge_name}
 
 
 def _join_successors(nodes: dict[int, _Node]) -> dict[int, int]:
@@ -189,13 +198,12 @@ def _join_successors(nodes: dict[int, _Node]) -> dict[int, int]:
     for number in _from_roots(nodes):
         node = nodes[number]
         for column in ("path_node", "dominator_node"):
-            above = _number(node.row[column])
-            node.row[column] = joined.get(above, above)
+            node.row[column] = joined.get(node.row[column], node.row[column])
         key = _place_of(node)
         if key is None:
             continue
         others = known.setdefault(key, [])
-        other = next((one for one in others if not np.any((one.retained > 0) & (node.retained > 0))), None)
+        other = next((one for one in others if not _are_together(one, node)), None)
         if other is None:
             others.append(node)
             continue
@@ -208,9 +216,13 @@ def _join_successors(nodes: dict[int, _Node]) -> dict[int, int]:
         del nodes[number]
     for node in nodes.values():  # some have their dominator farther from the roots than they are themselves
         for column in ("path_node", "dominator_node"):
-            above = _number(node.row[column])
-            node.row[column] = joined.get(above, above)
+            node.row[column] = joined.get(node.row[column], node.row[column])
     return joined
+
+
+def _are_together(one: _Node, other: _Node) -> bool:
+    """In any snapshot."""
+    return bool(one.retained @ other.retained)
 
 
 def _newest(node: _Node) -> int:
@@ -227,7 +239,7 @@ def _from_roots(nodes: Mapping[int, _Node]) -> list[int]:
         while number not in done and number in nodes:
             done.add(number)
             way.append(number)
-            number = _number(nodes[number].row["path_node"])
+            number = nodes[number].row["path_node"]
         order += reversed(way)
     return order
 
@@ -261,19 +273,18 @@ def _places(
         if node.number in ours:
             continue
         row = names.row(node)
-        path = row["path"]
-        while path in taken:  # two objects by one name, one after the other
-            path += "'"
-        taken.add(path)
+        while row["path"] in taken:  # two objects by one name, one after the other
+            row["path"] += "'"
+        taken.add(row["path"])
         places[node.number] = Place(
-            path, row["type_name"], row | {"path": path}, node.retained, np.zeros(count), np.zeros(count),
+            row["path"], row["type_name"], row, node.retained, np.zeros(count), np.zeros(count),
             (node.retained > 0).astype(np.float64), _lengths(node),
             has_length=bool(row["length"]), numbers=frozenset(node.numbers), error_bytes=node.error,
         )  # fmt: skip
     new_globals = _new_globals(nodes, places)
     for number, place in places.items():
         place.named_by = places.get(place.row["path_node"])
-        dominator = _number(nodes[number].row["dominator_node"])
+        dominator = nodes[number].row["dominator_node"]
         above = new_globals.get(number) or places.get(first_of_chain.get(dominator, dominator))
         if above is not None and above is not place:
             place.parent = above
@@ -310,10 +321,10 @@ def _new_globals(nodes: Mapping[int, _Node], places: Mapping[int, Place]) -> dic
     """
     of_module: dict[int, list[_Node]] = {}
     for node in nodes.values():
-        above, holds = (nodes.get(_number(node.row[column])) for column in ("path_node", "dominator_node"))
+        above, holds = nodes.get(node.row["path_node"]), nodes.get(node.row["dominator_node"])
         if (
             holds is not None
-            and _number(holds.row["path_node"]) == OF_MODULES  # the dict of all modules
+            and holds.row["path_node"] == OF_MODULES  # the dict of all modules
             and above is not None
             and node.number in places
             and above.number in places
@@ -327,11 +338,11 @@ def _new_globals(nodes: Mapping[int, _Node], places: Mapping[int, Place]) -> dic
         if len(new) < _LEAST_CHILDREN:
             continue
         found |= dict.fromkeys((node.number for node in new), places[number])
-        modules, gained = _number(new[0].row["dominator_node"]), sum(node.retained for node in new)
+        modules, gained = new[0].row["dominator_node"], sum(node.retained for node in new)
         at = number
         while at in places and at != modules:  # the module itself may lie between
             places[at].deep_bytes = places[at].deep_bytes + gained
-            at = _number(nodes[at].row["dominator_node"])
+            at = nodes[at].row["dominator_node"]
     return found
 
 
@@ -343,7 +354,7 @@ def _ours(nodes: Mapping[int, _Node]) -> set[int]:
     ours: set[int] = set()
     for number in _from_roots(nodes):
         row = nodes[number].row
-        above = nodes.get(_number(row["path_node"]))
+        above = nodes.get(row["path_node"])
         has_no_name = _edge_name(nodes[number]) is None and row["edge_kind"] != "namespace"
         of_hook = above is not None and above.row["type_name"] == "function" and _is_agents(above.row["owner_file"])
         if (
@@ -424,12 +435,12 @@ def _outside(nodes: Mapping[int, _Node], names: _Names, places: Mapping[int, Pla
 
 
 def _is_directly(node: _Node) -> bool:
-    return _number(node.row["dominator_node"]) == OF_OUTSIDE
+    return bool(node.row["dominator_node"] == OF_OUTSIDE)
 
 
 def _is_named_by_its_like(link: _Node, nodes: Mapping[int, _Node]) -> bool:
     """Whether the object that it hangs on is of the same type, so that its name is that of each link."""
-    above = nodes.get(_number(link.row["path_node"]))
+    above = nodes.get(link.row["path_node"])
     return above is not None and above.row["type_name"] == link.row["type_name"] and _edge_name(link) is not None
 
 
@@ -510,17 +521,11 @@ def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
         if place.parent is not None:
             place.parent.array_bytes += place.array_bytes
     for place in below:
-        place.tensor_bytes = _part_of(place, place.tensor_bytes, [nodes[number].storage for number in _own(place)])
-        place.native_bytes = _part_of(place, place.native_bytes, [nodes[number].native for number in _own(place)])
+        if place.row["node"] is not None:
+            node = nodes[place.row["node"]]
+            place.tensor_bytes = np.minimum(node.storage, place.deep_bytes)
+            place.native_bytes = np.minimum(node.native, place.deep_bytes)
         _share_out(place, nodes)
-
-
-def _own(place: Place) -> list[int]:
-    return [] if place.row["node"] is None else [place.row["node"]]
-
-
-def _part_of(place: Place, given: Floats, own: Sequence[Floats]) -> Floats:
-    return np.minimum(own[0], place.deep_bytes) if own else given
 
 
 def _share_out(place: Place, nodes: Mapping[int, _Node]) -> None:
@@ -551,11 +556,12 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
     before = {number: above for number, node in nodes.items() if (above := _link_before(node, nodes)) is not None}
     chains: dict[int, list[int]] = {}
     for number in nodes:
-        way = [number]
-        while way[-1] in before and before[way[-1]] not in way:
-            way.append(before[way[-1]])
-        chains.setdefault(way[-1], []).append(len(way))
-        firsts[number] = way[-1]
+        first, way = number, {number}
+        while first in before and before[first] not in way:
+            first = before[first]
+            way.add(first)
+        chains.setdefault(first, []).append(len(way))
+        firsts[number] = first
     links_of: dict[int, list[_Node]] = {}
     for number, first in firsts.items():
         links_of.setdefault(first, []).append(nodes[number])
@@ -566,8 +572,8 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
     newest: dict[tuple[int, str], _Node] = {}
     for first in sorted(set(long.values()), key=lambda one: (-_newest(nodes[one]), one)):
         node = nodes[first]
-        known = newest.setdefault((_number(node.row["dominator_node"]), str(node.row["type_name"])), node)
-        if known is not node and not np.any((known.retained > 0) & (node.retained > 0)):
+        known = newest.setdefault((node.row["dominator_node"], str(node.row["type_name"])), node)
+        if known is not node and not _are_together(known, node):
             _continue(known, node)
             long = {number: known.number if of == first else of for number, of in long.items()}
     return {number: first for number, first in long.items() if number != first}
@@ -604,7 +610,7 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
     """
     above = node
     for _ in range(3):
-        found = nodes.get(_number(above.row["dominator_node"]))
+        found = nodes.get(above.row["dominator_node"])
         if found is None or found.number < GROUPS:
             return None
         holder, above = above if above is not node else found, found
@@ -658,7 +664,7 @@ class _Names:
         suffix = ".__dict__" if node.row["edge_kind"] == "namespace" else " (cell)" if _is_cell(node) else ""
         return {
             "node": node.number,
-            "path_node": _number(node.row["path_node"]),
+            "path_node": node.row["path_node"],
             "path": self.path(node.number) + suffix,
             "parent_path": None,
             "root_kind": root,
@@ -688,14 +694,14 @@ class _Names:
             way.append(number)
             self._paths[number] = "…"  # should they lead round in a circle
             node = self._nodes.get(number)
-            number = 0 if node is None or number < GROUPS else _number(node.row["path_node"])
+            number = 0 if node is None or number < GROUPS else node.row["path_node"]
         for one in reversed(way):
             node = self._nodes.get(one)
             self._paths[one] = "" if node is None or one < GROUPS else self._path(node)
         return self._paths[way[0] if way else number]
 
     def _path(self, node: _Node) -> str:
-        above = self._paths[_number(node.row["path_node"])]
+        above = self._paths[node.row["path_node"]]
         name = _edge_name(node)
         kind = node.row["edge_kind"]
         before = self._above(node)
@@ -810,11 +816,11 @@ class _Names:
         return PurePath(file).stem if isinstance(file, str) and file else name  # a notebook has none
 
     def _above(self, node: _Node) -> _Node | None:
-        number = _number(node.row["path_node"])
+        number = node.row["path_node"]
         return None if number < GROUPS else self._nodes.get(number)
 
     def _is_modules(self, node: _Node) -> bool:
-        return _number(node.row["path_node"]) == OF_MODULES
+        return bool(node.row["path_node"] == OF_MODULES)
 
 
 def names_in_keys(nodes: pd.DataFrame) -> set[str]:
@@ -858,11 +864,3 @@ def _short(node: _Node) -> str:
 def _line(node: _Node) -> int | None:
     line = node.row["owner_line"]
     return int(line) if line == line and line is not None else None
-
-
-def _number(value: Any) -> int:
-    """0 where there is none."""
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return 0

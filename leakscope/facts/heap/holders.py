@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from ..tables import records
+from ..tables import cells, narrow, only, records
 from .graph import graph_places
 from .place import Place
 
@@ -25,10 +26,9 @@ def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """Of the rows of ``takes`` those of snapshots whose graph says all there is: none looked along names."""
     if not len(graphs):
         return takes.iloc[:0]
-    takes = takes[takes["visited_count"].isna()]
-    read = set(zip(graphs["pid"], graphs["take"]))
-    is_read = [key in read for key in zip(takes["pid"], takes["take"])]
-    return takes[pd.Series(is_read, index=takes.index, dtype=bool)]
+    read = set(cells(graphs, "pid", "take"))
+    asked = cells(takes, "pid", "take", "visited_count")
+    return only(takes, np.array([visited is None and tuple(key) in read for *key, visited in asked], dtype=bool))
 
 
 def with_exact_holders(recording: Recording) -> Recording:
@@ -64,7 +64,11 @@ class _Exact:
     def holders(self) -> pd.DataFrame:
         if self._holders is None:
             written = self._recording.tables["holders"]
-            rows = pd.DataFrame(list(self._rows())).reindex(columns=written.columns).astype(written.dtypes)
+            found = list(self._rows())
+            columns = {str(name): dtype for name, dtype in written.dtypes.items()}
+            rows = pd.DataFrame(
+                {name: pd.array([row.get(name) for row in found], dtype) for name, dtype in columns.items()}
+            )
             self._holders = pd.concat([written, rows], ignore_index=True) if len(written) else rows
         return self._holders
 
@@ -80,7 +84,7 @@ class _Exact:
     def data_forms(self) -> pd.DataFrame:
         """With the path of the object that was looked into."""
         rows = self._with_paths("data_forms", "path")
-        return rows[rows["path"].notna()]
+        return only(rows, rows["path"].notna())
 
     def tensors(self) -> pd.DataFrame:
         """With the path of the container; one row for all that it holds of one owner, device and type."""
@@ -88,7 +92,7 @@ class _Exact:
         is_place = rows["node"].notna()
         if not is_place.any():
             return rows
-        places = rows[is_place & rows["path"].notna()].sort_values("storage_bytes", ascending=False)
+        places = only(rows, is_place & rows["path"].notna()).sort_values("storage_bytes", ascending=False)
         keys = ["pid", "take", "moment", "tensor_owner", "device", "dtype", "path"]
         sums = places.groupby(keys, sort=False)[["storage_count", "storage_bytes"]].sum()
         places = places.drop_duplicates(keys).set_index(keys)
@@ -103,13 +107,15 @@ class _Exact:
             is_loose = has_set & ~rows["tensor_owner"].isin(_OF_SETS)
             rows.loc[is_loose, "weight_set"] = rows.loc[is_loose, "weight_set"].map(_container)
             has_set &= ~is_loose
-        own = rows[has_set]
-        sets = own.drop_duplicates(["pid", "take", "weight_set", "node"])
-        rank = sets.groupby(["pid", "take", "weight_set"]).cumcount()
-        numbers = dict(zip(zip(sets["pid"], sets["take"], sets["node"]), rank))
-        for at, key in zip(own.index, zip(own["pid"], own["take"], own["node"])):
-            if numbers[key]:
-                rows.loc[at, "weight_set"] = f"{own.loc[at, 'weight_set']} #{numbers[key] + 1}"
+        numbers: dict[tuple[int, int, str], dict[int, int]] = {}
+        told = []
+        own = narrow(rows, "pid", "take", "weight_set", "node")[has_set]
+        for *key, node in cells(own, *own.columns):
+            of_path = numbers.setdefault(tuple(key), {})
+            number = of_path.setdefault(node, len(of_path) + 1)
+            told.append(f"{key[-1]} #{number}" if number > 1 else key[-1])
+        if told:
+            rows.loc[has_set, "weight_set"] = told
         return rows
 
     def _with_paths(self, table: str, column: str, told: Callable[[str], str] = str) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...agent.libraries import is_harmless
+from ..tables import only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 def opaque_holders(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
     """Opaque objects of the user's own code in any snapshot, the shortest way first."""
-    rows = holders[holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool)]
+    if not len(holders):
+        return []
+    rows = only(holders, holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool))
     if not len(rows):
         return []
     rows = rows.drop_duplicates("path", keep="last")

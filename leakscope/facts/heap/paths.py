@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...units import MOST
-from ..tables import AT_EXIT, narrow, records
+from ..tables import AT_EXIT, narrow, only, records
 from .graph import MODULES, graph_places
 from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
 from .takes import Takes, sampled_takes, takes_of, takes_with_graph
@@ -104,9 +104,9 @@ def _of_walks(recording: Recording, pid: int, takes: Takes) -> Iterator[Heap]:
 
 def _of_walk(recording: Recording, pid: int, takes: Takes) -> Heap:
     rows = recording.tables["holders"]
-    rows = rows[(rows["pid"] == pid) & rows["path"].notna()]
-    places = _places(rows[rows["take"].isin(takes.numbers)], takes.numbers)
-    _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
+    rows = only(rows, (rows["pid"] == pid) & rows["path"].notna())
+    places = _places(only(rows, rows["take"].isin(takes.numbers)), takes.numbers)
+    _measure_graphs(places, only(rows, rows["type_name"] == GRAPH_TYPE))
     _fill_unseen(places, takes.time_s, takes.is_truncated)
     roots = [place for place in places if place.parent is None]
     return _laid_over(recording, takes, pid, places, roots, is_exact=False)
@@ -200,7 +200,7 @@ def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
     sentinels = narrow(sentinels, "pid", "time_s", "malloc_free_bytes")
-    own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
+    own = only(sentinels, (sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()).sort_values("time_s")
     if not len(own):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import AT_EXIT, figures, narrow
+from ..tables import AT_EXIT, figures, narrow, only
 from .place import Floats
 
 if TYPE_CHECKING:
@@ -146,8 +146,10 @@ def _graphs_of(recording: Recording, pid: int) -> _Graphs:
 
 def _of_process(rows: pd.DataFrame, pid: int) -> pd.DataFrame:
     """Its rows that have the number of their snapshot, by that."""
-    is_own = rows["pid"].eq(pid).fillna(False) & rows["take"].notna()
-    return rows[is_own].sort_values("take", kind="stable") if is_own.any() else rows.iloc[:0]
+    take = figures(rows, "take")
+    is_own = (figures(rows, "pid") == pid) & ~np.isnan(take)
+    is_in_order = (np.diff(take[is_own]) >= 0).all()
+    return only(rows, is_own) if is_in_order else only(rows, is_own).sort_values("take", kind="stable")
 
 
 def _whole(column: pd.Series[int]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ...errors import BadInput
 from ...findings import AGENT
-from ..tables import AT_EXIT
+from ..tables import AT_EXIT, cells, only
 from .graph import MODULES, graph_places
 from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
 from .takes import takes_with_graph
@@ -70,14 +70,14 @@ def heap_tree(
     **Errors** BadInput: no process, or not this one, has a graph.
     """
     graphs = recording.tables["heap_graphs"]
-    graphs = graphs[graphs["take"].notna() & graphs["pid"].notna()].sort_values("take")
+    graphs = only(graphs, graphs["take"].notna() & graphs["pid"].notna()).sort_values("take")
     weight = "device_bytes" if on_devices else "retained_bytes"
     if on_devices and not graphs[weight].notna().any():
         raise BadInput(f"{recording.path}: no snapshot in it knows of tensors on a GPU")
     at_exit = _made_at_exit(recording, graphs)
     shown = graphs if at_end or at_s is not None else graphs[~at_exit]
     # A process whose only snapshot is that of its end is shown as it ended.
-    shown = graphs[graphs.index.isin(shown.index) | ~graphs["pid"].isin(shown["pid"])]
+    shown = only(graphs, graphs.index.isin(shown.index) | ~graphs["pid"].isin(shown["pid"]))
     last = shown.groupby("pid")[weight].last().sort_values(ascending=False)
     pids = [int(one) for one in last.index]
     if not pids:
@@ -85,9 +85,9 @@ def heap_tree(
     pid = pids[0] if pid is None else pid
     if pid not in pids:
         raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(map(str, pids))}")
-    left_out = graphs[(graphs["pid"] == pid) & ~graphs.index.isin(shown.index)]
+    left_out = only(graphs, (graphs["pid"] == pid) & ~graphs.index.isin(shown.index))
     takes = takes_with_graph(recording, pid, but=left_out["take"])
-    own = shown[(shown["pid"] == pid) & shown["take"].isin(takes)]
+    own = only(shown, (shown["pid"] == pid) & shown["take"].isin(takes))
     if at_s is not None:
         own = own.head(_nearest(own["time_s"].to_numpy(dtype="float64"), at_s) + 1)
     takes = takes[: len(own)]
@@ -107,10 +107,9 @@ def heap_tree(
 
 def _made_at_exit(recording: Recording, graphs: pd.DataFrame) -> pd.Series[bool]:
     """Of each graph, whether its snapshot was made as the process ended in order: after an exception frames stand."""
-    takes = recording.tables["takes"]
-    takes = takes[takes["reason"].eq(AT_EXIT).fillna(False)]
-    at_exit = set(zip(takes["pid"], takes["take"]))
-    is_so = [key in at_exit for key in zip(graphs["pid"], graphs["take"])]
+    takes = cells(recording.tables["takes"], "pid", "take", "reason")
+    at_exit = {(pid, take) for pid, take, reason in takes if reason == AT_EXIT}
+    is_so = [key in at_exit for key in cells(graphs, "pid", "take")]
     return pd.Series(is_so, index=graphs.index, dtype=bool)
 
 
@@ -200,7 +199,7 @@ def outside_growth(nodes: pd.DataFrame, children: pd.DataFrame, takes: pd.DataFr
     numbers = [take for take in takes["take"] if (nodes["take"] == take).any()]
     if len(numbers) < 2:
         return []
-    of_group = children[children["node"] == OF_OUTSIDE].set_index(["take", "type_name"])
+    of_group = only(children, children["node"] == OF_OUTSIDE).set_index(["take", "type_name"])
     found = []
     for type_name in dict.fromkeys(of_group.index.get_level_values("type_name")):
         counts, bytes = ([_at(of_group, (take, type_name), column) for take in (numbers[0], numbers[-1])]
@@ -216,7 +215,7 @@ def held_by_threads(children: pd.DataFrame) -> pd.Series[float]:
     ``children``: rows of one process of the table heap_children. A function of its own holds little where there are
     hundreds of threads that run it, and has no line among the holders.
     """
-    frames = children[(children["node"] == OF_THREADS) & (children["type_name"] == "frame")]
+    frames = only(children, (children["node"] == OF_THREADS) & (children["type_name"] == "frame"))
     return frames["retained_bytes"].astype("float64").groupby(frames["take"]).sum()
 
 

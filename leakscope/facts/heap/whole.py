@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...errors import BadInput
+from ..tables import only
 from .place import GROUPS
 from .tree import heap_tree
 
@@ -145,8 +146,8 @@ def whole_heap_of(
         others = ", ".join(sorted({str(file.identity.pid) for file in files}))
         raise BadInput(f"process {tree.pid}: no file with its whole heap; there are some of {others}")
     graphs = recording.tables["heap_graphs"]
-    graphs = graphs[(graphs["pid"] == tree.pid) & graphs["take"].isin(own)].drop_duplicates("take", keep="last")
-    at_work = graphs[graphs["take"].isin(tree.takes)]
+    graphs = only(graphs, (graphs["pid"] == tree.pid) & graphs["take"].isin(own)).drop_duplicates("take", keep="last")
+    at_work = only(graphs, graphs["take"].isin(tree.takes))
     shown = at_work if len(at_work) and at_s is None else graphs
     row = shown.iloc[int((shown["time_s"] - float(tree.time_s[-1])).abs().to_numpy().argmin())]
     take, time_s = int(row["take"]), float(row["time_s"])
@@ -157,7 +158,7 @@ def whole_heap_of(
 
 def _largest(recording: Recording, files: Sequence[Any]) -> int:
     graphs = recording.tables["heap_graphs"]
-    graphs = graphs[graphs["pid"].isin({file.identity.pid for file in files})].sort_values("take")
+    graphs = only(graphs, graphs["pid"].isin({file.identity.pid for file in files})).sort_values("take")
     last = graphs.drop_duplicates("pid", keep="last").sort_values("retained_bytes")
     return int(last["pid"].iloc[-1])
 

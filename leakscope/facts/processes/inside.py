@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ... import outside
 from ...units import GiB, format_bytes
 from .. import imported
-from ..tables import Row, process_name, records, text_of
+from ..tables import Row, cells, figures, only, process_name, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,10 +25,19 @@ _NO_AGENT = "no-agent"  # a note of an agent that did not begin: see agent/refus
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
 
 
+_LEFT_UNDONE = {
+    "take-skipped": "a snapshot is missing",
+    "failed": "a snapshot is missing",
+    "take-interrupted": "a snapshot is missing",
+    "gpu-history": "history of GPU memory",
+    "no-allocation-samples": "allocations were not sampled, so that lines of native memory are missing",
+}
+
+
 def notes_of_agents(recording: Recording) -> pd.DataFrame:
     """Rows of ``agent_notes``, but for those of an agent that did not begin."""
     notes = recording.tables["agent_notes"]
-    return notes[notes["note"] != _NO_AGENT]
+    return only(notes, notes["note"] != _NO_AGENT)
 
 
 def not_looked_at(recording: Recording) -> list[str]:
@@ -35,42 +47,32 @@ def not_looked_at(recording: Recording) -> list[str]:
 
 def _left_undone(recording: Recording) -> list[str]:
     """What the agents wrote down about snapshots they did not take, each thing once."""
-    notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
-    sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
-    sentences = [*sentences[:_MOST_NOTES], *_without_gpu_history(recording)]
-    return [*sentences, *_reduced(recording), *_without_graph(recording), *_without_samples(recording)]
-
-
-def _without_gpu_history(recording: Recording) -> list[str]:
-    """What ``--gpu-history`` could not do, each thing once."""
-    notes = recording.tables["agent_notes"]
-    why = notes[notes["note"] == "gpu-history"]["text"].dropna().drop_duplicates()
-    return [f"history of GPU memory: {text}" for text in why][:_MOST_NOTES]
+    texts: dict[str, dict[str, None]] = {}
+    for note, text in cells(recording.tables["agent_notes"], "note", "text"):
+        if text is not None and note in _LEFT_UNDONE:
+            texts.setdefault(_LEFT_UNDONE[note], {})[text] = None
+    missing, of_gpu, unsampled = (
+        [f"{what}: {text}" for text in texts.get(what, ())][:_MOST_NOTES]
+        for what in dict.fromkeys(_LEFT_UNDONE.values())
+    )
+    return [*missing, *of_gpu, *_reduced(recording), *_without_graph(recording), *unsampled]
 
 
 def _without_graph(recording: Recording) -> list[str]:
     """Why the heap could not be read as a whole, each reason once; of processes that could read it later, nothing."""
-    notes, graphs = recording.tables["agent_notes"], recording.tables["heap_graphs"]
-    notes = notes[(notes["note"] == "no-heap-graph") & notes["text"].notna()]
-    read = set(zip(graphs["pid"], graphs["start_ticks"]))
-    said = zip(zip(notes["pid"], notes["start_ticks"]), notes["text"])
-    why = list(dict.fromkeys(text for process, text in said if process not in read))
+    read = set(cells(recording.tables["heap_graphs"], "pid", "start_ticks"))
+    said = cells(recording.tables["agent_notes"], "note", "text", "pid", "start_ticks")
+    why = dict.fromkeys(
+        text for note, text, *process in said
+        if note == "no-heap-graph" and text is not None and tuple(process) not in read
+    )  # fmt: skip
     return [f"holders and sizes are estimates, the heap was not read as a whole: {text}" for text in why][:_MOST_NOTES]
-
-
-def _without_samples(recording: Recording) -> list[str]:
-    notes = recording.tables["agent_notes"]
-    why = notes[notes["note"] == "no-allocation-samples"]["text"].dropna().drop_duplicates()
-    return [f"allocations were not sampled, so that lines of native memory are missing: {text}" for text in why][
-        :_MOST_NOTES
-    ]
 
 
 def _reduced(recording: Recording) -> list[str]:
     """Processes with more objects than could be looked at without a pause that somebody would notice."""
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
+    notes = only(notes, notes["note"] == "reduced-take").drop_duplicates(["pid", "start_ticks"])
     if not len(notes):
         return []
     known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(recording.tables["processes"])}
@@ -100,13 +102,16 @@ def _without_inside_view(recording: Recording) -> list[str]:
 
 def _blind(recording: Recording) -> list[dict[str, Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
-    seen = notes_of_agents(recording)
-    known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
+    known = {
+        (pid, ticks)
+        for pid, ticks, note in cells(recording.tables["agent_notes"], "pid", "start_ticks", "note")
+        if note not in (None, _NO_AGENT)
+    }
     return [
         row
-        for row in records(recording.tables["processes"])
+        for row in records(recording.tables["processes"], "pid", "start_ticks", "exe", "comm", "cmdline")
         if None not in (row["pid"], row["start_ticks"])
-        and (int(row["pid"]), int(row["start_ticks"])) not in known
+        and (row["pid"], row["start_ticks"]) not in known
         and _is_python(row)
         and _life_s(recording, row) >= _LEAST_LIFE_S
     ]
@@ -139,8 +144,14 @@ def _is_python(row: Row) -> bool:
 
 def _life_s(recording: Recording, row: Row) -> float:
     samples = recording.tables["process_samples"]
-    own_s = samples["time_s"][(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
+    own_s = figures(samples, "time_s")[_is_of(samples, row)]
     return float(own_s.max() - own_s.min()) if len(own_s) else 0.0
+
+
+def _is_of(rows: pd.DataFrame, process: Row) -> NDArray[np.bool_]:
+    of_pid, of_ticks = (figures(rows, name) == process[name] for name in ("pid", "start_ticks"))
+    is_so: NDArray[np.bool_] = of_pid & of_ticks
+    return is_so
 
 
 def _refused(recording: Recording, row: Row) -> str | None:
@@ -149,15 +160,15 @@ def _refused(recording: Recording, row: Row) -> str | None:
     A process that was forked says nothing: it runs the program of another, which did.
     """
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"] == _NO_AGENT]
+    notes = only(notes, notes["note"] == _NO_AGENT)
     if not len(notes):
         return None
     notes = notes.dropna(subset=["pid", "start_ticks", "text"])
-    own = notes[(notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"])]
+    own = only(notes, _is_of(notes, row))
     if not len(own) and len(notes) and (exe := text_of(row, "exe")):
         processes = recording.tables["processes"]
-        alike = processes[processes["exe"] == exe]
-        own = notes[notes["pid"].isin(alike["pid"]) & notes["start_ticks"].isin(alike["start_ticks"])]
+        alike = only(processes, processes["exe"] == exe)
+        own = only(notes, notes["pid"].isin(alike["pid"]) & notes["start_ticks"].isin(alike["start_ticks"]))
     return None if not len(own) else str(own["text"].iloc[0])
 
 
@@ -167,11 +178,11 @@ def _reason(recording: Recording, row: Row) -> str:
     A limit that the program set itself comes after the agent, who then was there.
     """
     limits = recording.tables["limit_samples"]
-    limits = limits[(limits["pid"] == row["pid"]) & (limits["start_ticks"] == row["start_ticks"])]
-    for _, limit in limits.drop_duplicates("limit_name").iterrows():
-        least_bytes, command = _SCARCE.get(str(limit["limit_name"]), (0, ""))
-        if limit["limit_bytes"] < least_bytes:
-            text = f"its memory is limited to {format_bytes(int(limit['limit_bytes']))} ({command})"
+    limits = only(limits, _is_of(limits, row)).drop_duplicates("limit_name")
+    for name, limit_bytes in cells(limits, "limit_name", "limit_bytes"):
+        least_bytes, command = _SCARCE.get(str(name), (0, ""))
+        if limit_bytes is not None and limit_bytes < least_bytes:
+            text = f"its memory is limited to {format_bytes(limit_bytes)} ({command})"
             return f"{text}, and below {format_bytes(least_bytes)} the agent takes none of it"
     flag = outside.flag_of(_words(row))
     return f"started with {flag}" if flag is not None else outside.UNKNOWN

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ..growth.tree import tree_growth
-from ..tables import int_of
+from ..tables import int_of, only
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -28,7 +28,7 @@ def of_rank(recording: Recording, rank: int) -> Recording:
     It ended as that process did, where the kernel told.
     """
     processes = recording.tables["processes"]
-    own = processes[processes["rank"] == rank].sort_values("born_mono_ns")
+    own = only(processes, processes["rank"] == rank).sort_values("born_mono_ns")
     first = own.iloc[0]
     pids = own["pid"].dropna().unique()
     makers: dict[str, Any] = {name: partial(_of_pids, recording, name, pids) for name in recording.names()}
@@ -84,7 +84,7 @@ def _of_pids(recording: Recording, table: str, pids: Iterable[Any]) -> pd.DataFr
     rows = recording.tables[table]
     if "pid" not in rows:
         return rows
-    own: pd.DataFrame = rows[rows["pid"].isna() | rows["pid"].isin(pids)]
+    own: pd.DataFrame = only(rows, rows["pid"].isna() | rows["pid"].isin(pids))
     return own.reset_index(drop=True)
 
 

@@ -18,7 +18,7 @@ from ...findings import ProcessRow
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import Row, by_process, int_of, process_name, records, series, text_of
+from ..tables import Row, by_process, cells, int_of, process_name, records, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
 _END_S = 1.0  # helpers end a moment before or after the process they work for
 _SHOWN = 12
+_TOLD = (
+    "pid", "start_ticks", "time_s", "time_mono_ns", "ppid", "ns_pid", "cmdline", "comm", "role", "born_mono_ns",
+    "died_mono_ns", "exit_code", "exit_signal",
+)  # fmt: skip
 DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
 # By what the agent in a forked child says of who forked it.
 _FORKED_BY = {"datasets": "datasets-worker", "a DataLoader": DATALOADER_WORKER, "a pool": "pool-worker"}
@@ -183,7 +187,7 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
     found = []
     samples = dict(by_process(recording.tables["process_samples"]))
     none = recording.tables["process_samples"].iloc[:0]
-    for row in records(recording.tables["processes"]):
+    for row in records(recording.tables["processes"], *_TOLD):
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         born_s = _seconds(row, "born_mono_ns", 0.0)
         found.append(
@@ -208,16 +212,16 @@ def _roles_told(recording: Recording) -> dict[int, str]:
     """Roles of forks that only their parent knows, by pid as the job sees it."""
     told: dict[int, str] = {}
     notes = recording.tables["agent_notes"]
-    for pid, text in notes[notes["note"] == "forked"][["pid", "text"]].itertuples(index=False):
+    for pid, note, text in cells(notes, "pid", "note", "text"):
         by = str(text).partition(":")[0].removeprefix("forked by ")
-        if by in _FORKED_BY:
+        if note == "forked" and by in _FORKED_BY:
             told[int(pid)] = _FORKED_BY[by]
     tables = (
         ("loaders", "worker_pids", DATALOADER_WORKER),
         ("compile_counters", "compile_worker_pids", COMPILE_WORKER),
     )
     for table, column, role in tables:
-        for text in recording.tables[table][column].dropna().unique():
+        for (text,) in dict.fromkeys(cells(recording.tables[table], column)):
             told.update({int(pid): role for pid in str(text).split(",") if pid.isascii() and pid.isdigit()})
     return told
 

@@ -17,7 +17,7 @@ from ..growth.processes import ProcessGrowth
 from ..growth.sharing import copied_by_takes
 from ..growth.tree import TreeGrowth
 from ..series.trend import GROWING
-from ..tables import int_of, text_of
+from ..tables import cells, int_of, text_of
 from ..where.inherited import Inherited, inherited
 from .forked_copies import Copies, most_copied
 from .table import COMPILE_WORKER, DATALOADER_WORKER, Process, gains
@@ -96,8 +96,7 @@ def teams(
 ) -> list[Team]:
     """Teams by their parent, loader workers first; compile workers are told of by themselves."""
     known = {process.pid: process for process in everyone}
-    notes = recording.tables["agent_notes"]
-    forked = set(notes.loc[notes["note"].eq("forked").fillna(False), "pid"].dropna().astype(int))
+    forked = {pid for pid, note in cells(recording.tables["agent_notes"], "pid", "note") if note == "forked"}
     found: dict[tuple[bool, int], list[Process]] = defaultdict(list)
     for process in known.values():
         if process.growth is None or process.role == COMPILE_WORKER:

@@ -12,11 +12,15 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+from ..tables import cells
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -33,6 +37,19 @@ _PASSING = frozenset(("gradient", "batch", "saved-for-backward", "activation", "
 _OF_MODELS = frozenset(("parameter", "buffer"))
 # Largest relative error of rounding to the type, and the step of its smallest numbers.
 _ROUNDING = {"bfloat16": (2.0**-8, 0.0), "float16": (2.0**-10, 2.0**-24), "float32": (2.0**-23, 0.0)}
+
+
+class _Tensor(NamedTuple):
+    """A row of table ``weights``."""
+
+    fingerprint: str | None
+    tensor_owner: str | None
+    shape: str | None
+    dtype: str | None
+    device: str | None
+    storage_key: int | None
+    storage_bytes: int | None
+    requires_grad: bool | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +72,11 @@ class WeightSet:
     @cached_property
     def counts(self) -> Counter[Key]:
         return Counter(self.keys)
+
+    @cached_property
+    def elements_of(self) -> dict[Key, float]:
+        """Elements of all its tensors with these values."""
+        return {key: float(key[0]) * count for key, count in self.counts.items()}
 
     @property
     def device(self) -> str:
@@ -114,13 +136,18 @@ class Likeness:
 
 def rounds_of(weights: pd.DataFrame) -> list[Round]:
     """The rounds of one process by time, from its rows of table ``weights``."""
-    rows = weights[weights["fingerprint"].notna() & weights["take"].notna() & ~weights["tensor_owner"].isin(_PASSING)]
+    time_s: dict[int, float] = {}
+    tensors: dict[int, dict[str, list[_Tensor]]] = {}
+    for take, at_s, path, *told in cells(weights, "take", "time_s", "weight_set", *_Tensor._fields):
+        tensor = _Tensor(*told)
+        if take is None or tensor.fingerprint is None or tensor.tensor_owner in _PASSING:
+            continue
+        time_s.setdefault(take, at_s)
+        tensors.setdefault(take, {}).setdefault(path or "", []).append(tensor)
     rounds = []
-    for take, of_take in rows.groupby("take", sort=True):
-        paths = of_take["weight_set"].fillna("")
-        found = {str(path): _weight_set(str(path), own) for path, own in of_take.groupby(paths, sort=True)}
-        sets = {path: weight_set for path, weight_set in found.items() if len(weight_set)}
-        rounds.append(Round(int(np.int64(str(take))), float(of_take["time_s"].iloc[0]), sets))
+    for take in sorted(tensors):
+        found = [_weight_set(path, tensors[take][path]) for path in sorted(tensors[take])]
+        rounds.append(Round(take, time_s[take], {one.path: one for one in found if len(one)}))
     return rounds
 
 
@@ -141,35 +168,32 @@ def _renamed(sets: dict[str, WeightSet], last: dict[str, WeightSet]) -> dict[str
     return found
 
 
-def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
-    prints = rows["fingerprint"].tolist()
-    raw = [_decoded(text) for text in prints]
+def _weight_set(path: str, tensors: list[_Tensor]) -> WeightSet:
+    raw = [_decoded(str(tensor.fingerprint)) for tensor in tensors]
     whole = np.array([len(data) == 4 * _COUNT for data in raw], dtype=bool)
     values = np.frombuffer(b"".join(d for d, w in zip(raw, whole) if w), dtype="<f4").reshape(-1, _COUNT)
     informative = np.zeros(len(raw), dtype=bool)
     informative[whole] = np.isfinite(values).all(axis=1) & (_distinct(values) > _DISTINCT)
     values = values[informative[whole]]
-    rows = rows[informative]
-    keys = tuple(zip(map(_elements, _texts(rows, "shape")), rows["fingerprint"].tolist()))
-    sizes = rows["storage_bytes"].fillna(0).astype(int).tolist()
+    tensors = [tensor for tensor, tells in zip(tensors, informative) if tells]
+    keys = tuple((_elements(tensor.shape or ""), str(tensor.fingerprint)) for tensor in tensors)
     devices: Counter[str] = Counter()
     storages: dict[int, tuple[int, Key]] = {}
-    for number, (address, size, device) in enumerate(zip(rows["storage_key"], sizes, _texts(rows, "device"))):
-        address = -1 - number if pd.isna(address) else int(address)
+    for number, (tensor, key) in enumerate(zip(tensors, keys)):
+        address = -1 - number if tensor.storage_key is None else tensor.storage_key
         if address not in storages:
-            storages[address] = (size, keys[number])
-            devices[device] += size
-    owners = rows["tensor_owner"]
+            storages[address] = (tensor.storage_bytes or 0, key)
+            devices[tensor.device or ""] += tensor.storage_bytes or 0
     return WeightSet(
         path,
         values,
         keys,
-        tuple(_texts(rows, "dtype")),
+        tuple(tensor.dtype or "" for tensor in tensors),
         storages,
         devices,
-        is_model=bool(owners.isin(_OF_MODELS).any()),
-        is_master=bool((owners == "master-weight").any()),
-        trained_share=float(rows["requires_grad"].fillna(False).astype(bool).mean()) if len(rows) else 0.0,
+        is_model=any(tensor.tensor_owner in _OF_MODELS for tensor in tensors),
+        is_master=any(tensor.tensor_owner == "master-weight" for tensor in tensors),
+        trained_share=sum(tensor.requires_grad is True for tensor in tensors) / max(1, len(tensors)),
     )
 
 
@@ -179,11 +203,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text)
     except ValueError:
         return b""
-
-
-def _texts(rows: pd.DataFrame, column: str) -> list[str]:
-    texts: list[Any] = rows[column].fillna("").tolist()
-    return texts
 
 
 def _elements(shape: str) -> int:
@@ -243,8 +262,7 @@ def _share(original: WeightSet, copy: WeightSet, of_original: Indices, of_copy: 
     if not len(of_copy):
         return 0.0
     # Layers that came fresh from one template are equal, and several tensors find the same nearest one.
-    matched = {original.keys[j] for j in of_original}
-    found = sum(size for key, size in zip(original.keys, original.sizes) if key in matched)
+    found = sum(original.elements_of[key] for key in {original.keys[j] for j in of_original})
     return float(max(found / max(1.0, original.sizes.sum()), copy.sizes[of_copy].sum() / max(1.0, copy.sizes.sum())))
 
 

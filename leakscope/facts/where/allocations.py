@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..tables import int_of, text_of
+from ..tables import int_of, only, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ def is_sampled(process: ProcessGrowth) -> bool:
 def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str] = NATIVE) -> list[Allocations]:
     """Of the judged window, the one that gained most first. Empty where nothing was sampled."""
     rows = process.rows(TABLE)
-    rows = rows[rows["allocator"].isin(allocators)]
+    rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())
     moments = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
     if not moments:
@@ -111,13 +111,13 @@ def function_name(symbol: str | None) -> str | None:
 
 
 def _all_of(rows: pd.DataFrame, at_s: float) -> float:
-    return float(rows[rows["time_s"] == at_s]["live_bytes"].sum())
+    return float(only(rows, rows["time_s"] == at_s)["live_bytes"].sum())
 
 
 def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]]:
     """The rows of one moment. Two stacks that look alike (another way through native code) are one."""
     found: dict[tuple[str, ...], pd.Series[Any]] = {}
-    for _, row in rows[rows["time_s"] == at_s].iterrows():
+    for _, row in only(rows, rows["time_s"] == at_s).iterrows():
         key = tuple(text_of(row, column) or "" for column in _KEY)
         known = found.get(key)
         if known is not None:

@@ -18,6 +18,7 @@ from ..code.index import Source
 from ..code.names import holder_of
 from ..heap.paths import NAMING_EDGES
 from ..heap.place import Place
+from ..tables import only
 from .holders import holder_name
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def inherited(
 ) -> Inherited | None:
     """Of a parent whose forks lived between these moments, by the snapshot that saw most of it then, or before."""
     rows = recording.tables["holders"]
-    rows = rows[(rows["pid"] == pid) & (rows["time_s"] <= end_s)]
-    during = rows[rows["time_s"] >= start_s]
-    rows = during if len(during) else rows[rows["time_s"] == rows["time_s"].max()]
+    rows = only(rows, (rows["pid"] == pid) & (rows["time_s"] <= end_s))
+    during = only(rows, rows["time_s"] >= start_s)
+    rows = during if len(during) else only(rows, rows["time_s"] == rows["time_s"].max())
     rows = rows.assign(object_bytes=_object_bytes(rows))
     single = rows["object_count"].fillna(1) <= 1  # attributes of each of many rows are no place of their own
     is_named = rows["is_user"].fillna(False) & rows["edge_kind"].isin(NAMING_EDGES) & rows["variable"].notna()
@@ -52,7 +53,7 @@ def inherited(
     if not len(named):
         return None
     heaviest = named.iloc[0]
-    row = _deepest(rows[rows["take"] == heaviest["take"]], named, heaviest)
+    row = _deepest(only(rows, rows["take"] == heaviest["take"]), named, heaviest)
     record: dict[str, Any] = {str(name): value for name, value in row.items()}
     holder = holder_of(record)
     size = np.array([float(row["object_bytes"])])
@@ -64,7 +65,7 @@ def inherited(
 def object_bytes(recording: Recording, pid: int) -> dict[tuple[str, str], float]:
     """{(class, attribute): the most Python objects that any snapshot of a process saw below it}. **Units** bytes."""
     rows = recording.tables["holders"]
-    rows = rows[(rows["pid"] == pid) & rows["edge_kind"].eq("attribute").fillna(False)]
+    rows = only(rows, (rows["pid"] == pid) & rows["edge_kind"].eq("attribute").fillna(False))
     most = _object_bytes(rows).groupby([rows["owner"], rows["variable"]]).max()
     return dict(zip(most.index, most.astype(float)))
 
@@ -79,9 +80,11 @@ def _object_bytes(rows: pd.DataFrame) -> pd.Series[Any]:
 
 def _deepest(take: pd.DataFrame, named: pd.DataFrame, heaviest: pd.Series[Any]) -> pd.Series[Any]:
     """The last name on the way down from the heaviest that still has most of it."""
-    take = take[take["parent_path"].notna()]
+    take = only(take, take["parent_path"].notna())
     parents = dict(zip(take["path"], take["parent_path"]))
-    enough = named[(named["take"] == heaviest["take"]) & (named["object_bytes"] >= MOST * heaviest["object_bytes"])]
+    enough = only(
+        named, (named["take"] == heaviest["take"]) & (named["object_bytes"] >= MOST * heaviest["object_bytes"])
+    )
     best, best_depth = heaviest, 0
     for _, row in enough.iterrows():
         depth, at = 0, row["path"]

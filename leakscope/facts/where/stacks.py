@@ -16,6 +16,7 @@ from ..code.imports import package_named
 from ..code.index import Index, index_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..tables import only
 from .allocations import NATIVE, Allocations, allocations, is_sampled
 
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
@@ -171,11 +172,11 @@ def growth_stacks(growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:
         seen = [(one.stack, one.function, one.file, one.line, one.sample_count, one.bytes) for one in found]
         return pd.DataFrame(seen, columns=list(columns))
     rows = process.rows("growth_stacks")
-    rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
+    rows = only(rows, rows["time_s"] <= growth.end_s + 5.0)  # written at a flush, 5 s apart
     if not len(rows):
         return rows.assign(bytes=0.0)
     ends = rows.groupby("stack", sort=False).tail(1)
-    earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
+    earlier = only(rows, rows["time_s"] < growth.start_s).groupby("stack")["grown_bytes"].last()
     return ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
 
 
