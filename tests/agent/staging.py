@@ -60,6 +60,9 @@ def rows(journal: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+_TYPES: dict[str, Any] = {"int": "Int64", "float": "float64", "str": pd.StringDtype("pyarrow"), "bool": "boolean"}
+
+
 def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Who held what in each snapshot: by the walk along names, or by the graph where there was no walk."""
     tables = {name: table_of(name, found.get(name, [])) for name in schema.TABLES}
@@ -69,6 +72,7 @@ def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def table_of(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table of a recording."""
-    columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
-    return pd.DataFrame(rows).reindex(columns=list(dict.fromkeys(["time_s", *columns])))
+    """Rows as a table of a recording, with the types that its columns have there."""
+    columns = [column for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
+    types = {"time_s": "float64", **{column.name: _TYPES[column.type] for column in columns}}
+    return pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=types[name]) for name in types})

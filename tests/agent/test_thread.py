@@ -87,7 +87,7 @@ def test_one_that_has_not_begun_is_waited_for_too(monkeypatch: pytest.MonkeyPatc
     for _ in range(50):
         thread.begin()
         thread.end()
-        assert os.listdir("/proc/self/task") == before
+        assert set(os.listdir("/proc/self/task")) <= set(before)  # one of others may have ended
 
 
 def test_a_tool_that_asks_which_thread_ours_is_leaves_none_more_to_be_seen() -> None:

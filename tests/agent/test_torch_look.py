@@ -53,10 +53,7 @@ class Taken:
             row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
             rows.setdefault(table, []).append(row)
         self.rows = rows
-        self.tables: Any = {}
-        for name in schema.TABLES:
-            table = table_of(name, rows.get(name, []))
-            self.tables[name] = table.astype({column: object for column in table if table[column].isna().all()})
+        self.tables: Any = {name: table_of(name, rows.get(name, [])) for name in schema.TABLES}
         self.takes = [row["take"] for row in rows["takes"]]
 
     def deriving(self, makers: dict[str, Any]) -> Any:
