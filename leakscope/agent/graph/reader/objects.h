@@ -434,9 +434,9 @@ static uint64_t references_of(object *one, uint8_t base, int is_told)
  * may come of each is asked of some of them. */
 static void begin_level(struct graph *g, uint32_t first)
 {
-    enum { SHARE = 3, ASKED = 1024 };
+    enum { SHARE = 3, FEW = 16, ASKED = 1024 }; /* of few nodes there is room for all that comes of them */
     uint64_t count = g->nodes - first, asked[2] = {0}, found[2] = {0};
-    for (uint64_t i = 0, ask = count < ASKED ? count : ASKED; i < ask; i++) {
+    for (uint64_t i = 0, ask = count <= FEW ? 0 : count < ASKED ? count : ASKED; i < ask; i++) {
         uint32_t node = first + (uint32_t)(i * count / ask), special = ARRAY(g, type, uint32_t)[node];
         object *one = (object *)ARRAY(g, address, uintptr_t)[node];
         if ((special & ~OF_USER) != TYPE_NONE || !one->type || !count_of(one))
