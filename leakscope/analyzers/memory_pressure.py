@@ -20,7 +20,7 @@ from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import only
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ..kinds import DANGER, LIMIT
+from ..kinds import CRASH, DANGER, LIMIT
 from ..units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -55,12 +55,14 @@ def findings(
         yield Skipped(_KIND, "no limit was recorded: neither the machine's nor a cgroup's")
         return
     killed = case.kills.of_root
+    ended = {f.subject.pid for f in so_far if f.tells(CRASH) and f.severity == "critical"}
     groups = [[x for x in known if x.is_of_memory], *([x for x in known if x.kind == k] for k in (RLIMIT, DEV_SHM))]
     fullest = [max(group, key=lambda limit: limit.peak_fraction) for group in groups if group]
     near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
     for limit in near:
         own = forecast_of(limit, case.growth) if not killed else None
-        yield _Pressure(case, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far, killed)
+        pressure = _Pressure(case, limit, own, high_fraction, full_fraction, others_fraction)
+        yield pressure.finding(so_far, is_told=killed or limit.pid in ended)
     if not near:
         yield _ruled_out(case, fullest, case.forecast if not killed else None)
 
@@ -100,14 +102,14 @@ class _Pressure:
         self._others_bytes = max(0.0, used - self._job_bytes) if limit.is_of_memory else 0.0
         self._by_others = self._others_bytes > others_fraction * used
 
-    def finding(self, so_far: Sequence[Finding], killed: bool) -> Finding:
-        """Of a job that was ``killed``, this is a note: what it came to is told by the kill."""
+    def finding(self, so_far: Sequence[Finding], *, is_told: bool) -> Finding:
+        """``is_told``: what it came to is told by the kill, or by the crash of the process whose limit it is."""
         limit = self._limit
         whose = ", most of it outside this job" if self._by_others else ""
         return self._case.finding(
             _KIND,
             f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
-            severity="note" if killed else self._severity(so_far),
+            severity="note" if is_told else self._severity(so_far),
             grounds=[Ground("these are the kernel's own figures; that it matters is a judgement", 0.95)],
             bytes=0,
             subject=Subject(pid=limit.pid, device="cpu"),

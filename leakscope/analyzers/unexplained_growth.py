@@ -26,7 +26,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.tree import Outside, outside_growth
-from ..facts.processes.inside import blind_spot
+from ..facts.processes.inside import Foreign, blind_spot, foreign
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
 from ..facts.where.allocations import Allocations, allocations
@@ -45,6 +45,7 @@ TELLS = (ASIDE,)
 AFTER = ("*", "refcount-drift")
 _NEARLY_ALL = 0.8  # of the growth: then the rest need not be told apart
 _KIND = "unexplained-growth"
+_MOST_SHOWN = 120  # characters of a command line
 _ACCOUNTS = {
     "tensors": "tensors",
     "arrays": "arrays",
@@ -105,6 +106,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
     inside = len(process.rows("takes")) >= 2
+    other = foreign(case.recording, process.pid, process.start_ticks) if not inside else None
     suspects = opaque_holders(process.rows("holders")) if account in _OUT_OF_SIGHT else []
     seen = _named_where_it_grew(case, process, suspects)
     suspects = [seen] if seen is not None else suspects
@@ -113,7 +115,9 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     counted = _counted(case, process, bytes)
     line = _fed_by(case, first)
     title = f"{process.name} gained {format_bytes(bytes)}{_mostly(rows, bytes)} {_ACCOUNTS[account]}"
-    if counted is not None:
+    if other is not None:
+        title = f"{process.name} gained {format_bytes(bytes)}, and is no Python: nobody looked inside"
+    elif counted is not None:
         title = f"{process.name} gained {format_bytes(bytes)}: {_allocated(counted)}"
     elif first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
@@ -130,12 +134,12 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         bytes=bytes,
         subject=_subject(process, first, line) if counted is None else subject_of(process, counted),
         evidence=[
-            *_evidence(rows, suspects, inside, line),
+            *(_evidence(rows, suspects, inside, line) if other is None else _of_foreign(other)),
             *map(_of_outside, outside[:3]),
             *([_by_stack(counted)] if counted is not None else ()),
         ],
-        doubts=_doubts(case, suspects, inside, process),
-        remedy=_remedy(case, process, first, inside),
+        doubts=_doubts(case, suspects, inside, process) if other is None else [],
+        remedy=_remedy(case, process, first, inside) if other is None else [_look_into(other)],
     )
 
 
@@ -241,6 +245,19 @@ def _remedy(case: Case, process: ProcessGrowth, first: pd.Series[Any] | None, in
         return ["look at `leakscope heap --diff`: it lists all that gained, also what is too little for a finding"]
     blind = blind_spot(case.recording, process.pid)
     return [blind if blind is not None else "record a longer run: it takes two snapshots to tell who holds it"]
+
+
+def _of_foreign(other: Foreign) -> Iterator[Evidence]:
+    """What it is and who started it: all that is known of a program that only its own tools can look into."""
+    if other.cmdline is not None:
+        line = other.cmdline if len(other.cmdline) <= _MOST_SHOWN else other.cmdline[: _MOST_SHOWN - 1] + "…"
+        yield Evidence(f"it runs {line}")
+    if other.started_by is not None:
+        yield Evidence(f"it was started by {other.started_by}")
+
+
+def _look_into(other: Foreign) -> str:
+    return f"look into {other.program} with a heap profiler of its own: leakscope looks into Python processes only"
 
 
 def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:

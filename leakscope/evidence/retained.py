@@ -14,6 +14,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.paths import Accumulation, heaps
 from ..facts.heap.place import OUTSIDE, Place
+from ..facts.processes.inside import foreign
 from ..facts.retained.figures import retained
 from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import named_in
@@ -40,7 +41,10 @@ def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iter
         return
     found = case.once(_all, min_share, min_bytes)
     if found is None:
-        yield Skipped(kind, "not enough snapshots of the growing process: two are needed")
+        main = growth.main
+        is_foreign = main is not None and foreign(case.recording, main.pid, main.start_ticks) is not None
+        few = "not enough snapshots of the growing process: two are needed"
+        yield Skipped(kind, f"{main.label}, which grows, is no Python" if main is not None and is_foreign else few)
         return
     own = [finding for finding in found if finding.kind == kind]
     yield from own

@@ -121,6 +121,21 @@ def test_a_job_that_was_killed_has_no_forecast(tmp_path):
     assert "was used" not in report.verdict.headline
 
 
+def test_of_a_process_that_its_limit_ended_it_is_a_note(tmp_path):
+    builder = trainer(tmp_path)
+    used = {"limit_name": "rlimit-as", "used_bytes": levels(700, 10), "limit_bytes": 905 * MiB}
+    builder.series("limit_samples", PID, 0.25, **used)
+    assert [f.severity for f in looked(builder)[1]] == ["critical"]
+    refused = {"crash_source": "exception", "exception_type": "MemoryError", "last_words": "MemoryError"}
+    builder.row("crash_text", RUN_S, PID, **refused)
+    builder.ends(RUN_S, exit_code=1)
+    report = analyze(builder.open())
+    assert [(f.kind, f.severity) for f in report.findings if f.kind in ("crash", "memory-pressure")] == [
+        ("crash", "critical"),
+        ("memory-pressure", "note"),
+    ]
+
+
 def test_how_long_and_what_it_cost(tmp_path):
     used = [500 * MiB] * 40 + [900 * MiB] * 24 + [970 * MiB] * 8 + [500 * MiB] * 8
     builder = trainer(tmp_path, leak=0, swap_bytes=30 * MiB)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from leakscope.analyzers.unexplained_growth import findings as look
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
+from tests.builders import RecordingBuilder
+from tests.sentences import says
 
 from .asking import asked
 from .leaks import PID, MiB, sentinels, trainer
@@ -53,6 +55,20 @@ def test_without_an_inside_view_the_process_is_named(tmp_path):
     assert finding.subject.process == "train.py"
     assert finding.confidence <= 0.4
     assert "fewer than two snapshots" in finding.doubts[0]
+
+
+def test_a_program_that_is_no_python_is_told_as_such(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1, cmdline="python run.py")
+    builder.process(PID, "other", exe="/usr/bin/node", comm="node", cmdline="node server.js --port 80")
+    builder.samples(PID, [(100 + 3 * i) * MiB for i in range(80)], every_s=0.25)
+    builder.take(1, 1, 4, holders=[PICKLER])
+    report = asked(builder.open(), only=["unexplained-growth", "retained-objects"])
+    (finding,) = report.findings
+    assert says(finding.title, "node gained", "no Python")
+    texts = " ".join(evidence.text for evidence in finding.evidence)
+    assert says(texts, "node server.js --port 80", "started by run.py[1]")
+    assert "longer" not in " ".join(finding.remedy)  # it would show no more
+    assert [s.reason for s in report.skipped] == [f"node[{PID}], which grows, is no Python"]
 
 
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,29 @@ def blind_spot(recording: Recording, pid: int | None) -> str | None:
         else _reason(recording, blind[0])
     )
     return f"{reason}: {outside.remedy(flag)}"
+
+
+class Foreign(NamedTuple):
+    """A process that runs another program than Python. ``started_by``: its parent, where that is of the job."""
+
+    program: str
+    cmdline: str | None
+    started_by: str | None
+
+
+def foreign(recording: Recording, pid: int, start_ticks: int) -> Foreign | None:
+    """What a process runs that is no Python, which nobody can look into; None for a Python, or if it is not known."""
+    rows = records(recording.tables["processes"], "pid", "start_ticks", "ppid", "exe", "comm", "cmdline")
+    row = next((row for row in rows if (row["pid"], row["start_ticks"]) == (pid, start_ticks)), None)
+    program = text_of(row, "exe") or text_of(row, "comm")
+    if row is None or program is None or _is_python(row):
+        return None
+    notes = recording.tables["agent_notes"]
+    if bool(_is_of(notes, row).any()):  # Python, built into a program of another name
+        return None
+    parent = next((other for other in rows if other["pid"] == row["ppid"]), None)
+    started_by = f"{process_name(parent)}[{int(parent['pid'])}]" if parent is not None else None
+    return Foreign(program.rsplit("/", 1)[-1], text_of(row, "cmdline"), started_by)
 
 
 def _is_python(row: Row) -> bool:
