@@ -259,6 +259,29 @@ main()
     assert taken.places()["main() history"].growth_bytes >= 100 * 8 * 64 * 4
 
 
+@pytest.mark.parametrize("shape", ("4", "4 + len(history)"), ids=("of-one-shape", "of-many-shapes"))
+def test_graphs_are_weighed_when_no_more_of_them_may_be_looked_at(forks: Forks, shape: str) -> None:
+    """Looks leave traces, and of those only so many may exist: what was seen before tells of what comes later."""
+    taken = Taken(
+        forks,
+        f"""
+weights = nn.Parameter(torch.ones(1))
+def main():
+    history = []
+    for _ in range(6):
+        for _ in range(40):
+            x = torch.ones({shape}) * weights
+            for _ in range(200):
+                x = x + weights
+            history.append(x)
+        take()
+main()
+""",
+    )
+    held = taken.places()["main() history"].deep_bytes
+    assert held == pytest.approx([held[0] * (take + 1) for take in range(6)], rel=0.1)
+
+
 @pytest.mark.parametrize("knows_layout", (True, False), ids=("by-the-reader", "by-torch"))
 def test_what_is_on_a_device_is_told_beside_the_memory_of_the_process(forks: Forks, knows_layout: bool) -> None:
     """There is no device here: these storages of the host say that they are on one."""

@@ -193,9 +193,14 @@ class Look:
         by_shape: dict[Any, list[Any]] = {}
         for tensor, is_referred in zip(with_history, referred):
             if is_referred:
-                by_shape.setdefault((base.size(tensor), base.dtype.__get__(tensor)), []).append(tensor)
-        for alike in by_shape.values():
-            self._tie_graphs(base, graphs, alike)
+                shape = (*base.size(tensor), inventory.dtype_name(tensor))
+                by_shape.setdefault(shape, []).append(tensor)
+        rest = []
+        for number, (shape, alike) in enumerate(by_shape.items()):
+            looked_at = self._tie_graphs(base, graphs, shape, alike, graphs.spare // (len(by_shape) - number))
+            rest.append((shape, [tensor for tensor in alike if id(tensor) not in looked_at]))
+        for shape, unseen in rest:
+            self._tie_as_usual(shape, unseen)
         # What Python code does not refer to is kept by the rest of a graph that was not followed to its end.
         others = [id(tensor) for tensor, is_referred in zip(with_history, referred) if not is_referred]
         cut_short = {graphs.one_of(number) for number in graphs.cut_short}
@@ -233,13 +238,16 @@ class Look:
             kind = STORAGE if base.is_cpu.__get__(gradient) else DEVICE
             self.ties.append((id(tensor), address, size, kind, 0))
 
-    def _tie_graphs(self, base: Any, graphs: autograd.Graphs, alike: Sequence[Any]) -> None:
-        """The graphs of tensors of one shape. Looks leave traces: where not all can be looked at, some tell of all."""
+    def _tie_graphs(
+        self, base: Any, graphs: autograd.Graphs, shape: object, alike: Sequence[Any], most_nodes: int
+    ) -> set[int]:
+        """The graphs of tensors of one shape, ``most_nodes`` of them at most. Returns ids of the tensors looked at."""
         looked_at: set[int] = set()
         operations = saved_bytes = 0
         is_on = STORAGE
+        least_spare = graphs.spare - most_nodes
         for tensor in spread(alike, min(len(alike), MOST_LOOKS)):
-            if graphs.is_spent():
+            if graphs.is_spent() or (looked_at and graphs.spare < least_spare):
                 graphs.truncated = True
                 break
             looked_at.add(id(tensor))
@@ -259,12 +267,18 @@ class Look:
             is_on = DEVICE if on_device > sum(seen.values()) // 2 else STORAGE
             self._tie_graph(tensor, _token(number), count, unseen, is_on)
             operations, saved_bytes = operations + count, saved_bytes + apart + unseen
-        looks = len(looked_at)
-        for tensor in alike if looks else ():
-            if id(tensor) not in looked_at:
-                self._unseen += 1
-                token = _token(_MANY + self._unseen)
-                self._tie_graph(tensor, token, operations // looks, saved_bytes // looks, is_on)
+        if looked_at:
+            self._memory.graphs.note(shape, len(looked_at), operations, saved_bytes, is_on)
+        return looked_at
+
+    def _tie_as_usual(self, shape: object, unseen: Sequence[Any]) -> None:
+        """Graphs that were not looked at: each has what those of its shape have."""
+        usual = self._memory.graphs.usual(shape)
+        if usual is None:
+            return
+        for tensor in unseen:
+            self._unseen += 1
+            self._tie_graph(tensor, _token(_MANY + self._unseen), *usual)
 
     def _tie_graph(self, tensor: Any, token: int, operations: int, unseen_bytes: int, is_on: int) -> None:
         """``unseen_bytes``: of saved tensors whose storages are not known. ``is_on``: where most are, as in a tie."""

@@ -74,6 +74,8 @@ class Graphs:
         self.truncated = False
         self._known = known
         self._spare = most_seen() - max(len(known), known_count)
+        # Or the first snapshots would leave none to those that come.
+        self._for_later = max(0, min(self._spare // 2, self._spare - 2 * MIN_NODES))
         self._reads_saved = reads_saved
         self._storages = storages
         self._storage_id = storage_id
@@ -92,16 +94,21 @@ class Graphs:
         self.cut_short: list[int] = []  # numbers of graphs that were not followed to their end
         self.objects_of: list[list[int]] = []  # number -> ids of its nodes that Python code knew before
 
+    @property
+    def spare(self) -> int:
+        """How many more nodes may be seen in this snapshot."""
+        return self._spare - self._for_later
+
     def is_spent(self) -> bool:
         """Ask before asking a tensor for its graph: that alone makes a Python object."""
-        return self._spare < 2 * MIN_NODES or thread_time() > self._deadline
+        return self.spare < 2 * MIN_NODES or thread_time() > self._deadline
 
     def below(self, grad_fn: Any) -> tuple[int, int]:
         """(nodes, bytes of saved tensors) newly reached: one graph gets half of the rest."""
         seen = self._seen
         if id(grad_fn) in seen:
             return 0, 0
-        least = self._spare // 2
+        least = self._for_later + self.spare // 2
         self._same.append(len(self._same))
         self.storages_of.append({})
         self.objects_of.append([])

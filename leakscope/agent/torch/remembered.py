@@ -33,6 +33,32 @@ class TensorLayout:
             self._page[0:1] = b"\1"  # last: another process may read at any moment
 
 
+class GraphSizes:
+    """What autograd graphs were seen to be: by the shape and type of the tensor that they belong to, and of all.
+
+    Looks at them leave traces, so that only some can be looked at; these tell of the others.
+    """
+
+    ENOUGH = 8  # looks in one snapshot, which then need no older ones beside them
+    MOST = 256  # shapes; of one that is not among them tells what was seen of all
+
+    def __init__(self) -> None:
+        self._sums: dict[object, tuple[int, int, int, int]] = {}
+
+    def note(self, shape: object, looks: int, operations: int, saved_bytes: int, is_on: int) -> None:
+        """Sums over so many looks. ``is_on``: where most of the bytes are, as in a tie."""
+        for key in (shape, None):
+            older = self._sums.pop(key, (0, 0, 0, 0)) if key is None or looks < self.ENOUGH else (0, 0, 0, 0)
+            self._sums[key] = looks + older[0], operations + older[1], saved_bytes + older[2], is_on
+        if len(self._sums) > self.MOST:
+            del self._sums[next(iter(self._sums))]
+
+    def usual(self, shape: object) -> tuple[int, int, int] | None:
+        """(operations, bytes saved, where these are) of one graph; None where none was ever looked at."""
+        known = self._sums.get(shape) or self._sums.get(None)
+        return None if known is None else (known[1] // known[0], known[2] // known[0], known[3])
+
+
 class Remembered:
     """Of one process; a forked child begins anew, but for ``tensor_layout``."""
 
@@ -40,6 +66,7 @@ class Remembered:
         self.tensor_layout = TensorLayout() if tensor_layout is None else tensor_layout
 
         self.tensor_s: float | None = None  # CPU time that a look at one took
+        self.graphs = GraphSizes()
 
         # Rounds of fingerprints of weights.
         self.fingerprint_rounds = 0
