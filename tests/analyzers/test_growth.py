@@ -371,14 +371,18 @@ def test_peaks_of_a_moment_are_no_saw(tmp_path, gained_mib):
     assert ramp_with_peaks(tmp_path, gained_mib).leaking is (gained_mib > 0)
 
 
-def up_and_down(folder, held_mib):
-    """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds."""
+def up_and_down(folder, held_mib, takes_s=None):
+    """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds.
+
+    ``takes_s``: when they were made, the last of them as it ended; evenly, and all before, where it is not said.
+    """
     rng = np.random.default_rng(8)
     levels = [round((100 + rng.uniform(0, 60)) * MiB) for _ in range(240)]
     builder = RecordingBuilder(folder).process(1).samples(1, levels, every_s=0.25)
     for number, held in enumerate(held_mib, 1):
-        at_s = 60.0 * number / (len(held_mib) + 1)
-        builder.take(1, number, at_s, rss_bytes=130 * MiB)
+        at_s = takes_s[number - 1] if takes_s else 60.0 * number / (len(held_mib) + 1)
+        is_last = takes_s is not None and number == len(held_mib)
+        builder.take(1, number, at_s, rss_bytes=130 * MiB, reason="exit" if is_last else "schedule")
         builder.heap(1, number, at_s, round(held * MiB), round(100 * held), is_sampled=False, weighs_tensors=True)
     return tree_growth(builder.ends(60.0, exit_code=0).open())
 
@@ -395,6 +399,17 @@ def test_what_gains_as_much_in_each_second_leaks_though_the_rest_hides_it(tmp_pa
 )
 def test_what_fills_up_or_comes_and_goes_beside_as_much_does_not(tmp_path, held_mib):
     assert up_and_down(tmp_path, held_mib).leaking is not True
+
+
+@pytest.mark.parametrize(
+    ("held_mib", "leaking"),
+    [([4, 6, 9, 14, 42], None), ([4, 6, 9, 14, 15], False), ([4, 6, 9, 14, 0], False)],
+    ids=("kept-to-the-end", "slower", "let-go"),
+)
+def test_where_snapshots_are_dear_the_one_at_the_end_tells_what_went_on(tmp_path, held_mib, leaking):
+    """Those at work are all of the first half."""
+    growth = up_and_down(tmp_path, held_mib, (7.0, 10.0, 14.0, 20.0, 59.8))
+    assert growth.leaking is leaking
 
 
 def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):

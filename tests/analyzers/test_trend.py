@@ -258,6 +258,16 @@ def test_what_a_copy_takes_or_gives_back_for_a_moment_is_no_level():
     assert words.count(GROWING) >= 0.9 * len(SEEDS)
 
 
+def test_a_peak_just_before_a_program_ends_is_no_step():
+    """The fall back from it is not the first of the program's taking itself down, and what it rose by is no growth."""
+    t = np.arange(0, 60, 0.5)
+    y = np.full(t.size, 540.0)
+    y[-3:] = 600.0, 540.0, 410.0
+    trend = judge(t, y * MiB)
+    assert trend.verdict == FLAT and "step" not in trend.reason
+    assert trend.growth_bytes < MiB and trend.end_s == t[-2]
+
+
 def test_moments_alone_are_no_growth():
     words = []
     for seed in SEEDS:

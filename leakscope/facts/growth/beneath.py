@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import format_bytes
-from ..heap.paths import Heap, accumulations, heap_of, user_holder
+from ..heap.paths import Heap, accumulations, heap_of, heap_to_the_end, user_holder
 from ..heap.place import Place
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES, GROWING, Trend
@@ -74,10 +74,16 @@ def beneath(
 ) -> Riser | None:
     """The largest holder that gained from snapshot to snapshot; None where there is none."""
     lasted_s = run_s[1] - run_s[0]
-    heap = heap_of(recording, process.pid, run_s[0] + _SETTLED * lasted_s, run_s[1])
-    if heap is None or len(heap.takes) < min_snapshots:
-        return None
-    if heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
+    window_s = run_s[0] + _SETTLED * lasted_s, run_s[1]
+
+    def tells(heap: Heap | None) -> bool:
+        lasts = heap is not None and heap.time_s[-1] - heap.time_s[0] >= min_span * lasted_s
+        return heap is not None and lasts and len(heap.takes) >= min_snapshots
+
+    heap = heap_of(recording, process.pid, *window_s)
+    if not tells(heap):  # they are dear in a large process, and soon come seldom
+        heap = heap_to_the_end(recording, process.pid, *window_s)
+    if heap is None or not tells(heap):
         return None
     held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
     if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness

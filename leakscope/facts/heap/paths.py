@@ -79,6 +79,19 @@ def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Hea
     return next(heaps(recording, pid, start_s, end_s), None)
 
 
+def heap_to_the_end(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The graphs of a process with the one that was read as it ended; None where that was not to be had.
+
+    The locals of main() are gone in that: what stands in it was kept to the end, and of what does not it says nothing.
+    """
+    takes = takes_of(recording, pid).since_training_began(end_s)
+    weighed = takes.of(takes_with_graph(recording, pid))
+    if not (weighed.reason == AT_EXIT).any():
+        return None
+    chosen = weighed.as_if_at_work().within(start_s, end_s + _AFTER_S)
+    return _once(recording, pid, chosen, _of_graph) if len(chosen) >= 2 else None
+
+
 def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
     """The same of what tensors have on GPUs: all bytes are of devices. None also where no snapshot knows of any."""
     graphs = recording.tables["heap_graphs"]

@@ -248,8 +248,9 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
         if y[-1] > before - _fall_of(before):
             break
         t, y, most_cut = t[:-1], y[:-1], most_cut - 1
-    # Further back only what falls without a pause: a program that lets go of something and goes on comes to rest.
-    while y.size >= 16 and most_cut >= 1 and y[-2] - y[-1] > _fall_of(float(y[-2])):
+    # Further back only what falls without a pause: a program that lets go of something and goes on comes to rest. What
+    # falls back to where it was before one sample is the end of a peak.
+    while y.size >= 16 and most_cut >= 1 and min(y[-3:-1]) - y[-1] > _fall_of(float(y[-2])):
         t, y, most_cut = t[:-1], y[:-1], most_cut - 1
     if y.size < whole.size and most_cut >= 2 and y.size >= 16:
         end = _last_gulp(t, y, int(most_cut), float(y[-1] - whole[y.size :].min()))
