@@ -29,6 +29,7 @@ from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.agent.snapshots import exact, pause, torch_look
 from leakscope.agent.torch.remembered import Remembered
 
+torch_is_asked = False
 graph, memory, written = HeapGraph(), Remembered(), []
 
 def take(is_after_step=True):
@@ -36,6 +37,7 @@ def take(is_after_step=True):
     layout = memory.tensor_layout.get()
     if layout is not None and not graph.weighs_tensors:
         graph.weigh_tensors(*layout)
+    memory.history_tries *= not torch_is_asked
     look = torch_look.Look(memory, (), pause.unlimited(), 5.0)
     one = exact.ExactSnapshot(number, graph, pause.unlimited(), look)
     assert one.read(may_read_saved=True, is_after_step=is_after_step)
@@ -93,7 +95,9 @@ main()
     own = [place for place in graphs if place.path.startswith("main() trainer.losses")]
     each = 32 * 4096 * 4  # what ReLU saved; its input was freed
     assert losses.growth_bytes == pytest.approx(40 * each, rel=0.2)
-    assert sum(graph.growth_bytes for graph in own) == pytest.approx(losses.growth_bytes, rel=0.05)
+    assert (
+        0.7 * losses.growth_bytes <= sum(graph.growth_bytes for graph in own) <= losses.growth_bytes
+    )  # of rows there is room for
     assert losses.tensor_bytes[-1] - losses.tensor_bytes[0] <= losses.growth_bytes
     assert np.all(np.diff(sum(graph.count for graph in own)) >= 20 * 4)  # operations of each
 
@@ -259,12 +263,97 @@ main()
     assert taken.places()["main() history"].growth_bytes >= 100 * 8 * 64 * 4
 
 
+def test_a_graph_is_held_by_what_was_kept_and_not_by_what_came_of_it(forks: Forks) -> None:
+    """The state that a network hands on to itself, and what it says now: both lead to all that was before."""
+    places = Taken(
+        forks,
+        """
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(8, 64), nn.Linear(64, 4)
+        self.state = torch.zeros(32, 64)
+    def act(self, seen):
+        self.state = self.cell(seen, self.state)
+        return self.out(self.state)
+agent = Agent()
+class Meter: total = 0.0
+meter = Meter()
+def main():
+    for _ in range(4):
+        for _ in range(50):
+            said = agent.act(torch.randn(32, 8))
+            value = agent.out(torch.randn(32, 64)).exp().mean()
+            meter.total = meter.total + value
+        take()
+main()
+""",
+    ).places()
+    for path, each in (("__main__.agent.state", 50 * 3 * 32 * 64 * 4), ("__main__.meter.total", 50 * 32 * 4 * 4)):
+        grew = np.diff(places[path].deep_bytes)
+        assert grew[1] == pytest.approx(grew[2], rel=0.05)
+        assert np.all(grew[1:] > each)  # what the gates saved, and what exp() did
+    assert places["main() said"].deep_bytes[-1] < 0.05 * places["__main__.agent.state"].deep_bytes[-1]
+
+
+def test_graphs_are_followed_through_functions_written_in_python_and_to_what_only_these_keep(forks: Forks) -> None:
+    places = Taken(
+        forks,
+        """
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, table):
+        ctx.table = table
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2, None
+weights = nn.Parameter(torch.ones(100_000))
+def main():
+    take()
+    first = Scaled.apply(weights * 3, bytearray(1_000_000)).exp().view(10, -1)[2:]
+    first += 1
+    take(); take()
+main()
+""",
+    ).places()
+    assert places["main() first"].deep_bytes[-1] == pytest.approx(1_000_000 + 400_000, rel=0.02)
+
+
+def test_looking_at_graphs_leaves_no_trace_on_their_nodes(forks: Forks) -> None:
+    """Of one that torch was asked about the Python object stays, and frees it by recursion."""
+    told = forks.run(
+        SETUP
+        + """
+from leakscope.agent.interpreter import census
+from leakscope.agent.torch import autograd
+import gc
+weights, net = nn.Parameter(torch.ones(4)), nn.Linear(64, 32)
+def main():
+    take()
+    kept = []
+    for _ in range(5):
+        for _ in range(30):
+            x = weights * 1
+            for _ in range(100):
+                x = x * 1
+            kept.append(x)
+        take()
+    print(json.dumps([sum("Backward" in type(one).__name__ for one in gc.get_objects()), autograd.MOST_ASKED_NODES]))
+main()
+"""
+    )
+    seen, most = json.loads(told)
+    assert seen <= 2 * most  # with those that these lead to
+
+
 @pytest.mark.parametrize("shape", ("4", "4 + len(history)"), ids=("of-one-shape", "of-many-shapes"))
 def test_graphs_are_weighed_when_no_more_of_them_may_be_looked_at(forks: Forks, shape: str) -> None:
     """Looks leave traces, and of those only so many may exist: what was seen before tells of what comes later."""
     taken = Taken(
         forks,
         f"""
+torch_is_asked = True
 weights = nn.Parameter(torch.ones(1))
 def main():
     history = []

@@ -68,6 +68,7 @@ _LIMITS = (
     "max", "most", "limit", "cap", "size", "bound", "keep", "len", "window", "depth", "quota", "slots",
     "entries", "items",
 )  # fmt: skip
+_NOT_SEEN = 0xFFFFFFFF  # operations of a graph
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
 
@@ -105,6 +106,11 @@ _Link = _structure("Link", c_uint64="address", c_uint32="node type label label_k
 _Pin = _structure("Pin", c_uint64="count bytes pinned_bytes", c_uint32="row unused")
 _Tie = _structure("Tie", c_uint64="from_address to_address bytes", c_uint32="type count")
 _Mark = _structure("Mark", c_uint32="node row is_held unused")
+_Places = _structure("Places", c_uint64="meta function edges sequence edge_bytes")
+_History = _structure("History", c_uint64="tensor token implementation operations saved_bytes seen_bytes")
+_Saved = _structure("Saved", c_uint64="address bytes device")
+_KnownNode = _structure("KnownNode", c_uint64="node sequence first count")
+_KnownTensor = _structure("KnownTensor", c_uint64="tensor node")
 
 
 class _Blocks(ctypes.Structure):
@@ -168,6 +174,7 @@ class _Graph(ctypes.Structure):
     ] + [
         ("strays", ctypes.POINTER(_Stray)), ("links", ctypes.POINTER(_Link)), ("pins", ctypes.POINTER(_Pin)),
         ("marks", ctypes.POINTER(_Mark)), ("mark_count", ctypes.c_uint64), ("marked_rows", ctypes.c_uint64),
+        ("saved_storages", ctypes.POINTER(_Saved)), ("saved_count", ctypes.c_uint64),
     ]  # fmt: skip
 
 
@@ -201,6 +208,29 @@ class Found:
         self.types = types
         self.stacks = stacks
         self.marks = marks
+
+
+class Histories:
+    """What autograd keeps. ``of``: {address of a tensor: (operations, bytes they saved)}, each graph with the oldest
+    tensor that leads to it; ``unseen``: those for which there was no time. ``rest``: {number that stands for a graph:
+    bytes of the part of it that was guessed}. ``saved``: [(address of a storage, bytes, device: its kind, 0 for the
+    CPU, and above 8 bits its number), ...].
+    """
+
+    def __init__(
+        self,
+        of: dict[int, tuple[int, int]],
+        unseen: list[int],
+        rest: dict[int, int],
+        saved: list[tuple[int, int, int]],
+        *,
+        is_cut_short: bool,
+    ) -> None:
+        self.of = of
+        self.unseen = unseen
+        self.rest = rest
+        self.saved = saved
+        self.is_cut_short = is_cut_short
 
 
 def load() -> str | None:
@@ -284,6 +314,9 @@ class HeapGraph:
             _Further,
             _Tie,
             _Mark,
+            _Places,
+            _History,
+            _Saved,
         )
         sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, structures)))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
@@ -304,6 +337,9 @@ class HeapGraph:
         take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
         self._add = held.graph_add
         self._add.argtypes = (pointer, pointer)
+        self._find_histories, self._histories = held.graph_find_histories, held.graph_histories
+        self._find_histories.argtypes = (pointer, pointer, word, pointer, pointer, word)
+        self._histories.argtypes = (pointer, pointer, pointer, word, pointer, word, word, ctypes.c_int)
         self._referred = held.graph_referred
         self._referred.argtypes = (pointer, pointer, word, pointer)
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
@@ -490,6 +526,56 @@ class HeapGraph:
         is_done = bool(self._add(graph, ctypes.byref(further)))
         self._read[-1] = graph, number, took_s, weighed or weighs_tensors
         return is_done
+
+    def find_histories(
+        self,
+        nodes: Sequence[tuple[int, int, int, int]],
+        following: Sequence[int],
+        tensors: Sequence[tuple[int, int]],
+    ) -> tuple[int, ...] | None:
+        """Where autograd's nodes have what is asked of them (``history_places`` of reader/history.h); None: not found.
+
+        ``nodes``: (address, sequence number, where in ``following`` the addresses of those it leads to begin, how many
+        there are). ``tensors``: (address of one, of its node).
+        """
+        found = _Places()
+        is_found = self._find_histories(
+            ctypes.byref(found), arrays.filled(_KnownNode, nodes), len(nodes),
+            arrays.filled(ctypes.c_uint64, following), arrays.filled(_KnownTensor, tensors), len(tensors),
+        )  # fmt: skip
+        return tuple(getattr(found, name) for name, _ in _Places._fields_) if is_found else None
+
+    def histories(
+        self,
+        places: tuple[int, ...],
+        tensors: Sequence[tuple[int, int]],
+        owned: Sequence[int],
+        most_s: float,
+        *,
+        reads_saved: bool,
+    ) -> Histories | None:
+        """What autograd keeps for tensors, added to what was read last. None: nodes are not where they were found, or
+        there was no memory for it.
+
+        ``tensors``: (address, number that no object has, which stands for its graph's address). ``owned``: storages of
+        models. **Cost** CPU time of ``most_s`` at most, and what it takes to add what was found.
+        """
+        if not self._read:
+            return None
+        graph, *_ = self._read[-1]
+        rows = arrays.filled(_History, tensors)
+        done = self._histories(
+            graph, ctypes.byref(_Places(*places)), rows, len(tensors), arrays.filled(ctypes.c_uint64, owned),
+            len(owned), int(1e9 * most_s), reads_saved,
+        )  # fmt: skip
+        if done not in (1, 2):
+            return None
+        found = graph.contents
+        seen = {row.tensor: (row.operations, row.saved_bytes) for row in rows[: len(tensors)]}
+        unseen = [tensor for tensor, (count, _) in seen.items() if count == _NOT_SEEN]
+        rest = {row.token: row.saved_bytes - row.seen_bytes for row in rows[: len(tensors)]}
+        saved = [(one.address, one.bytes, one.device) for one in found.saved_storages[: found.saved_count]]
+        return Histories(seen, unseen, rest, saved, is_cut_short=done == 2)
 
     def drop(self) -> None:
         """What was read last is not wanted."""

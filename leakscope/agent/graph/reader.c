@@ -6,6 +6,7 @@
  *   graph_take      with the GIL: every object, who refers to whom, and how large each is; or, where these are too many,
  *                   what is nearest to the roots, and of long containers some members
  *   graph_add       with the GIL, right after: references that only C++ has, and what the caller wants to find again
+ *   graph_histories with the GIL, right after: what autograd keeps for tensors
  *   graph_analyse   without it: what is reached from where, immediate dominators, retained bytes, the nodes that matter
  *   graph_label     with the GIL: by what name each of those is held; only what can be reached still is looked at
  *   graph_running   with the GIL: the functions that other threads run, and their lines
@@ -16,6 +17,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -68,6 +70,7 @@ EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
 #include "reader/blocks.h"
 #include "reader/threads.h"
 #include "reader/take.h"
+#include "reader/history.h"
 #include "reader/analysis.h"
 #include "reader/strays.h"
 #include "reader/labels.h"
@@ -76,12 +79,13 @@ EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
 #include "reader/file.h"
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */
-EXPORT int graph_sizes_fit(const uint64_t sizes[15])
+EXPORT int graph_sizes_fit(const uint64_t sizes[18])
 {
     const uint64_t own[] = {sizeof(struct layout), sizeof(struct row), sizeof(struct share), offsetof(struct graph, budget),
                             sizeof(struct sweep), sizeof(struct bounds), sizeof(struct kind), sizeof(struct largest),
                             sizeof(struct sharer), sizeof(struct stray), sizeof(struct link), sizeof(struct pin),
-                            sizeof(struct further), sizeof(struct tie), sizeof(struct mark)};
+                            sizeof(struct further), sizeof(struct tie), sizeof(struct mark),
+                            sizeof(struct history_places), sizeof(struct history), sizeof(struct saved)};
     return !memcmp(sizes, own, sizeof own);
 }
 

@@ -77,7 +77,7 @@ class Look:
         self._inventory: tensors.Inventory | None = None
         self._known_storages: Collection[int] = ()
         self._unseen = 0  # graphs that were not looked at
-        self._saved: dict[int, tuple[int, Any, str]] = {}
+        self._saved: dict[int, tuple[int, Any, str]] = {}  # dtype None: not known
         self._roots: list[int] = []
         self._nodes: dict[int, int | None] = {}  # of each of these, in the graph
         self._storages: list[int] = []
@@ -195,6 +195,47 @@ class Look:
             if is_referred:
                 shape = (*base.size(tensor), inventory.dtype_name(tensor))
                 by_shape.setdefault(shape, []).append(tensor)
+        if not self._tie_all(inventory, graph, graphs, by_shape):
+            self._tie_some(
+                base, graphs, by_shape, [id(t) for t, is_known in zip(with_history, referred) if not is_known]
+            )
+
+    def _tie_all(
+        self, inventory: tensors.Inventory, graph: HeapGraph, graphs: autograd.Graphs, by_shape: dict[object, list[Any]]
+    ) -> bool:
+        """Graphs as they lie in memory, without asking torch; False where nobody knows how they do."""
+        base, memory = inventory.torch[1], self._memory
+        known = [tensor for alike in by_shape.values() for tensor in alike]
+        if not known:
+            return True
+        if memory.history_places is None and memory.history_tries and graph.weighs_tensors and not graphs.is_spent():
+            memory.history_tries -= 1
+            memory.history_places = graph.find_histories(*autograd.nodes_of(known, base.grad_fn.__get__))
+        if memory.history_places is None:
+            return False
+        tokens = {id(tensor): _token(number) for number, tensor in enumerate(known)}
+        found = graph.histories(
+            memory.history_places, [*tokens.items()], graphs.owned, graphs.left_s(), reads_saved=graphs.reads_saved
+        )
+        if found is None:
+            memory.history_places = None
+            return False
+        unseen = frozenset(found.unseen)
+        for shape, alike in by_shape.items():
+            seen = [found.of[id(tensor)] for tensor in alike if id(tensor) not in unseen]
+            if seen:
+                memory.graphs.note(shape, len(seen), sum(n for n, _ in seen), sum(size for _, size in seen), STORAGE)
+        for shape, alike in by_shape.items():
+            self._tie_as_usual(shape, [tensor for tensor in alike if id(tensor) in unseen])
+        self.ties += [(t, t + _ITS_STORAGE, size, STORAGE, 0) for t, size in found.rest.items() if size > 0]
+        self._saved = {address: (size, None, _device(device)) for address, size, device in found.saved}
+        graphs.truncated = found.is_cut_short
+        return True
+
+    def _tie_some(
+        self, base: Any, graphs: autograd.Graphs, by_shape: dict[object, list[Any]], others: Sequence[int]
+    ) -> None:
+        """Graphs as torch tells of them, of so many as may be asked for."""
         rest = []
         for number, (shape, alike) in enumerate(by_shape.items()):
             looked_at = self._tie_graphs(base, graphs, shape, alike, graphs.spare // (len(by_shape) - number))
@@ -202,7 +243,6 @@ class Look:
         for shape, unseen in rest:
             self._tie_as_usual(shape, unseen)
         # What Python code does not refer to is kept by the rest of a graph that was not followed to its end.
-        others = [id(tensor) for tensor, is_referred in zip(with_history, referred) if not is_referred]
         cut_short = {graphs.one_of(number) for number in graphs.cut_short}
         self.ties += [(_token(number), _REST, 0, AUTOGRAD, 0) for number in cut_short]
         self.ties += [(_REST, tensor, 0, OBJECT, 0) for tensor in others if cut_short]
@@ -337,6 +377,12 @@ def _where(graphs: autograd.Graphs, address: int) -> int:
 
 def _of_types(by_type: dict[int, list[Any]], kinds: Iterable[int]) -> list[Any]:
     return [obj for kind in kinds for obj in by_type.get(kind, ())]
+
+
+def _device(word: int) -> str:
+    """Of a kind that torch numbers, 0 for the CPU and 1 for CUDA, and above 8 bits which of them."""
+    kind, number = word & 0xFF, word >> 8
+    return "cpu" if kind == 0 else f"cuda:{number}" if kind == 1 else f"device-{kind}:{number}"
 
 
 def _token(number: int) -> int:

@@ -1,5 +1,8 @@
 """What hangs on a tensor in C++: its autograd graph, which no object counter sees. Runs at a safe point only.
 
+``nodes_of`` asks torch about a few nodes, from which graph/reader/history.h learns where they have what; then it reads
+all of them by itself. Where it does not find its way, ``Graphs`` asks torch.
+
 Links are followed by ``next_functions`` (0.7 us a node). What a node saved for backward is read by ``_raw_saved_*``,
 which runs no unpack hooks (``_saved_*`` would recompute checkpointed forwards), and only where no other thread can be
 inside ``backward``: the engine frees those buffers without the interpreter's lock, and reading them then crashes.
@@ -16,6 +19,7 @@ worth of them may exist at a time, from all snapshots together.
 from __future__ import annotations
 
 import _thread
+import ctypes
 import resource
 import types
 from _heapq import heappop, heappush
@@ -26,13 +30,15 @@ from ..interpreter.sampling import spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 FREED_NODE_BYTES = 200  # of the stack
 STACK_SHARE = 0.25  # the rest is for what the job itself does there, and for nodes that it looks at
 USUAL_STACK_BYTES = 8 * 1024 * 1024
 LEAST_STACK_BYTES = 2 * 1024 * 1024  # what glibc gives to threads where the limit is "unlimited"
+MOST_ASKED_TENSORS, MOST_ASKED_NODES = 4, 24  # to find out where nodes have what
+WRAPPED_AT = 16  # bytes of an object's head; behind that stands what torch wrapped
 MAX_READ = 4000  # of one graph, whose saved tensors are read, 10 us each
 MIN_NODES = 200  # fewer say nothing of the rest
 _NO_NUMBER = 2**64 - 1  # of the nodes that stand for parameters: they are nobody's history
@@ -52,6 +58,42 @@ def most_seen() -> int:
         _thread.stack_size(own)
     smallest = min(main, own or main, USUAL_STACK_BYTES)
     return int(STACK_SHARE * smallest) // FREED_NODE_BYTES
+
+
+def nodes_of(
+    tensors: Sequence[Any], grad_fn_of: Callable[[Any], Any]
+) -> tuple[list[tuple[int, int, int, int]], list[int], list[tuple[int, int]]]:
+    """What torch says of a few nodes, for ``HeapGraph.find_histories``."""
+    nodes: list[tuple[int, int, int, int]] = []
+    following: list[int] = []
+    known: list[tuple[int, int]] = []
+    waiting: list[Any] = []
+    seen: set[int] = set()
+    for tensor in tensors[:MOST_ASKED_TENSORS]:
+        grad_fn = grad_fn_of(tensor)
+        if grad_fn is not None and _is_of_cpp(grad_fn):
+            known.append((id(tensor), _behind(grad_fn)))
+            waiting.append(grad_fn)
+    for node in waiting:
+        if _behind(node) in seen or len(nodes) == MOST_ASKED_NODES:
+            continue
+        others = [other for other, _ in node.next_functions]
+        if not all(other is None or _is_of_cpp(other) for other in others):
+            continue
+        seen.add(_behind(node))
+        nodes.append((_behind(node), node._sequence_nr(), len(following), len(others)))
+        following += [0 if other is None else _behind(other) for other in others]
+        waiting += [other for other in others if other is not None]
+    return nodes, following, known
+
+
+def _is_of_cpp(node: Any) -> bool:
+    """Not one that was written in Python, which is an object of another kind."""
+    return mro_of(type(node))[1:] == (object,)
+
+
+def _behind(node: Any) -> int:
+    return ctypes.c_uint64.from_address(id(node) + WRAPPED_AT).value
 
 
 class Graphs:
@@ -76,7 +118,8 @@ class Graphs:
         self._spare = most_seen() - max(len(known), known_count)
         # Or the first snapshots would leave none to those that come.
         self._for_later = max(0, min(self._spare // 2, self._spare - 2 * MIN_NODES))
-        self._reads_saved = reads_saved
+        self.reads_saved = reads_saved
+        self.owned = list(storages)
         self._storages = storages
         self._storage_id = storage_id
         self._tensor_type = tensor_type
@@ -98,6 +141,10 @@ class Graphs:
     def spare(self) -> int:
         """How many more nodes may be seen in this snapshot."""
         return self._spare - self._for_later
+
+    def left_s(self) -> float:
+        """CPU time."""
+        return max(0.0, self._deadline - thread_time())
 
     def is_spent(self) -> bool:
         """Ask before asking a tensor for its graph: that alone makes a Python object."""
@@ -175,7 +222,7 @@ class Graphs:
         Not each second or third: the graph of a training step is the same each time, and of an even number of nodes
         only those might be met that keep nothing.
         """
-        if not self._reads_saved:
+        if not self.reads_saved:
             return 0
         read = spread(walked, min(MAX_READ, len(walked)))
         total = 0

@@ -67,6 +67,8 @@ class Remembered:
 
         self.tensor_s: float | None = None  # CPU time that a look at one took
         self.graphs = GraphSizes()
+        self.history_places: tuple[int, ...] | None = None  # as HeapGraph.find_histories says
+        self.history_tries = 3  # to find that out
 
         # Rounds of fingerprints of weights.
         self.fingerprint_rounds = 0

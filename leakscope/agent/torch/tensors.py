@@ -585,11 +585,13 @@ def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: li
 
 
 def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any, str]], held: Collection[int] = ()) -> None:
-    """``saved``: {address: (bytes, dtype, device)} of what graphs keep; ``held``: addresses a path leads to."""
+    """``saved``: {address: (bytes, dtype or None, device)} of what graphs keep; ``held``: addresses a path leads to."""
     for address, (size, dtype, device) in saved.items():
         storage = inventory.storages.get(address)
         if storage is None:
-            storage = inventory.storages[address] = Storage(size, device, dtype_name(dtype), None)
+            storage = inventory.storages[address] = Storage(
+                size, device, dtype_name(dtype) if dtype is not None else "", None
+            )
         if storage.owner is None:
             storage.owner = SAVED
     for address, storage in inventory.storages.items():

@@ -44,6 +44,10 @@ struct tie { /* a reference that only C++ has; type: of what it leads to, where 
     uint32_t type, count; /* count: operations of an autograd graph */
 };
 
+struct saved { /* a storage that an autograd graph keeps; device: its kind, 0 for the CPU, and behind that its number */
+    uint64_t address, bytes, device;
+};
+
 struct mark { /* what the caller wants to find again; row: itself, or the nearest on its way from the root */
     uint32_t node, row, is_held, unused; /* is_held: a module or a running function leads to it */
 };
@@ -131,10 +135,12 @@ struct graph {
     struct pin *pins;
     struct mark *marks;
     uint64_t mark_count, marked_rows; /* marked_rows: so many have rows of their own */
+    struct saved *saved_storages; /* by autograd graphs */
+    uint64_t saved_count;
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table, key;
-    struct array local, variable, pool, arena, loose, below, sample, variance; /* variance: of the estimate of each block */
+    struct array local, variable, pool, arena, loose, below, sample, saved, variance; /* variance: of the estimate of each block */
     struct array number, vertex, dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;

@@ -1,0 +1,534 @@
+/* What hangs on tensors in C++: the graphs by which autograd would go back, and the tensors that these keep.
+ *
+ * To ask torch makes a Python object for each node, which stays, and of which only so many may exist (torch/autograd.py).
+ * Here nodes are read where they lie, as torch/autograd.py found out from some that it did ask, and nothing is left behind.
+ * Without a backward pass none of them changes while the GIL is held. Where a node has a saved tensor is learnt for each
+ * class of nodes from the first few of it; and what is found there is read by way of the kernel, for which a wrong address
+ * is an error and no crash.
+ *
+ * A graph is counted with the oldest tensor that leads to it: a later one may have been calculated from that, and holds
+ * no more than what came since.
+ */
+
+struct history_places { /* offsets: of what a tensor knows of autograd, in its memory behind Python; in that, of its node; in a
+                           node, of its edges (where they begin and end) and its number. edge_bytes: of one, a node first */
+    uint64_t meta, function, edges, sequence, edge_bytes;
+};
+
+struct history { /* of one tensor. Given: its address, and the one that stands for its graph's; found: the others */
+    uint64_t tensor, token;
+    uint64_t implementation; /* what is behind it */
+    uint64_t operations, saved_bytes, seen_bytes; /* NONE operations: there was no time for it; bytes: guessed; of those seen */
+};
+
+enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 1024, LEARNT_FROM = 8, LEARNT_AGAIN = 256 };
+enum { MOST_CLASSES = 512, MOST_LEARNT = 12, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
+enum { BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
+
+struct node_class { /* by its table of functions. members: offsets of what was a tensor in some node of it */
+    uint64_t functions, seen;
+    uint16_t members[MOST_LEARNT];
+    uint32_t count;
+};
+
+struct walk {
+    struct graph *g;
+    const struct history_places *places;
+    struct array seen, heap, tie, classes, owned, behind, saved, numbers; /* seen, owned, behind: tables by address */
+    uint64_t seen_count, seen_mask, heap_count, tie_count, class_count, owned_mask, behind_mask, saved_count;
+    uint64_t vtables[MOST_VTABLES];
+    uint64_t ends_ns, asked[ASKED_AT_ONCE];
+    uint32_t asked_count, token_node, cut_node; /* the graph that there was no time for the rest of; NONE */
+    uint64_t operations, saved_bytes, seen_bytes;
+    int reads_saved, is_over, is_wrong;
+};
+
+struct waiting { /* a node of a graph: the oldest first */
+    uint64_t number;
+    const char *node;
+};
+
+/* A table of addresses, each with one more word; 0: no address. */
+struct known {
+    uint64_t address, value;
+};
+
+static int begin_known(struct walk *w, struct array *array, uint64_t *mask, uint64_t count)
+{
+    uint64_t size = 64;
+    while (size < count * 2)
+        size *= 2;
+    *mask = size - 1;
+    return grow(&w->g->budget, array, size * sizeof(struct known));
+}
+
+/* Where an address is, or would be. */
+static struct known *known_at(const struct array *array, uint64_t mask, uint64_t address)
+{
+    struct known *table = array->at;
+    uint64_t slot = hash(address) & mask;
+    while (table[slot].address && table[slot].address != address)
+        slot = (slot + 1) & mask;
+    return &table[slot];
+}
+
+static int more_known(struct walk *w)
+{
+    struct array before = w->seen;
+    uint64_t mask = w->seen_mask;
+    w->seen = (struct array){0};
+    int is_done = begin_known(w, &w->seen, &w->seen_mask, (mask + 1) * 2);
+    for (uint64_t i = 0; is_done && i <= mask; i++) {
+        const struct known *one = (struct known *)before.at + i;
+        if (one->address)
+            *known_at(&w->seen, w->seen_mask, one->address) = *one;
+    }
+    if (!is_done) {
+        w->seen = before;
+        w->seen_mask = mask;
+        return 0;
+    }
+    drop(&w->g->budget, &before);
+    return 1;
+}
+
+/* Whether an address is seen for the first time. */
+static int is_first(struct walk *w, uint64_t address)
+{
+    struct known *one = known_at(&w->seen, w->seen_mask, address);
+    if (one->address)
+        return 0;
+    *one = (struct known){address, 1};
+    if (++w->seen_count * 2 > w->seen_mask && !more_known(w))
+        w->is_over = 1;
+    return 1;
+}
+
+/* Room for one more. */
+static int room(struct walk *w, struct array *array, uint64_t count, size_t each)
+{
+    return (count + 1) * each <= array->bytes || grow(&w->g->budget, array, (count * 3 / 2 + 512) * each);
+}
+
+static void push(struct walk *w, const char *node, uint64_t number)
+{
+    if (!room(w, &w->heap, w->heap_count, sizeof(struct waiting))) {
+        w->is_over = 1;
+        return;
+    }
+    struct waiting *heap = w->heap.at;
+    uint64_t at = w->heap_count++;
+    for (; at && heap[(at - 1) / 2].number > number; at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = (struct waiting){number, node};
+}
+
+static struct waiting pop(struct walk *w)
+{
+    struct waiting *heap = w->heap.at, first = heap[0], last = heap[--w->heap_count];
+    uint64_t at = 0, count = w->heap_count;
+    for (uint64_t below = 1; below < count; below = 2 * at + 1) {
+        below += below + 1 < count && heap[below + 1].number < heap[below].number;
+        if (heap[below].number >= last.number)
+            break;
+        heap[at] = heap[below];
+        at = below;
+    }
+    heap[at] = last;
+    return first;
+}
+
+/* Tensors by what is behind them: of each the node of the object, or 0 where other objects refer to that. */
+static int know_tensors(struct walk *w)
+{
+    struct graph *g = w->g;
+    struct array array = {0};
+    uint64_t count = 0;
+    const uint32_t *types = g->type.at, *edge = g->edge.at;
+    const struct kind *kinds = g->kind.at;
+    for (uint32_t node = GROUPS; node < g->nodes; node++)
+        count += types[node] >= FIRST_TYPE && kinds[types[node]].base == TENSOR;
+    if (!begin_known(w, &w->behind, &w->behind_mask, count + 1) || !grow(&g->budget, &array, g->nodes))
+        return 0;
+    uint8_t *is_held = array.at;
+    for (uint64_t k = 0; k < g->edges; k++)
+        is_held[edge[k]] = 1;
+    for (uint32_t node = GROUPS; node < g->nodes; node++)
+        if (types[node] >= FIRST_TYPE && kinds[types[node]].base == TENSOR) {
+            uint64_t behind = word_at((void *)ARRAY(g, address, uintptr_t)[node], L.tensor_storage & 0xffff);
+            if (behind)
+                *known_at(&w->behind, w->behind_mask, behind) = (struct known){behind, is_held[node] ? 0 : node};
+        }
+    drop(&g->budget, &array);
+    return 1;
+}
+
+static int tie_to(struct walk *w, uint32_t node)
+{
+    if (node == NONE || !room(w, &w->tie, w->tie_count, sizeof(struct pair)))
+        return 0;
+    ARRAY(w, tie, struct pair)[w->tie_count++] = (struct pair){w->token_node, node};
+    return 1;
+}
+
+static void keep_storage(struct walk *w, uint64_t implementation, uint64_t storage, const char *read)
+{
+    uint64_t bytes = word_at(read, L.storage_bytes);
+    uint16_t device;
+    memcpy(&device, read + L.storage_device, 2);
+    if (!bytes || bytes >> MOST_BITS || known_at(&w->owned, w->owned_mask, storage)->address)
+        return;
+    int is_new = is_first(w, storage);
+    struct known *object = known_at(&w->behind, w->behind_mask, implementation);
+    struct tie tie = {.to = storage, .bytes = bytes, .type = device & 0xff ? TYPE_DEVICE : TYPE_STORAGE};
+    if (!object->address || object->value) /* else the tensor is named where Python code has it */
+        w->is_over |= !tie_to(w, object->address ? (uint32_t)object->value : node_of_tie(w->g, &tie));
+    w->seen_bytes += is_new ? bytes : 0;
+    if (is_new && room(w, &w->saved, w->saved_count, sizeof(struct saved)))
+        ARRAY(w, saved, struct saved)[w->saved_count++] = (struct saved){storage, bytes, device};
+}
+
+/* Many pieces of memory at once: of each so many bytes. Those that are none come as zeros. */
+static void read_all(const uint64_t *from, uint32_t count, char *to, size_t bytes)
+{
+    struct iovec there[ASKED_AT_ONCE], here = {to, count * bytes};
+    memset(to, 0, count * bytes);
+    for (uint32_t i = 0; i < count; i++)
+        there[i] = (struct iovec){(void *)from[i], bytes};
+    for (uint32_t done = 0; done < count;) {
+        here = (struct iovec){to + done * bytes, (count - done) * bytes};
+        ssize_t got = process_vm_readv(getpid(), &here, 1, there + done, count - done, 0);
+        done += (got > 0 ? (uint32_t)((size_t)got / bytes) : 0) + 1; /* and the one that failed, if any did */
+    }
+}
+
+/* What may be saved tensors. */
+static void settle_asked(struct walk *w)
+{
+    char tensors[ASKED_AT_ONCE * READ_OF_TENSOR], storages[ASKED_AT_ONCE * READ_OF_STORAGE];
+    uint64_t storage_at = L.tensor_storage >> 16, behind[ASKED_AT_ONCE], of[ASKED_AT_ONCE] = {0};
+    uint32_t count = 0;
+    read_all(w->asked, w->asked_count, tensors, READ_OF_TENSOR);
+    for (uint32_t i = 0; i < w->asked_count; i++) {
+        const char *tensor = tensors + i * READ_OF_TENSOR;
+        uint64_t functions = word_at(tensor, 0), storage = word_at(tensor, storage_at);
+        int is_tensor = 0;
+        for (int k = 0; k < MOST_VTABLES; k++)
+            is_tensor |= functions && functions == w->vtables[k];
+        if (is_tensor && storage) {
+            behind[count] = w->asked[i];
+            of[count++] = storage;
+        }
+    }
+    read_all(of, count, storages, READ_OF_STORAGE);
+    for (uint32_t i = 0; i < count; i++)
+        keep_storage(w, behind[i], of[i], storages + i * READ_OF_STORAGE);
+    w->asked_count = 0;
+}
+
+static void ask(struct walk *w, uint64_t address)
+{
+    w->asked[w->asked_count++] = address;
+    if (w->asked_count == ASKED_AT_ONCE)
+        settle_asked(w);
+}
+
+static struct node_class *class_of(struct walk *w, uint64_t functions)
+{
+    struct node_class *classes = w->classes.at;
+    uint64_t slot = hash(functions) & (2 * MOST_CLASSES - 1);
+    while (classes[slot].functions && classes[slot].functions != functions)
+        slot = (slot + 1) & (2 * MOST_CLASSES - 1);
+    if (!classes[slot].functions) {
+        if (w->class_count == MOST_CLASSES)
+            return NULL;
+        w->class_count++;
+        classes[slot].functions = functions;
+    }
+    return &classes[slot];
+}
+
+/* Which words of a node are tensors, or objects of Python's. How large it is malloc says, unless the node lies inside of a
+ * block: read by the kernel, too far is no harm. */
+static void learn(struct walk *w, struct node_class *of, const char *node)
+{
+    char words[MOST_OF_NODE], read[ASKED_AT_ONCE * 8];
+    uint64_t size = malloc_usable_size((void *)node), address[ASKED_AT_ONCE];
+    uint16_t at[ASKED_AT_ONCE];
+    uint32_t count = 0;
+    if (size < LEAST_BYTES_OF_NODE || size > MOST_OF_NODE)
+        size = USUAL_BYTES;
+    if (!copy_from((uintptr_t)node, words, size))
+        return;
+    for (uint64_t offset = FIRST_MEMBER; offset + 8 <= size && count < ASKED_AT_ONCE; offset += 8) {
+        uint64_t word = word_at(words, offset);
+        int is_edges = offset >= w->places->edges && offset < w->places->edges + 24; /* begin, end, room */
+        if (word >> 47 || word < 1 << 16 || word & 7 || is_edges)
+            continue;
+        at[count] = (uint16_t)offset;
+        address[count++] = word;
+    }
+    read_all(address, count, read, 8);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t functions = word_at(read, 8ul * i);
+        int is_member = node_at(w->g, address[i]) != NONE;
+        for (int k = 0; k < MOST_VTABLES; k++)
+            is_member |= functions && functions == w->vtables[k];
+        for (uint32_t k = 0; k < of->count; k++)
+            is_member &= of->members[k] != at[i];
+        if (is_member && of->count < MOST_LEARNT)
+            of->members[of->count++] = at[i];
+    }
+}
+
+static void look_into(struct walk *w, const char *node)
+{
+    struct node_class *of = class_of(w, word_at(node, 0));
+    if (!of)
+        return;
+    if (of->seen < LEARNT_FROM || of->seen % LEARNT_AGAIN == 0)
+        learn(w, of, node);
+    of->seen++;
+    for (uint32_t i = 0; i < of->count; i++) {
+        uint64_t member = word_at(node, of->members[i]);
+        uint32_t object = member ? node_at(w->g, member) : NONE;
+        if (object != NONE)
+            w->is_over |= !tie_to(w, object); /* of a function that was written in Python */
+        else if (member && w->reads_saved)
+            ask(w, member);
+    }
+}
+
+/* All that one tensor's node leads to and no older one did. Of a graph that there is no time for it is guessed, by the
+ * numbers of its nodes: whole is only what is older than all that still waits. */
+static void walk_down(struct walk *w, const char *top)
+{
+    const struct history_places *at = w->places;
+    uint64_t newest = word_at(top, at->sequence), oldest = newest, walked = 0;
+    w->heap_count = 0;
+    if (newest != UINT64_MAX && is_first(w, (uintptr_t)top))
+        push(w, top, newest);
+    while (w->heap_count && !w->is_over && room(w, &w->numbers, walked, 8)) {
+        struct waiting one = pop(w);
+        ARRAY(w, numbers, uint64_t)[walked++] = one.number;
+        oldest = one.number < oldest ? one.number : oldest;
+        const char *edge = pointer_at(one.node, at->edges), *end = pointer_at(one.node, at->edges + 8);
+        uint64_t bytes = (uint64_t)(end - edge);
+        if (end < edge || bytes % at->edge_bytes || bytes > MOST_EDGES * at->edge_bytes) {
+            w->is_wrong = 1;
+            return;
+        }
+        for (; edge < end; edge += at->edge_bytes) {
+            const char *next = pointer_at(edge, 0);
+            uint64_t number = next ? word_at(next, at->sequence) : UINT64_MAX;
+            if (number != UINT64_MAX && is_first(w, (uintptr_t)next)) /* the others stand for parameters */
+                push(w, next, number);
+        }
+        look_into(w, one.node);
+        w->is_over |= walked % BEFORE_THE_CLOCK == 0 && cpu_ns() > w->ends_ns;
+    }
+    settle_asked(w);
+    w->operations = walked;
+    w->saved_bytes = w->seen_bytes;
+    if (!w->heap_count)
+        return;
+    w->is_over = 1;
+    w->cut_node = w->token_node;
+    uint64_t reached = ARRAY(w, heap, struct waiting)[0].number, below = 0;
+    for (uint64_t i = 0; i < walked; i++)
+        below += ARRAY(w, numbers, uint64_t)[i] < reached;
+    if (below < BEFORE_THE_CLOCK) /* still on the way down: all that is known is that there is more */
+        return;
+    double scale = (double)(newest - oldest) / (double)(reached - oldest);
+    w->operations = (uint64_t)((double)below * scale) > walked ? (uint64_t)((double)below * scale) : walked;
+    w->saved_bytes = (uint64_t)((double)w->seen_bytes * (double)w->operations / (double)walked);
+}
+
+/* What Python does not refer to is kept by the rest of a graph that was not followed to its end. */
+static int tie_rest(struct walk *w)
+{
+    struct graph *g = w->g;
+    struct array array = {0};
+    int is_done = grow(&g->budget, &array, g->nodes);
+    uint8_t *is_held = array.at;
+    for (uint64_t k = 0; is_done && k < w->tie_count; k++)
+        is_held[ARRAY(w, tie, struct pair)[k].to] = 1;
+    w->token_node = w->cut_node;
+    for (uint64_t i = 0; is_done && i <= w->behind_mask; i++) {
+        const struct known *tensor = (struct known *)w->behind.at + i;
+        if (tensor->value && !is_held[tensor->value])
+            is_done = tie_to(w, (uint32_t)tensor->value);
+    }
+    drop(&g->budget, &array);
+    return is_done;
+}
+
+static const struct history_places *sorted_by;
+
+static const char *node_of_tensor(const struct history_places *places, const struct history *one)
+{
+    const char *meta = pointer_at((void *)one->implementation, places->meta);
+    return meta ? pointer_at(meta, places->function) : NULL;
+}
+
+static uint64_t age_of(const struct history *one)
+{
+    const char *node = node_of_tensor(sorted_by, one);
+    return node ? word_at(node, sorted_by->sequence) : UINT64_MAX;
+}
+
+static int by_age(const void *one, const void *other)
+{
+    uint64_t a = age_of(one), b = age_of(other);
+    return a < b ? -1 : a > b;
+}
+
+struct known_node { /* that torch was asked about: how many edges it has, and where in a list their nodes are */
+    uint64_t node, sequence, first, count;
+};
+
+struct known_tensor {
+    uint64_t tensor, node;
+};
+
+enum { LOOKED_AT = 256, LEAST_NODES_ASKED = 3 };
+
+static int is_sequence(const char words[][LOOKED_AT], const struct known_node *nodes, uint64_t count, uint64_t at)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (word_at(words[i], at) != nodes[i].sequence)
+            return 0;
+    return 1;
+}
+
+static int are_edges(const char words[][LOOKED_AT], const struct known_node *nodes, uint64_t count, const uint64_t *next, uint64_t at,
+                     uint64_t each)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t begin = word_at(words[i], at), end = word_at(words[i], at + 8), leads_to;
+        if (end - begin != nodes[i].count * each)
+            return 0;
+        for (uint64_t k = 0; k < nodes[i].count; k++)
+            if (!copy_from(begin + k * each, &leads_to, 8) || leads_to != next[nodes[i].first + k])
+                return 0;
+    }
+    return 1;
+}
+
+static int is_way(const struct known_tensor *tensors, uint64_t count, uint64_t meta, uint64_t function)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const char *implementation = pointer_at((void *)tensors[i].tensor, L.tensor_storage & 0xffff);
+        uint64_t behind = word_at(implementation, meta), node;
+        if (behind < 1 << 16 || behind & 7 || !copy_from(behind + function, &node, 8) || node != tensors[i].node)
+            return 0;
+    }
+    return 1;
+}
+
+/* With the GIL: where things lie, by nodes and tensors of which it is known. Returns 0 where it is not as was thought. */
+EXPORT int graph_find_histories(struct history_places *found, const struct known_node *nodes, uint64_t count, const uint64_t *next,
+                                const struct known_tensor *tensors, uint64_t tensor_count)
+{
+    enum { MOST_ASKED = 32, WORDS_OF_TENSOR = 16 };
+    char words[MOST_ASKED][LOOKED_AT];
+    uint64_t with_edges = 0;
+    int has_sequence = 0, has_edges = 0;
+    if (count > MOST_ASKED || !tensor_count)
+        return 0;
+    for (uint64_t i = 0; i < count; i++) {
+        with_edges += nodes[i].count > 0;
+        if (!copy_from(nodes[i].node, words[i], LOOKED_AT))
+            return 0;
+    }
+    if (with_edges < LEAST_NODES_ASKED)
+        return 0;
+    for (uint64_t at = 8; at + 16 <= LOOKED_AT; at += 8) {
+        if (!has_sequence && is_sequence(words, nodes, count, at)) {
+            found->sequence = at;
+            has_sequence = 1;
+        }
+        for (uint64_t each = 16; !has_edges && each <= 24; each += 8) /* since torch 2.13 a node counts its references itself */
+            if (are_edges(words, nodes, count, next, at, each)) {
+                found->edges = at;
+                found->edge_bytes = each;
+                has_edges = 1;
+            }
+    }
+    for (uint64_t meta = 8; has_sequence && has_edges && meta < 8 * WORDS_OF_TENSOR; meta += 8)
+        for (uint64_t function = 8; function < LOOKED_AT; function += 8)
+            if (is_way(tensors, tensor_count, meta, function)) {
+                found->meta = meta;
+                found->function = function;
+                return 1;
+            }
+    return 0;
+}
+
+/* With the GIL, right after graph_take, and while no backward pass runs. ``histories``, sorted by age afterwards: tensors
+ * that autograd knows how they were calculated. ``owned``: storages of models, which graphs save and do not keep alive.
+ * Returns 1; 2 where there was no time for all of it; 0 where nodes do not lie in memory as was thought, and -1 where there is
+ * no room: then nothing was added. */
+EXPORT int graph_histories(struct graph *g, const struct history_places *places, struct history *histories, uint64_t count,
+                           const uint64_t *owned, uint64_t owned_count, uint64_t most_ns, int reads_saved)
+{
+    struct walk w = {.g = g, .places = places, .ends_ns = cpu_ns() + most_ns, .reads_saved = reads_saved, .cut_node = NONE};
+    uint64_t nodes = g->nodes;
+    int is_done = begin_known(&w, &w.seen, &w.seen_mask, 4096) && begin_known(&w, &w.owned, &w.owned_mask, owned_count + 1) &&
+                  grow(&g->budget, &w.classes, 2 * MOST_CLASSES * sizeof(struct node_class)) && know_tensors(&w);
+    for (uint64_t i = 0; is_done && i < owned_count; i++)
+        if (owned[i])
+            *known_at(&w.owned, w.owned_mask, owned[i]) = (struct known){owned[i], 1};
+    sorted_by = places;
+    for (uint64_t i = 0; i < count; i++)
+        histories[i].implementation = word_at((void *)histories[i].tensor, L.tensor_storage & 0xffff);
+    if (is_done)
+        qsort(histories, count, sizeof *histories, by_age);
+    int is_cut = 0;
+    for (uint64_t i = 0; is_done && i < count; i++) {
+        uint64_t functions = word_at((void *)histories[i].implementation, 0);
+        for (int k = 0; k < MOST_VTABLES && w.vtables[k] != functions; k++)
+            if (!w.vtables[k])
+                w.vtables[k] = functions;
+    }
+    for (uint64_t i = 0; is_done && i < count; i++) {
+        struct history *one = &histories[i];
+        const char *top = node_of_tensor(places, one);
+        uint32_t object = node_at(g, one->tensor);
+        if (!top || object == NONE)
+            continue;
+        if (w.is_over) {
+            one->operations = NONE;
+            is_cut = 1;
+            continue;
+        }
+        struct tie tie = {.to = one->token, .type = TYPE_AUTOGRAD};
+        w.token_node = node_of_tie(g, &tie);
+        w.operations = w.saved_bytes = w.seen_bytes = 0;
+        is_done = w.token_node != NONE && room(&w, &w.tie, w.tie_count, sizeof(struct pair));
+        if (!is_done)
+            break;
+        ARRAY(&w, tie, struct pair)[w.tie_count++] = (struct pair){object, w.token_node};
+        walk_down(&w, top);
+        is_done = !w.is_wrong;
+        is_cut |= w.is_over;
+        one->operations = w.operations;
+        one->saved_bytes = w.saved_bytes;
+        one->seen_bytes = w.seen_bytes;
+        ARRAY(g, own, uint64_t)[w.token_node] = w.operations * OPERATION_BYTES;
+    }
+    is_done = is_done && (w.cut_node == NONE || tie_rest(&w));
+    for (uint64_t node = nodes; node < g->nodes; node++)
+        ARRAY(g, begin, uint32_t)[node + 1] = (uint32_t)g->edges;
+    int is_added = is_done && insert_all(g, w.tie.at, w.tie_count);
+    if (!is_added)
+        memset(ARRAY(g, own, uint64_t) + nodes, 0, (g->nodes - nodes) * 8);
+    drop(&g->budget, &g->saved);
+    g->saved = w.saved;
+    g->saved_storages = w.saved.at;
+    g->saved_count = w.saved_count;
+    struct array *arrays[] = {&w.seen, &w.heap, &w.tie, &w.classes, &w.owned, &w.behind, &w.numbers};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        drop(&g->budget, arrays[i]);
+    return is_added ? 1 + is_cut : w.is_wrong ? 0 : -1;
+}
