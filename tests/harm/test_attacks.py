@@ -436,7 +436,7 @@ MARGIN = 20  # what differs from run to run
 
 
 def none_lost(folder: Path, count: int, python: Interpreter, recorded: bool) -> tuple[Outcome, Snapshots]:
-    works_s = 1.0 if recorded else 0.0
+    works_s = RECORDED_S if recorded else 0.0
     attack = of("none-lost", "none_lost", str(count), works_s=works_s)
     return run(folder, attack, python, recorded)
 

@@ -36,5 +36,7 @@ for number in rounds():
         os.fchdir(outside)
         libc.chroot(b".")
         os.chdir(place)
+if not answers:  # on a busy machine there were fewer rounds
+    answers.add(shut_in(sys.argv[1]))
 with open("/proc/self/status") as stream:
     print(answers, [line.split() for line in stream if line.startswith("TracerPid")])
