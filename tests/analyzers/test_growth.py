@@ -371,6 +371,28 @@ def test_peaks_of_a_moment_are_no_saw(tmp_path, gained_mib):
     assert ramp_with_peaks(tmp_path, gained_mib).leaking is (gained_mib > 0)
 
 
+def kept_free(folder, free_mib):
+    """60 s of a process whose resident memory rises by 60 MiB, which malloc keeps free at the end."""
+    seconds = range(60)
+    builder = (
+        RecordingBuilder(folder).process(PID).samples(PID, [(100 + n / 4) * MiB for n in range(240)], every_s=0.25)
+    )
+    free = [free_mib(s) * MiB for s in seconds]
+    in_use = [(90 + s) * MiB - free[s] for s in seconds]
+    builder.sentinels(PID, malloc_in_use_bytes=in_use, malloc_free_bytes=free, gc_enabled=True, gc_threshold=700)
+    return tree_growth(builder.ends(60.0, exit_code=0).open())
+
+
+def test_free_memory_that_is_in_use_in_between_is_no_leak_yet(tmp_path):
+    """A need that comes and goes, and was larger each time."""
+    growth = kept_free(tmp_path, lambda s: s if s % 20 < 5 or s >= 56 else 0)
+    assert growth.leaking is None and "in use in between" in growth.reason
+
+
+def test_memory_that_stays_free_and_is_not_given_back_is_one(tmp_path):
+    assert kept_free(tmp_path, lambda s: s).leaking is True
+
+
 def up_and_down(folder, held_mib, takes_s=None):
     """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from ...units import MOST, MiB, format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
 from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
 from ..heap.place import Place
-from ..series.arithmetic import level_at
+from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING, judge
 from ..tables import cells, narrow, only
 from .filling import Fills
@@ -77,6 +77,40 @@ def settling(
         f"what is in use hardly grew; malloc keeps {format_bytes(free)} more free, as for batches of other sizes: "
         "a longer run would tell whether that ends"
     )
+
+
+def reused(
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    min_free_share: float = 0.5,  # of the growth: what came to be free by the end
+    max_floor_share: float = 0.3,  # of that: by which the least that was free rose, or the least in use
+) -> str | None:
+    """What allocators keep free at the end was in use shortly before: the process grew to its largest need so far.
+
+    Memory that nobody can use any more is free all the time, and the least that is free rises.
+    """
+    sentinels = process.rows("sentinels")
+    sentinels = only(sentinels, sentinels["time_s"].between(*window_s))
+    malloc = sentinels[_MALLOC].dropna().to_numpy(dtype=np.float64)
+    small = sentinels[["pymalloc_in_use_bytes", "pymalloc_bytes"]].dropna().to_numpy(dtype=np.float64)  # rarer
+    if len(malloc) < 9:
+        return None
+    free = [malloc[:, 1], small[:, 1] - small[:, 0]]
+    in_use = [malloc[:, 0], small[:, 0]]
+    gained = sum(_rise(figure, np.median, 3) for figure in free)
+    floors = [sum(_rise(figure, np.min, len(figure) // 3) for figure in figures) for figures in (free, in_use)]
+    if gained < min_free_share * process.growth_bytes or max(floors) > max_floor_share * gained:
+        return None
+    return (
+        f"{format_bytes(gained)} more are free inside allocators at the end, and nearly all of that was in use in "
+        "between: a longer run would tell whether it needs ever more"
+    )
+
+
+def _rise(figure: Floats, of: Callable[[Floats], float], count: int) -> float:
+    """From its first values to its last."""
+    return float(of(figure[-count:]) - of(figure[:count])) if figure.size >= 2 * max(count, 1) else 0.0
 
 
 def uncollected(

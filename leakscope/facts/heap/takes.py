@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import AT_EXIT, figures, narrow, only
+from ..tables import AT_EXIT, figures, narrow, only, reasons_of
 from .place import Floats
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 
-_ASKED = ("pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "visited_count")  # of forty columns
+_ASKED = (
+    "pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "visited_count", "python_bytes", "array_bytes",
+    "tensor_bytes",
+)  # fmt: skip
 # At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = (AT_EXIT, "exception")
 
@@ -112,7 +115,7 @@ def takes_of(recording: Recording, pid: int) -> Takes:
             time_s=figures(rows, "time_s"),
             step=figures(rows, "step"),
             rss_bytes=figures(rows, "rss_bytes"),
-            reason=rows["reason"].fillna("").to_numpy(dtype=object),
+            reason=np.array([reason or "" for reason in reasons_of(rows)], dtype=object),
             is_truncated=_flags(rows["truncated"]),
             is_exact=is_unwalked & np.isin(number, _graphs_of(recording, pid).number),
         )
