@@ -97,7 +97,7 @@ def page(
             **values,
         )
     )
-    # One letter beyond ASCII and a browser keeps the whole page, scripts included, in twice the bytes.
+    # With one letter beyond Latin-1 a browser keeps the whole page, scripts included, as two bytes a letter.
     return text.encode("ascii", "xmlcharrefreplace").decode()
 
 

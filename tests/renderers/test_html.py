@@ -293,7 +293,7 @@ def test_a_day_of_twenty_processes_stays_under_a_megabyte():
 
 
 def test_the_page_is_ascii_and_names_keep_their_letters():
-    """A browser holds a page of more than that in twice the memory, and takes longer to read it."""
+    """A browser holds a page with any other letter in twice the memory, and takes longer to read it."""
     name = "caf\u00e9 \u8a13\u7df4 \U0001f525"
     html = render(dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, title=name)]), "html")
     assert html.isascii()
