@@ -2,8 +2,11 @@
 const GUTTER = 80;
 const TIME_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
+// Asked of the page once for each time that a chart is built: each answer may have to wait for the page's style.
+const colours = new Map();
 function colour(name) {
-  return getComputedStyle(ROOT).getPropertyValue("--" + name).trim();
+  if (!colours.has(name)) colours.set(name, getComputedStyle(ROOT).getPropertyValue("--" + name).trim());
+  return colours.get(name);
 }
 
 function clock(seconds, span) {
@@ -28,13 +31,13 @@ function byteLabels(values) {
   const plain = values.map((v) => formatBytes(v).replace(".0 ", " "));
   if (new Set(plain).size === plain.length) return plain;
   const unit = Math.max(0, Math.floor(Math.log2(Math.max(...values)) / 10) - 1);
-  return values.map((v) => Math.round(v / 1024 ** unit).toLocaleString("en") + " " + ["B", "KiB", "MiB", "GiB"][unit]);
+  return values.map((v) => formatCount(Math.round(v / 1024 ** unit)) + " " + ["B", "KiB", "MiB", "GiB"][unit]);
 }
 
 // The scale from left to right: seconds, steps or whole numbers; then bytes.
 function axes(unit) {
   const axis = { stroke: colour("soft"), font: "11px system-ui, sans-serif", grid: { stroke: colour("hair"), width: 1 }, ticks: { show: false } };
-  const named = (v, i, values) => (!Number.isInteger(v) ? "" : (unit !== "number" && i === values.findIndex(Number.isInteger) ? unit + " " : "") + v.toLocaleString("en"));
+  const named = (v, i, values) => (!Number.isInteger(v) ? "" : (unit !== "number" && i === values.findIndex(Number.isInteger) ? unit + " " : "") + formatCount(v));
   const along = unit === "s"
     ? { incrs: TIME_STEPS_S, values: (u, values) => values.map((v) => clock(v, u.scales.x.max - u.scales.x.min)) }
     : { ...(unit === "number" ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), values: (u, values) => values.map(named) };
@@ -76,7 +79,10 @@ function steer(section, box, view) {
   });
   section.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => zoom(button.dataset.zoom)));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.build(visible()));
-  new ResizeObserver(() => view.plot && view.plot.setSize({ width: chartWidth(box), height: view.plot.height })).observe(box);
+  new ResizeObserver(() => {
+    const width = chartWidth(box);
+    if (view.plot && view.plot.width !== width) view.plot.setSize({ width, height: view.plot.height });
+  }).observe(box);
   return { visible };
 }
 

@@ -50,7 +50,7 @@ function icicle(view, data, take) {
     box.replaceChildren(...boxes);
     box.style.height = (deepest + 1) * ICICLE_ROW + "px";
     const hits = nodes.filter((node, number) => isFound(number)).length;
-    const found = search.value.trim() ? ` · ${hits} found` : "";
+    const found = search.value.trim() ? ` \u00b7 ${hits} found` : "";
     narrow.hidden = !box.querySelector(".narrow");
     trail.textContent = `${way(top)}: ${formatBytes(size(top))}, ${formatBytes(growth(top), true)}${found}`;
   }
@@ -58,7 +58,7 @@ function icicle(view, data, take) {
   function way(number) {
     const names = [];
     for (let at = number; at !== null; at = nodes[at].parent) names.unshift(nodes[at].name);
-    return names.join(" › ");
+    return names.join(" \u203a ");
   }
 
   function go(number) {

@@ -2,5 +2,5 @@
 {
   const more = JSON.parse(document.getElementById("more").textContent);
   Object.assign(DATA, more, { plots: { ...DATA.plots, ...more.plots } });
-  drawPlots();
+  drawPlots(0);
 }

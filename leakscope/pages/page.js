@@ -1,6 +1,13 @@
 // What the other scripts share: sizes and times as the rest of the page writes them.
 ROOT.classList.add("scripted");
 
+// The first screen is drawn before what lies below it, which a browser would else prepare first. Who was sent to a place
+// in the page is not kept from it.
+if (!location.hash) {
+  ROOT.classList.add("opening");
+  requestAnimationFrame(() => setTimeout(() => ROOT.classList.remove("opening")));
+}
+
 function formatBytes(value, signed) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let size = Math.abs(value), unit = 0;
@@ -17,18 +24,20 @@ function formatDuration(seconds) {
   return (seconds / 86400).toFixed(1) + " days";
 }
 
-// What lies further down is drawn when it comes near the window: the first screen does not wait for it. Where each is
-// is asked of all before any is drawn: to ask again after that would be to lay out the page again.
+// As 12,345: `toLocaleString` would load Intl first.
+function formatCount(count) {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+// What lies further down is drawn when it comes near the window. The browser says so once it has drawn the first screen:
+// to ask where things are would lay out all of the page before that.
 function whenNear(elements, draw) {
-  const NEAR_PX = 600;
-  const isNear = elements.map((element) => element.getBoundingClientRect().top < innerHeight + NEAR_PX);
-  elements.forEach((element, number) => {
-    if (isNear[number]) return draw(element);
-    const near = new IntersectionObserver((entries) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      near.disconnect();
-      draw(element);
-    }, { rootMargin: NEAR_PX + "px" });
-    near.observe(element);
-  });
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      draw(target);
+    }
+  }, { rootMargin: "600px" });
+  elements.forEach((element) => near.observe(element));
 }

@@ -81,7 +81,7 @@ def page(
         Markup(bundle(*_LATER, *then[0])),
     ]
     style = Markup(bundle(_OF_UPLOT, *_STYLES))
-    return (
+    text = (
         environment()
         .get_template(template)
         .render(
@@ -97,6 +97,8 @@ def page(
             **values,
         )
     )
+    # With one letter beyond Latin-1 a browser keeps the whole page, scripts included, as two bytes a letter.
+    return text.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _elements(name: str, data: Mapping[str, Any], script: str) -> Markup:
@@ -187,8 +189,8 @@ def _growth(value: float) -> str:
 
 
 def bundle(*names: str) -> str:
-    """Styles or scripts, one behind the other."""
-    return "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in names)
+    """Styles or scripts, one behind the other: in ASCII, since no reference to a character is known in them."""
+    return "\n".join((_FOLDER / name).read_text(encoding="ascii") for name in names)
 
 
 def _hash(text: str) -> str:

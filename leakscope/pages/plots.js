@@ -14,7 +14,7 @@ function chart(section, plot, key) {
   const PROX_PX = 24, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6, MOST_NAMED = 4, LATE = 0.04;
   const box = section.querySelector(".plot"), readout = section.querySelector(".readout"), legend = section.querySelector(".legend");
   const isTime = plot.unit === "s", lanesHeight = LANE * plot.lanes.length;
-  const height = lanesHeight ? (innerWidth < 720 ? 220 : 280) : 240;
+  const height = lanesHeight ? (matchMedia("(max-width: 720px)").matches ? 220 : 280) : 240;
   const divisions = plot.divisions.map((one) => curvesOf(plot, one.curves)), hidden = divisions.map(() => new Set());
   const joined = divisions[0].length > 1 && !plot.x ? uPlot.join(divisions[0].map((curve) => [curve.x, curve.y])) : [divisions[0][0].x];
   const whole = joined[0], first = whole[0], last = plot.last ?? whole[whole.length - 1];
@@ -179,9 +179,11 @@ function chart(section, plot, key) {
   }
 
   function build(range) {
+    const width = chartWidth(box);
+    colours.clear();
     const drawn = layers();
     const options = {
-      width: chartWidth(box),
+      width,
       height: height + lanesHeight,
       padding: [lanesHeight + (lanesHeight ? 6 : 10), 14, 0, 0],
       legend: { show: false },
@@ -240,12 +242,12 @@ function chart(section, plot, key) {
   // The place itself, and what is known of it besides: the step, and what happened there.
   function told() {
     const x = view.xs[view.at], step = view.steps[view.at];
-    const named = isTime ? formatDuration(x) : plot.unit === "number" ? String(x) : `${plot.unit} ${Math.round(x).toLocaleString("en")}`;
+    const named = isTime ? formatDuration(x) : plot.unit === "number" ? String(x) : `${plot.unit} ${formatCount(Math.round(x))}`;
     const facts = [plot.names[String(x)] || named];
-    if (step !== null && step !== undefined) facts.push(`${plot.step_unit} ${step.toLocaleString("en")}`);
+    if (step !== null && step !== undefined) facts.push(`${plot.step_unit} ${formatCount(step)}`);
     const isNear = (at) => Math.abs(view.plot.valToPos(at, "x") - view.plot.valToPos(x, "x")) <= NEAR_PX;
     const near = plot.lanes.flatMap((lane) => lane.marks.filter(([at]) => isNear(at)).map(([, , text]) => text));
-    return [facts.join(" · "), ...near.slice(0, 3), ...(near.length > 3 ? [`and ${near.length - 3} more`] : [])];
+    return [facts.join(" \u00b7 "), ...near.slice(0, 3), ...(near.length > 3 ? [`and ${near.length - 3} more`] : [])];
   }
 
   function show() {
@@ -253,10 +255,10 @@ function chart(section, plot, key) {
     const total = held.reduce((sum, value, number) => sum + (isShown(number) ? value || 0 : 0), 0);
     const strong = document.createElement("b");
     strong.textContent = plot.stacked ? formatBytes(total) : lines[0];
-    readout.replaceChildren(strong, plot.stacked ? " · " + lines.join(" · ") : compared(held) + ordered(held));
+    readout.replaceChildren(strong, plot.stacked ? " \u00b7 " + lines.join(" \u00b7 ") : compared(held) + ordered(held));
     legend.querySelectorAll("[data-band]").forEach((item) => {
       const value = held[Number(item.dataset.band)];
-      item.querySelector(".value").textContent = value !== null ? formatBytes(value) : plot.base ? "ended" : "–";
+      item.querySelector(".value").textContent = value !== null ? formatBytes(value) : plot.base ? "ended" : "\u2013";
     });
     tip.fill(lines, rows(held, total));
   }
@@ -272,13 +274,13 @@ function chart(section, plot, key) {
 
   function ordered(held) {
     if (!plot.ordered) return "";
-    return ` · ${curves()[view.curve].name}: ${held[view.curve] === null ? "ended" : formatBytes(held[view.curve])}`;
+    return ` \u00b7 ${curves()[view.curve].name}: ${held[view.curve] === null ? "ended" : formatBytes(held[view.curve])}`;
   }
 
   function compared(held) {
     const [one, other] = [held[0], held[held.length - 1]];
     if (!plot.base || one === null || other === null) return "";
-    return ` · ${formatBytes(Math.abs(other - one))} ${other <= one ? "less" : "more"} than ${plot.base}`;
+    return ` \u00b7 ${formatBytes(Math.abs(other - one))} ${other <= one ? "less" : "more"} than ${plot.base}`;
   }
 
   // Up and down choose one of the lines, as left and right choose a place.
@@ -329,17 +331,19 @@ function chart(section, plot, key) {
     fillLegend();
     build(visible());
   }));
-  fillLegend();
   build();
+  fillLegend();
   box.addEventListener("keydown", choose);
   performance.mark(key + " drawn");
 }
 
-// Those of which the data is there; the others come later.
-function drawPlots() {
+// Those of which the data is there, and so many of them at once; the others come later.
+function drawPlots(count) {
   const plotOf = (section) => (DATA.plots || {})[section.dataset.plot];
   const known = [...ROOT.querySelectorAll("[data-plot][hidden]")].filter(plotOf);
+  const draw = (section) => chart(section, plotOf(section), section.dataset.plot);
   known.forEach((section) => { section.hidden = false; });
-  whenNear(known, (section) => chart(section, plotOf(section), section.dataset.plot));
+  known.slice(0, count).forEach(draw);
+  whenNear(known.slice(count), draw);
 }
-drawPlots();
+drawPlots(1);

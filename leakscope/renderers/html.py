@@ -29,7 +29,8 @@ def render(report: Report, *, renewal: int | None = None, is_paged: bool = False
     """
     drawn = _plots.views(report)
     then = _data(report, drawn)
-    first = {"plots": {TIMELINE: then["plots"].pop(TIMELINE)} if TIMELINE in drawn else {}}
+    key = _first_chart(report, drawn)
+    first = {"plots": {key: then["plots"].pop(key)} if key else {}}
     values = _values(report, drawn, renewal)
     return page("report.html", ((), first), (_SCRIPTS, then), renewal=renewal, is_paged=is_paged, **values)
 
@@ -50,6 +51,8 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
     return {
         "until": clock(report.recording.started_at, report.recording.duration_s),
         "report": report,
+        "on_device": _on_device(report),
+        "first_chart": _first_chart(report, drawn),
         "left_out": [(LANES.get(kind, kind), count) for kind, count in report.timeline.left_out.items()]
         if report.timeline
         else [],
@@ -89,6 +92,19 @@ def _answer(report: Report) -> Finding | None:
     """The finding that the first screen shows: the first, where it says what to edit or what to do."""
     first = report.findings[0] if report.findings else None
     return first if first is not None and (first.subject.file or first.remedy or first.subject.holder) else None
+
+
+def _on_device(report: Report) -> str | None:
+    """The device that the answer is about: neither it nor its figures are in the memory of processes."""
+    answer = _answer(report)
+    on = answer.subject.device if answer is not None and report.devices else None
+    return on if on != "cpu" else None
+
+
+def _first_chart(report: Report, drawn: Mapping[str, plots.Plot]) -> str | None:
+    """The key of the chart of the first screen; None where nothing was followed over time."""
+    in_order = (TIMELINE,) if _on_device(report) is None else ()
+    return next((key for key in (*in_order, "device-0", TIMELINE) if key in drawn), None)
 
 
 def _heap_data(view: HeapView) -> dict[str, Any]:

@@ -81,6 +81,32 @@ def test_the_chart_of_the_first_screen_does_not_wait_for_the_rest(browser, tmp_p
         assert not page.locator(".icicle .box").count()
 
 
+def test_the_first_chart_needs_no_intl(browser, tmp_path):
+    """A browser takes longer to load it than to draw the chart."""
+    page = browser.new_page()
+    page.add_init_script(
+        "window.asked = []; for (const name of ['NumberFormat', 'DateTimeFormat']) Intl[name] = () => asked.push(name);"
+        "Number.prototype.toLocaleString = () => asked.push('toLocaleString');"
+    )
+    file = tmp_path / "page.html"
+    file.write_text(PAGES["report"], encoding="utf-8")
+    page.goto(file.as_uri())
+    page.locator("#timeline canvas").wait_for()
+    assert "step 5,000" in page.locator("#timeline .readout").inner_text()
+    assert page.evaluate("asked") == []
+    page.close()
+
+
+def test_who_follows_a_link_into_the_page_comes_to_the_place(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(PAGES["report"], encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{file.as_uri()}#finding-2")
+    page.locator("#finding-2").wait_for()
+    page.wait_for_function("document.getElementById('finding-2').getBoundingClientRect().top < 900")
+    page.close()
+
+
 def test_a_chart_is_zoomed_by_drawing_over_it_and_by_its_buttons(browser, tmp_path):
     with opened(browser, tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
         plot = near(page, "#timeline", "#timeline .u-over")
