@@ -56,7 +56,7 @@ THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
-          let_go="do not pass weakref.finalize a bound method of the object: its arguments keep the object alive"),
+          let_go="pass weakref.finalize nothing that leads to the object, such as a method of it"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),

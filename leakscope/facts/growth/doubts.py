@@ -12,7 +12,7 @@ from ..heap.graph import MODULES
 from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at
-from ..series.trend import GROWING, judge
+from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
 from ..tables import cells, narrow, only
 from .filling import Fills
 from .processes import ProcessGrowth
@@ -52,6 +52,31 @@ def newborn(
     return (
         f"most of it is memory of {who} began {format_duration(end_s - first_s)} before the end, "
         "too late to see whether it goes on; a longer run would tell"
+    )
+
+
+def starved(
+    worker: ProcessGrowth,
+    trend: Trend,
+    *,
+    min_waited: float = 0.5,  # of the last third of the time
+    max_work: float = 0.3,  # of the first third's: more would have shown whether it goes on
+) -> str | None:
+    """What speaks against growth that was seen to end: the process hardly ran any more, since others had the cores."""
+    if trend.growth_bytes < 2 * DRIFT_BYTES:
+        return None
+    rows = narrow(worker.rows("process_samples"), "time_s", "run_delay_s", "cpu_s").dropna()
+    if len(rows) < 8:
+        return None
+    at_s, delay_s, cpu_s = rows.to_numpy(dtype=np.float64).T
+    thirds_s = np.linspace(trend.start_s, trend.end_s, 4)
+    waited, done = (np.diff(np.interp(thirds_s, at_s, values)) for values in (delay_s, cpu_s))
+    share = float(waited[-1] / max(thirds_s[-1] - thirds_s[-2], 1e-9))
+    if share < min_waited or done[-1] > max_work * done[0]:
+        return None
+    return (
+        f"it gained {format_bytes(trend.growth_bytes)}, and towards the end it hardly ran: it waited for a core "
+        f"{min(share, 1.0):.0%} of the time; a longer run would tell"
     )
 
 

@@ -17,7 +17,7 @@ from ...units import MOST, format_bytes, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
-from .doubts import importing, newborn, observed, reused, settling, starting, uncollected, unfinished
+from .doubts import importing, newborn, observed, reused, settling, starting, starved, uncollected, unfinished
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
@@ -90,8 +90,9 @@ def tree_growth(recording: Recording) -> TreeGrowth:
             leaking, reason = _doubted(recording, view, measured[0], filling)
         doubt = newborn(measured, growth, window_s) if leaking else None
         leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
-    elif view.trend.verdict == FLAT and riser is not None:
-        leaking, reason = None, riser.doubt
+    elif view.trend.verdict == FLAT:
+        doubt = riser.doubt if riser is not None else starved(job.worker, view.trend)
+        leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling)
 
