@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..confidence import Ground
 from ..evidence.experiments import returned
 from ..evidence.explained import is_explained
@@ -151,8 +154,15 @@ def _pinned_by(survivors: _Survivors | None, name: str | None) -> str:
     return f", pinned perhaps by what {name} holds" if name else ""
 
 
-def _survivors(case: Case, process: ProcessGrowth, free: int, *, min_share: float = 0.25) -> _Survivors | None:
-    """The object whose survivors came to pin most; ``min_share``: of the free memory that was gained."""
+def _survivors(
+    case: Case,
+    process: ProcessGrowth,
+    free: int,
+    *,
+    min_share: float = 0.25,  # of the free memory that was gained
+    most_of_it: float = 0.7,  # of what a place came to pin: in one part of it, and that is told
+) -> _Survivors | None:
+    """The object whose survivors came to pin most, those in its parts among them: a list for each size is one dict."""
     growth = case.growth
     found = heaps(case.recording, process.pid, growth.start_s, growth.end_s)
     heap = next((heap for heap in found if heap.is_exact), None)
@@ -160,22 +170,28 @@ def _survivors(case: Case, process: ProcessGrowth, free: int, *, min_share: floa
     takes = [take for take in heap.takes if (pins["take"] == take).any()] if heap is not None else []
     if heap is None or len(takes) < 2:
         return None
-    places = {place.row["node"]: place for place in heap.places}
-    best: _Survivors | None = None
-    for node, rows in only(pins, pins["take"].isin((takes[0], takes[-1]))).groupby("node"):
-        place, last = places.get(int(str(node))), rows.iloc[-1]
-        if place is None or int(last["take"]) != takes[-1]:
-            continue
-        before = float(rows["pinned_bytes"].iloc[0]) if len(rows) > 1 else 0.0
-        pinned = float(last["pinned_bytes"])
-        one = _Survivors(place, float(last["object_count"]), float(last["shallow_bytes"]), pinned, pinned - before)
-        if best is None or one.gained_bytes > best.gained_bytes:
-            best = one
+    columns = ["object_count", "shallow_bytes", "pinned_bytes"]
+    first, last = (only(pins, pins["take"] == take).groupby("node")[columns].sum() for take in (takes[0], takes[-1]))
+    gained = last["pinned_bytes"].sub(first["pinned_bytes"], fill_value=0.0)
+    order = list(heap.roots)
+    for place in order:
+        order += place.children
+    sums: dict[int, NDArray[np.float64]] = {}
+    for place in reversed(order):
+        node = place.row["node"]
+        own = [*last.loc[node], gained[node]] if node in last.index else [0.0] * 4
+        sums[id(place)] = np.array(own, dtype=np.float64) + sum(sums[id(child)] for child in place.children)
+    best = max(heap.roots, key=lambda place: float(sums[id(place)][-1]), default=None)
+    while best is not None:
+        child = max(best.children, key=lambda place: float(sums[id(place)][-1]), default=None)
+        if child is None or sums[id(child)][-1] < most_of_it * sums[id(best)][-1]:
+            break
+        best = child
     window_s = growth.end_s - growth.start_s
     passed_s = float(heap.time_s[heap.takes.index(takes[-1])] - heap.time_s[heap.takes.index(takes[0])])
-    if best is None or best.gained_bytes * window_s < min_share * free * max(passed_s, 1e-9):
+    if best is None or sums[id(best)][-1] * window_s < min_share * free * max(passed_s, 1e-9):
         return None
-    return best
+    return _Survivors(best, *map(float, sums[id(best)]))
 
 
 def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:

@@ -323,6 +323,23 @@ def test_who_holds_the_survivors_in_pinned_pools_is_named(tmp_path):
     assert any("162 MiB" in evidence.text for evidence in finding.evidence)
 
 
+def test_survivors_in_many_parts_of_a_container_are_told_as_its_own(tmp_path):
+    """A list for each batch: each pins a twentieth, and nobody else what all of them do."""
+    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [3 * MiB] * int(RUN_S)}
+    parts = [
+        node(20 + n, 10, "index", f"[{n}]", type_name="list", retained_bytes=lambda s, n=n: MiB if s > n else 0)
+        for n in range(18)
+    ]
+    pins = [
+        {"node": 20 + n, "object_count": 800.0, "shallow_bytes": 900,
+         "pinned_bytes": lambda s, n=n: round(0.9 * LEAK_BYTES_PER_S) if s > n else 0}
+        for n in range(18)
+    ]  # fmt: skip
+    builder = with_graphs(sentinels(trainer(tmp_path), in_use=0, **arenas), pins=pins, nodes=[*ANCHORS, *parts])
+    (finding,), _ = looked(builder, "fragmentation")
+    assert finding.subject.variable == "anchors" and "14,400" in finding.title
+
+
 def test_survivors_that_pin_little_are_not_named_for_it(tmp_path):
     finding = pinned(tmp_path, 0.05)
     assert finding.subject.holder is None and "survivors" not in finding.title
