@@ -320,6 +320,32 @@ main()
     assert places["main() first"].deep_bytes[-1] == pytest.approx(1_000_000 + 400_000, rel=0.02)
 
 
+def test_what_large_operations_save_is_found_and_what_stands_in_lists(forks: Forks) -> None:
+    """A fused layer saves a dozen tensors in a node of a kilobyte, an index a list of them."""
+    places = Taken(
+        forks,
+        """
+layer = nn.LSTM(64, 128, batch_first=True)
+table = nn.Parameter(torch.ones(1000, 2))
+class Log: pass
+def main():
+    log = Log()
+    log.states, log.rows = [], []
+    take()
+    for _ in range(3):
+        for _ in range(5):
+            log.states.append(layer(torch.randn(16, 50, 64))[0].mean())
+            log.rows.append(table[torch.randint(1000, (100_000,)), torch.zeros(100_000, dtype=torch.long)].mean())
+        take()
+main()
+""",
+    ).places()
+    gates = 16 * 50 * 4 * 128 * 4
+    states, rows = (np.diff(places[f"main() log.{name}"].deep_bytes[1:]) for name in ("states", "rows"))
+    assert np.all(states >= 5 * gates)  # beside what the layer works with
+    assert rows == pytest.approx(5 * 2 * 100_000 * 8, rel=0.1)
+
+
 def test_looking_at_graphs_leaves_no_trace_on_their_nodes(forks: Forks) -> None:
     """Of one that torch was asked about the Python object stays, and frees it by recursion."""
     told = forks.run(

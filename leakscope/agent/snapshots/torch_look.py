@@ -342,7 +342,12 @@ class Look:
 
     def bytes_on(self, host: bool) -> int | None:
         """None: there may be some, and nobody looked."""
-        return self._inventory.bytes_on(host) if self._inventory is not None else None
+        inventory = self._inventory
+        if inventory is None:
+            return None
+        saved = (size for at, (size, _, device) in self._saved.items() if at not in inventory.storages
+                 and (device == "cpu") is host)  # fmt: skip
+        return inventory.bytes_on(host) + sum(saved)
 
     def _named(self, rows: Iterable[Row], marks: Sequence[tuple[int | None, bool]]) -> Iterator[Row]:
         for table, row in rows:

@@ -21,14 +21,14 @@ struct history { /* of one tensor. Given: its address, and the one that stands f
     uint64_t operations, saved_bytes, seen_bytes; /* NONE operations: there was no time for it; bytes: guessed; of those seen */
 };
 
-enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 1024, LEARNT_FROM = 8, LEARNT_AGAIN = 256 };
-enum { MOST_CLASSES = 512, MOST_LEARNT = 12, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
-enum { BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
+enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 4096, LEARNT_FROM = 8, LEARNT_AGAIN = 256 };
+enum { MOST_CLASSES = 512, MOST_LEARNT = 32, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
+enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
 
-struct node_class { /* by its table of functions. members: offsets of what was a tensor in some node of it */
+struct node_class { /* by its table of functions. members: offsets of what was a tensor in some node of it, or a list of some */
     uint64_t functions, seen;
     uint16_t members[MOST_LEARNT];
-    uint32_t count;
+    uint32_t count, lists; /* lists: a bit for each member that is one */
 };
 
 struct walk {
@@ -202,6 +202,14 @@ static void read_all(const uint64_t *from, uint32_t count, char *to, size_t byte
     }
 }
 
+static int is_tensor(const struct walk *w, uint64_t functions)
+{
+    int is_one = 0;
+    for (int k = 0; k < MOST_VTABLES; k++)
+        is_one |= functions && functions == w->vtables[k];
+    return is_one;
+}
+
 /* What may be saved tensors. */
 static void settle_asked(struct walk *w)
 {
@@ -211,11 +219,8 @@ static void settle_asked(struct walk *w)
     read_all(w->asked, w->asked_count, tensors, READ_OF_TENSOR);
     for (uint32_t i = 0; i < w->asked_count; i++) {
         const char *tensor = tensors + i * READ_OF_TENSOR;
-        uint64_t functions = word_at(tensor, 0), storage = word_at(tensor, storage_at);
-        int is_tensor = 0;
-        for (int k = 0; k < MOST_VTABLES; k++)
-            is_tensor |= functions && functions == w->vtables[k];
-        if (is_tensor && storage) {
+        uint64_t storage = word_at(tensor, storage_at);
+        if (is_tensor(w, word_at(tensor, 0)) && storage) {
             behind[count] = w->asked[i];
             of[count++] = storage;
         }
@@ -248,54 +253,109 @@ static struct node_class *class_of(struct walk *w, uint64_t functions)
     return &classes[slot];
 }
 
-/* Which words of a node are tensors, or objects of Python's. How large it is malloc says, unless the node lies inside of a
- * block: read by the kernel, too far is no harm. */
+static int may_point(uint64_t word)
+{
+    return !(word >> 47) && word >= 1 << 16 && !(word & 7);
+}
+
+/* What a std::vector has: how many words, copied; 0: it is none. It says where that begins and ends, and where the block
+ * of malloc does that it lies in, which says so too: two pointers that happen to be neighbours do not. */
+static uint32_t words_of_list(const char *at, uint64_t words[ASKED_AT_ONCE])
+{
+    uint64_t begin = word_at(at, 0), bytes = word_at(at, 8) - begin, room = word_at(at, 16) - begin, chunk;
+    if (!may_point(begin) || !bytes || bytes & 7 || bytes > room || room > MOST_OF_LIST || !copy_from(begin - 8, &chunk, 8))
+        return 0;
+    chunk &= ~(uint64_t)7;
+    if (chunk < room + 8 || chunk > room + 8 + LEFT_BY_MALLOC)
+        return 0;
+    bytes = bytes < 8 * ASKED_AT_ONCE ? bytes : 8 * ASKED_AT_ONCE;
+    return copy_from(begin, words, bytes) ? (uint32_t)(bytes / 8) : 0;
+}
+
+/* How many of these words lead to tensors, or to objects of Python's. */
+static uint32_t tensors_among(const struct walk *w, const uint64_t *words, uint32_t count, uint8_t *which)
+{
+    uint64_t address[ASKED_AT_ONCE] = {0};
+    uint32_t of[ASKED_AT_ONCE], some = 0, found = 0;
+    char read[ASKED_AT_ONCE * 8];
+    for (uint32_t i = 0; i < count; i++) {
+        which[i] = 0;
+        if (may_point(words[i])) {
+            of[some] = i;
+            address[some++] = words[i];
+        }
+    }
+    read_all(address, some, read, 8);
+    for (uint32_t i = 0; i < some; i++) {
+        which[of[i]] = is_tensor(w, word_at(read, 8ul * i)) || node_at(w->g, address[i]) != NONE;
+        found += which[of[i]];
+    }
+    return found;
+}
+
+static void learn_one(struct node_class *of, uint64_t offset, int is_list)
+{
+    for (uint32_t k = 0; k < of->count; k++)
+        if (of->members[k] == offset)
+            return;
+    if (of->count == MOST_LEARNT)
+        return;
+    of->lists |= (uint32_t)is_list << of->count;
+    of->members[of->count++] = (uint16_t)offset;
+}
+
+/* Which words of a node are tensors, or objects of Python's, or lists of tensors. How large it is malloc says, unless the
+ * node lies inside of a block: read by the kernel, too far is no harm. */
 static void learn(struct walk *w, struct node_class *of, const char *node)
 {
-    char words[MOST_OF_NODE], read[ASKED_AT_ONCE * 8];
-    uint64_t size = malloc_usable_size((void *)node), address[ASKED_AT_ONCE];
-    uint16_t at[ASKED_AT_ONCE];
-    uint32_t count = 0;
+    uint64_t size = malloc_usable_size((void *)node), words[MOST_OF_NODE / 8], listed[ASKED_AT_ONCE];
+    uint8_t which[ASKED_AT_ONCE];
     if (size < LEAST_BYTES_OF_NODE || size > MOST_OF_NODE)
         size = USUAL_BYTES;
     if (!copy_from((uintptr_t)node, words, size))
         return;
-    for (uint64_t offset = FIRST_MEMBER; offset + 8 <= size && count < ASKED_AT_ONCE; offset += 8) {
-        uint64_t word = word_at(words, offset);
-        int is_edges = offset >= w->places->edges && offset < w->places->edges + 24; /* begin, end, room */
-        if (word >> 47 || word < 1 << 16 || word & 7 || is_edges)
-            continue;
-        at[count] = (uint16_t)offset;
-        address[count++] = word;
+    uint32_t end = (uint32_t)(size / 8), edges = (uint32_t)(w->places->edges / 8);
+    for (uint32_t k = edges; k < edges + 3 && k < end; k++) /* begin, end, room */
+        words[k] = 0;
+    for (uint32_t first = FIRST_MEMBER / 8; first < end; first += ASKED_AT_ONCE) {
+        uint32_t count = end - first < ASKED_AT_ONCE ? end - first : ASKED_AT_ONCE;
+        tensors_among(w, words + first, count, which);
+        for (uint32_t i = 0; i < count; i++)
+            if (which[i])
+                learn_one(of, 8ul * (first + i), 0);
     }
-    read_all(address, count, read, 8);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t functions = word_at(read, 8ul * i);
-        int is_member = node_at(w->g, address[i]) != NONE;
-        for (int k = 0; k < MOST_VTABLES; k++)
-            is_member |= functions && functions == w->vtables[k];
-        for (uint32_t k = 0; k < of->count; k++)
-            is_member &= of->members[k] != at[i];
-        if (is_member && of->count < MOST_LEARNT)
-            of->members[of->count++] = at[i];
+    for (uint32_t i = FIRST_MEMBER / 8; i + 2 < end; i++) {
+        uint32_t count = words_of_list((const char *)(words + i), listed);
+        if (count && tensors_among(w, listed, count, which))
+            learn_one(of, 8ul * i, 1);
     }
+}
+
+static void hold(struct walk *w, uint64_t member)
+{
+    uint32_t object = member ? node_at(w->g, member) : NONE;
+    if (object != NONE)
+        w->is_over |= !tie_to(w, object); /* of a function that was written in Python */
+    else if (may_point(member) && w->reads_saved)
+        ask(w, member);
 }
 
 static void look_into(struct walk *w, const char *node)
 {
     struct node_class *of = class_of(w, word_at(node, 0));
+    uint64_t listed[ASKED_AT_ONCE];
     if (!of)
         return;
     if (of->seen < LEARNT_FROM || of->seen % LEARNT_AGAIN == 0)
         learn(w, of, node);
     of->seen++;
     for (uint32_t i = 0; i < of->count; i++) {
-        uint64_t member = word_at(node, of->members[i]);
-        uint32_t object = member ? node_at(w->g, member) : NONE;
-        if (object != NONE)
-            w->is_over |= !tie_to(w, object); /* of a function that was written in Python */
-        else if (member && w->reads_saved)
-            ask(w, member);
+        const char *at = node + of->members[i];
+        uint32_t count = of->lists >> i & 1 ? words_of_list(at, listed) : 0;
+        for (uint32_t k = 0; k < count; k++)
+            hold(w, listed[k]);
+        if (!(of->lists >> i & 1))
+            hold(w, word_at(at, 0));
     }
 }
 
