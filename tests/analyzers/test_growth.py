@@ -404,10 +404,11 @@ def test_memory_that_stays_free_and_is_not_given_back_is_one(tmp_path):
     assert kept_free(tmp_path, lambda s: s).leaking is True
 
 
-def up_and_down(folder, held_mib, takes_s=None):
+def up_and_down(folder, held_mib, takes_s=None, steps=None):
     """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds.
 
     ``takes_s``: when they were made, the last of them as it ended; evenly, and all before, where it is not said.
+    ``steps``: of training, that were done by then.
     """
     rng = np.random.default_rng(8)
     levels = [round((100 + rng.uniform(0, 60)) * MiB) for _ in range(240)]
@@ -415,7 +416,8 @@ def up_and_down(folder, held_mib, takes_s=None):
     for number, held in enumerate(held_mib, 1):
         at_s = takes_s[number - 1] if takes_s else 60.0 * number / (len(held_mib) + 1)
         is_last = takes_s is not None and number == len(held_mib)
-        builder.take(1, number, at_s, rss_bytes=130 * MiB, reason="exit" if is_last else "schedule")
+        done = {"step": steps[number - 1]} if steps else {}
+        builder.take(1, number, at_s, rss_bytes=130 * MiB, reason="exit" if is_last else "schedule", **done)
         builder.heap(1, number, at_s, round(held * MiB), round(100 * held), is_sampled=False, weighs_tensors=True)
     return tree_growth(builder.ends(60.0, exit_code=0).open())
 
@@ -443,6 +445,20 @@ def test_where_snapshots_are_dear_the_one_at_the_end_tells_what_went_on(tmp_path
     """Those at work are all of the first half."""
     growth = up_and_down(tmp_path, held_mib, (7.0, 10.0, 14.0, 20.0, 59.8))
     assert growth.leaking is leaking
+
+
+@pytest.mark.parametrize(
+    ("steps", "leaking"), [((10, 20, 50), None), ((10, 40, 50), False), (None, False)], ids=("each", "some", "unknown")
+)
+def test_three_snapshots_do_where_each_step_adds_a_member(tmp_path, steps, leaking):
+    assert up_and_down(tmp_path, [4, 8, 20], steps=steps).leaking is leaking
+
+
+@pytest.mark.parametrize(
+    ("steps", "leaking"), [((10, 20, 50, 60), True), ((10, 40, 50, 60), None)], ids=("each", "some")
+)
+def test_four_tell_that_it_leaks(tmp_path, steps, leaking):
+    assert up_and_down(tmp_path, [4, 8, 20, 24], steps=steps).leaking is leaking
 
 
 def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _SETTLED = 0.1  # of the run: what is filled before is start-up
 _GIVEN_BACK = 0.5  # of what it held, after the last snapshot: it may be gone, as it should
+_STEADY, _IN_STEP = 6, 4  # snapshots, to be believed; of what gains members with each step
 _HIDES = "It is hidden by what comes and goes beside it, which is more than it gained."
 
 
@@ -76,15 +77,26 @@ def beneath(
     lasted_s = run_s[1] - run_s[0]
     window_s = run_s[0] + _SETTLED * lasted_s, run_s[1]
 
-    def tells(heap: Heap | None) -> bool:
-        lasts = heap is not None and heap.time_s[-1] - heap.time_s[0] >= min_span * lasted_s
-        return heap is not None and lasts and len(heap.takes) >= min_snapshots
+    looks = [of(recording, process.pid, *window_s) for of in (heap_of, heap_to_the_end)]
+    for heap in looks:  # the last, too: they are dear in a large process, and soon come seldom
+        if heap is None or heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
+            continue
+        if len(heap.takes) >= min_snapshots - 1:
+            found = _riser(heap, process, min_snapshots, min_growth_bytes, min_share, min_late_pace)
+            if found is not None or len(heap.takes) >= min_snapshots:
+                return found
+    return None
 
-    heap = heap_of(recording, process.pid, *window_s)
-    if not tells(heap):  # they are dear in a large process, and soon come seldom
-        heap = heap_to_the_end(recording, process.pid, *window_s)
-    if heap is None or not tells(heap):
-        return None
+
+def _riser(
+    heap: Heap,
+    process: ProcessGrowth,
+    min_snapshots: int,
+    min_growth_bytes: int,
+    min_share: float,
+    min_late_pace: float,
+) -> Riser | None:
+    """``min_snapshots``: one less suffices for what gains members in step with the training."""
     held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
     if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness
         min_growth_bytes, min_share = min_growth_bytes // 4, 0.0
@@ -96,6 +108,7 @@ def beneath(
         and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
         and not one.place.first_seen  # a straight line of ours is no evidence
         and _rises(heap.time_s, user_holder(one.place).deep_bytes, min_late_pace)
+        and (len(heap.takes) >= min_snapshots or _is_in_step(heap, user_holder(one.place)))
     ]
     if not found:
         return None
@@ -104,7 +117,23 @@ def beneath(
         return None
     gained = float(place.deep_bytes[-1] - place.deep_bytes[0])
     is_enough = heap.is_exact and gained >= 2 * DRIFT_BYTES  # as a trend of resident memory needs
-    return Riser(process, heap, place, is_enough and _is_steady(heap.time_s, place))
+    min_steady = _IN_STEP if _is_in_step(heap, place) else _STEADY
+    return Riser(process, heap, place, is_enough and _is_steady(heap.time_s, place, min_steady))
+
+
+def _is_in_step(
+    heap: Heap,
+    place: Place,
+    *,
+    min_steps: int = 10,  # from one snapshot to the next
+    most_apart: float = 0.1,  # members a step, in one interval and in another
+) -> bool:
+    """Whether it gained as many members with each step in every interval: no chance, and no cache, does that."""
+    steps = np.diff(heap.step)
+    if not place.has_length or steps.size < 2 or not np.all(steps >= min_steps):
+        return False
+    each = np.diff(place.length) / steps
+    return bool(each.min() > 0 and np.ptp(each) <= most_apart * each.max())
 
 
 def _fell_after(process: ProcessGrowth, takes_s: Floats) -> float:
@@ -122,8 +151,8 @@ def _rises(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:
 def _is_steady(
     time_s: Floats,
     place: Place,
+    min_snapshots: int,
     *,
-    min_snapshots: int = 6,
     min_s: float = 15.0,
     most: float = 2.0,  # times the usual pace, or so many times less, in any interval: beyond, it is no steady rise
 ) -> bool:
