@@ -15,7 +15,7 @@ from .agent.journal import Journal
 from .agent.native.memory import rss_bytes
 from .agent.snapshots import pause
 from .agent.snapshots.exact import ExactSnapshot
-from .agent.snapshots.torch_look import Look, is_loaded
+from .agent.snapshots.torch_look import Look, is_loaded, others_wait
 from .agent.torch.remembered import Remembered
 from .agent.torch.tensors import known_layout
 from .errors import BadInput
@@ -58,7 +58,8 @@ class OwnHeap:
             self._graph.weigh_tensors(*layout)
         snapshot = ExactSnapshot(number, self._graph, pauses, look)
         resident = rss_bytes()
-        rows = snapshot.run() if snapshot.read(may_read_saved=True) else []
+        waits = others_wait(self._graph.running())
+        rows = snapshot.run() if snapshot.read(holds_still=waits) else []
         if not rows:
             raise BadInput("who holds what could not be read: too little memory is left, or a collection goes on")
         summary = dict(snapshot.summary, take=number, reason="user", safe_point="pending-call", rss_bytes=resident)

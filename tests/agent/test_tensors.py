@@ -28,7 +28,7 @@ def in_use():
 
 def taken(batch=()):
     one = ExactSnapshot(1, HeapGraph(), pause.unlimited(), Look(Remembered(), batch, pause.unlimited(), 5.0))
-    assert one.read(may_read_saved=True, is_after_step=True)
+    assert one.read(holds_still=True, is_after_step=True)
     return one.run(), one.summary
 
 def owners(rows):

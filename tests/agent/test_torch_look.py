@@ -40,7 +40,8 @@ def take(is_after_step=True):
     memory.history_tries *= not torch_is_asked
     look = torch_look.Look(memory, (), pause.unlimited(), 5.0)
     one = exact.ExactSnapshot(number, graph, pause.unlimited(), look)
-    assert one.read(may_read_saved=True, is_after_step=is_after_step)
+    waits = torch_look.others_wait(graph.running())
+    assert one.read(holds_still=waits, is_after_step=is_after_step)
     written.extend(one.run())
     written.append(("takes", dict(one.summary, take=number)))
 """
@@ -344,6 +345,39 @@ main()
     states, rows = (np.diff(places[f"main() log.{name}"].deep_bytes[1:]) for name in ("states", "rows"))
     assert np.all(states >= 5 * gates)  # beside what the layer works with
     assert rows == pytest.approx(5 * 2 * 100_000 * 8, rel=0.1)
+
+
+@pytest.mark.parametrize("is_busy", (False, True), ids=("waits", "works"))
+def test_of_a_thread_that_may_be_inside_torch_nothing_that_it_may_change_is_read(forks: Forks, is_busy: bool) -> None:
+    """It lets go of the GIL there: gradients come and go, and what graphs have saved. Two models are trained."""
+    found = Taken(
+        forks,
+        f"""
+import threading
+net, other = nn.Linear(64, 64), nn.Linear(64, 64)
+optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (net, other)]
+ends, begun = threading.Event(), threading.Event()
+def work():
+    begun.set()
+    while {is_busy} and not ends.is_set():
+        sum(range(100))
+    ends.wait()
+thread = threading.Thread(target=work)
+def main():
+    thread.start()
+    begun.wait()
+    take()
+    net(torch.randn(8, 64)).sum().backward()
+    kept = [net(torch.randn(4000, 64)).exp().mean() for _ in range(3)]
+    take()
+    ends.set()
+    thread.join()
+main()
+""",
+    )
+    owners = {row["tensor_owner"] for row in found.rows["tensors"] if row["take"] == 2}
+    assert ({"gradient", "saved-for-backward"} <= owners) is not is_busy
+    assert bool(found.rows.get("gradients")) is not is_busy
 
 
 def test_looking_at_graphs_leaves_no_trace_on_their_nodes(forks: Forks) -> None:

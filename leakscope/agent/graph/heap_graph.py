@@ -339,7 +339,7 @@ class HeapGraph:
         self._add.argtypes = (pointer, pointer)
         self._find_histories, self._histories = held.graph_find_histories, held.graph_histories
         self._find_histories.argtypes = (pointer, pointer, word, pointer, pointer, word)
-        self._histories.argtypes = (pointer, pointer, pointer, word, pointer, word, word, ctypes.c_int)
+        self._histories.argtypes = (pointer, pointer, pointer, word, pointer, word, word)
         self._referred = held.graph_referred
         self._referred.argtypes = (pointer, pointer, word, pointer)
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
@@ -551,11 +551,9 @@ class HeapGraph:
         tensors: Sequence[tuple[int, int]],
         owned: Sequence[int],
         most_s: float,
-        *,
-        reads_saved: bool,
     ) -> Histories | None:
         """What autograd keeps for tensors, added to what was read last. None: nodes are not where they were found, or
-        there was no memory for it.
+        there was no memory for it. While no other thread can be inside torch.
 
         ``tensors``: (address, number that no object has, which stands for its graph's address). ``owned``: storages of
         models. **Cost** CPU time of ``most_s`` at most, and what it takes to add what was found.
@@ -566,7 +564,7 @@ class HeapGraph:
         rows = arrays.filled(_History, tensors)
         done = self._histories(
             graph, ctypes.byref(_Places(*places)), rows, len(tensors), arrays.filled(ctypes.c_uint64, owned),
-            len(owned), int(1e9 * most_s), reads_saved,
+            len(owned), int(1e9 * most_s),
         )  # fmt: skip
         if done not in (1, 2):
             return None

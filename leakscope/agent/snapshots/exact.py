@@ -53,7 +53,7 @@ class ExactSnapshot:
         """Tensors that torch was not asked of."""
         return 0 if self._look is None else self._look.left_out
 
-    def read(self, *, may_read_saved: bool = False, is_after_step: bool = False) -> bool:
+    def read(self, *, holds_still: bool = False, is_after_step: bool = False) -> bool:
         """Whether the graph was read: it fits into the pause and into memory. Nothing of the job's runs meanwhile.
 
         The others are for the look at torch's objects: what it may ask.
@@ -63,7 +63,7 @@ class ExactSnapshot:
             is_read = self._read_graph(None) is not None
         else:
             with collector.HeldBack():
-                is_read = self._read_with(self._look, may_read_saved, is_after_step)
+                is_read = self._read_with(self._look, holds_still, is_after_step)
         self.pause_s = thread_time() - began
         return is_read
 
@@ -79,7 +79,7 @@ class ExactSnapshot:
             pauses.read(graph.node_count)
         return swept
 
-    def _read_with(self, look: Look, may_read_saved: bool, is_after_step: bool) -> bool:
+    def _read_with(self, look: Look, holds_still: bool, is_after_step: bool) -> bool:
         swept = self._read_graph(look.wanted)
         if swept is None:
             return False
@@ -87,7 +87,7 @@ class ExactSnapshot:
             self._look = None
             return True
         try:
-            look.read(swept, self._graph, may_read_saved=may_read_saved, is_after_step=is_after_step)
+            look.read(swept, self._graph, holds_still=holds_still, is_after_step=is_after_step)
         except BaseException:
             self._graph.drop()
             raise

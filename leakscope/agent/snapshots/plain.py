@@ -51,7 +51,7 @@ class PlainSnapshot:
         self.summary: dict[str, Any] = {}
         self.is_swept = True  # False: there were too many objects to count them
 
-    def run(self, *, may_read_saved: bool, is_after_step: bool) -> list[tuple[str, dict[str, Any]]]:
+    def run(self, *, holds_still: bool, is_after_step: bool) -> list[tuple[str, dict[str, Any]]]:
         """Take it, the collector held back. Returns [(table, row), …]. No object of the job's is held then."""
         began, began_cpu = perf_counter(), thread_time()
         look = self._look
@@ -65,7 +65,7 @@ class PlainSnapshot:
             counted = found.items()
             self._pauses.swept(sum(count for _, count in counted), thread_time() - swept_s, passes)
             if look is not None:
-                look.read((counted, picked), None, may_read_saved=may_read_saved, is_after_step=is_after_step)
+                look.read((counted, picked), None, holds_still=holds_still, is_after_step=is_after_step)
             del picked
         containers = _Containers(self._pauses.following_ends(self._pause_s))
         if self._is_alone:

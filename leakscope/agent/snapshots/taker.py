@@ -29,7 +29,7 @@ from . import pause, peak, sharing
 from .exact import ExactSnapshot
 from .full_heap import FullHeap
 from .plain import PlainSnapshot
-from .torch_look import Look, is_loaded, no_backward_runs, no_other_threads
+from .torch_look import Look, is_loaded, no_other_threads, others_wait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -335,7 +335,9 @@ class Taker:
         if self.wanted is None and not self.is_taking and self._schedule.allows():
             began_s = thread_time()
             self.pauses.begin(self._longest_pause_s())
-            if not self.pauses.allows_sweep(2):
+            if self._graph is None:
+                self._prepare_graph()
+            if not self.pauses.allows_sweep(2) or not self._others_wait():
                 return
             for row in peak.rows(self._phases.batch_storages):
                 self._outbox.add("tensors", dict(row, take=self.number))
@@ -410,7 +412,7 @@ class Taker:
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
         self.pauses.begin(self._longest_pause_s())
         is_read = snapshot.read(
-            may_read_saved=look is not None and self._no_backward_runs(safe_point),
+            holds_still=look is not None and self._others_wait(),
             is_after_step=safe_point == "optimizer-step",
         )
         if not is_read:
@@ -441,8 +443,9 @@ class Taker:
         follow_s = self._options["take_pause_s"]
         return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s), shared_bytes
 
-    def _no_backward_runs(self, safe_point: str) -> bool:
-        return no_backward_runs(safe_point, self.main_thread, self._thread.ident)
+    def _others_wait(self) -> bool:
+        running = self._running_now()
+        return others_wait(running) if running else no_other_threads(self.main_thread, self._thread.ident)
 
     def _is_for_later(self, reason: str) -> None:
         """A graph was not read: a collection goes on, or somebody watches, and that may be tried again; or there is too
@@ -493,7 +496,7 @@ class Taker:
         with collector.HeldBack():
             self.pauses.begin(self._longest_pause_s())
             rows = snapshot.run(
-                may_read_saved=look is not None and self._no_backward_runs(safe_point),
+                holds_still=look is not None and self._others_wait(),
                 is_after_step=safe_point == "optimizer-step",
             )
         if not snapshot.is_swept:

@@ -7,6 +7,7 @@ and optimizers, of which the graph then says who holds them.
 
 from __future__ import annotations
 
+import os
 import sys
 from time import thread_time
 
@@ -20,10 +21,10 @@ from . import pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Dict, Tuple
 
-    from ..graph.heap_graph import HeapGraph
+    from ..graph.heap_graph import Call, HeapGraph
     from ..torch.remembered import Remembered
     from ..torch.tensors import Storage
     from .pause import Pauses
@@ -46,17 +47,41 @@ def is_loaded() -> bool:
     return "torch" in sys.modules
 
 
-def no_backward_runs(safe_point: str, main_thread: int, agent_thread: int | None) -> bool:
-    """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
-    if safe_point == "optimizer-step":
+# Where threads of Python wait: files of the standard library, and of some the function that waits there, since in
+# others of it what the thread is for is called, which may be torch itself.
+WAITING = {
+    "threading.py": ("wait", "acquire", "_wait_for_tstate_lock"), "thread.py": ("_worker",), "queue.py": (),
+    "queues.py": (), "selectors.py": (), "socket.py": (), "subprocess.py": (), "connection.py": (),
+    "synchronize.py": (),
+}  # fmt: skip
+_PINS = os.path.join("torch", "utils", "data", "_utils", "pin_memory.py")  # copies batches: no autograd
+
+
+def others_wait(running: Mapping[int, Sequence[Call]]) -> bool:
+    """Whether no other thread can be inside torch, which lets go of the GIL there: its nodes hold still then.
+
+    ``running``: what threads other than this one run, innermost first; there may be more than there was room for.
+    """
+    return len(running) + 1 >= len(_threads()) and all(_waits(calls[0]) for calls in running.values())
+
+
+def _waits(call: Call) -> bool:
+    file, function = call[0], call[3].rpartition(".")[2]  # since 3.11 with the class before it
+    if file.startswith((names.AGENT, names.BOOT)) or file.endswith(_PINS):
         return True
-    return safe_point in ("pending-call", "exit") and no_other_threads(main_thread, agent_thread)
+    functions = WAITING.get(os.path.basename(file))
+    is_standard = file.startswith((names.STDLIB, names.STDLIB_PLAIN)) and "site-packages" not in file
+    return is_standard and functions is not None and (not functions or function in functions)
 
 
 def no_other_threads(main_thread: int, agent_thread: int | None) -> bool:
-    """Of Python's. Asked in one call: of their frames, and what these hold, nothing is ours while they go on."""
-    threads = next(map(list, iter(doors.current_frames, None)))
-    return not [ident for ident in threads if ident not in (main_thread, agent_thread)]
+    """Of Python's."""
+    return not [ident for ident in _threads() if ident not in (main_thread, agent_thread)]
+
+
+def _threads() -> list[int]:
+    """Asked in one call: of their frames, and what these hold, nothing is ours while they go on."""
+    return next(map(list, iter(doors.current_frames, None)))
 
 
 class Look:
@@ -77,6 +102,7 @@ class Look:
         self._inventory: tensors.Inventory | None = None
         self._known_storages: Collection[int] = ()
         self._unseen = 0  # graphs that were not looked at
+        self._holds_still = self._reads_gradients = False
         self._saved: dict[int, tuple[int, Any, str]] = {}  # dtype None: not known
         self._roots: list[int] = []
         self._nodes: dict[int, int | None] = {}  # of each of these, in the graph
@@ -105,13 +131,14 @@ class Look:
         """Whether each storage of a tensor has a tie that says its bytes."""
         return self._inventory is not None and not self._inventory.is_sampled
 
-    def read(self, swept: Any, graph: HeapGraph | None, *, may_read_saved: bool, is_after_step: bool) -> None:
+    def read(self, swept: Any, graph: HeapGraph | None, *, holds_still: bool, is_after_step: bool) -> None:
         """``swept``: what ``graph.read`` has just returned, or a census, where there is no graph.
 
-        ``may_read_saved``: no other thread can be inside a backward pass.
+        ``holds_still``: no other thread can be inside torch (``others_wait``).
         """
         try:
-            self._read(swept, graph, may_read_saved, is_after_step)
+            self._holds_still = holds_still
+            self._read(swept, graph, is_after_step)
         except Exception as error:
             if names.is_foreign(error):
                 raise
@@ -119,7 +146,7 @@ class Look:
             text = f"torch: {type(error).__name__}: {error!s}"
             self._rows = [("agent_notes", {"note": "failed", "text": text})]
 
-    def _read(self, swept: Any, graph: HeapGraph | None, may_read_saved: bool, is_after_step: bool) -> None:
+    def _read(self, swept: Any, graph: HeapGraph | None, is_after_step: bool) -> None:
         ends_s = self._pauses.following_ends(self._follow_s)
         picked, node_count = census.picked_of(swept, self._is_node)
         by_type: dict[int, list[Any]] = {}
@@ -135,21 +162,23 @@ class Look:
         del by_type, states
         if len(alike["Module"]) > tensors.MOST_MODULES:
             alike["Module"] = []
+        # Of the optimizer that has just stepped nobody else computes gradients.
+        self._reads_gradients = self._holds_still or (is_after_step and len(alike["Optimizer"]) == 1)
         bounds = self._pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
         inventory = tensors.look(
             self._kinds["Tensor"], alike["Tensor"], tensors.Bounds(*bounds), alike["Module"], alike["Optimizer"],
-            self._batch_storages, self._memory, with_values=True,
+            self._batch_storages, self._memory, with_values=True, with_gradients=self._reads_gradients,
         )  # fmt: skip
         self._rows += [("loaders", row) for row in loaders.look(alike["Iterator"])]
         if inventory is None:
             return
         looked_at = len(inventory.tensors)
         try:
-            if is_after_step:
+            if is_after_step and self._reads_gradients:
                 self._rows += [("gradients", row) for row in gradients.look(inventory.parameters)]
             owned = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
             binding, base = inventory.torch
-            graphs = autograd.Graphs(may_read_saved, owned, binding._storage_id, base, ends_s, nodes, node_count)
+            graphs = autograd.Graphs(self._holds_still, owned, binding._storage_id, base, ends_s, nodes, node_count)
             if graph is not None:
                 with binding.DisableTorchFunction():
                     self._tie(inventory, inventory.tensors, graph, graphs)
@@ -203,20 +232,20 @@ class Look:
     def _tie_all(
         self, inventory: tensors.Inventory, graph: HeapGraph, graphs: autograd.Graphs, by_shape: dict[object, list[Any]]
     ) -> bool:
-        """Graphs as they lie in memory, without asking torch; False where nobody knows how they do."""
+        """Graphs as they lie in memory, without asking torch; False where nobody knows how, or they may change."""
         base, memory = inventory.torch[1], self._memory
         known = [tensor for alike in by_shape.values() for tensor in alike]
         if not known:
             return True
+        if not self._holds_still:
+            return False
         if memory.history_places is None and memory.history_tries and graph.weighs_tensors and not graphs.is_spent():
             memory.history_tries -= 1
             memory.history_places = graph.find_histories(*autograd.nodes_of(known, base.grad_fn.__get__))
         if memory.history_places is None:
             return False
         tokens = {id(tensor): _token(number) for number, tensor in enumerate(known)}
-        found = graph.histories(
-            memory.history_places, [*tokens.items()], graphs.owned, graphs.left_s(), reads_saved=graphs.reads_saved
-        )
+        found = graph.histories(memory.history_places, [*tokens.items()], graphs.owned, graphs.left_s())
         if found is None:
             memory.history_places = None
             return False
@@ -268,7 +297,7 @@ class Look:
     def _tie_gradient(self, inventory: tensors.Inventory, tensor: Any) -> None:
         """Of a leaf: safe to ask for. That makes the Python object of the gradient, 100 bytes, which then stays."""
         base = inventory.torch[1]
-        gradient = base.grad.__get__(tensor)
+        gradient = base.grad.__get__(tensor) if self._reads_gradients else None
         if gradient is None:
             return
         self.ties.append((id(tensor), id(gradient), 0, OBJECT, 0))

@@ -5,7 +5,7 @@ all of them by itself. Where it does not find its way, ``Graphs`` asks torch.
 
 Links are followed by ``next_functions`` (0.7 us a node). What a node saved for backward is read by ``_raw_saved_*``,
 which runs no unpack hooks (``_saved_*`` would recompute checkpointed forwards), and only where no other thread can be
-inside ``backward``: the engine frees those buffers without the interpreter's lock, and reading them then crashes.
+inside torch: the engine frees those buffers without the interpreter's lock, and reading them then crashes.
 
 A long graph is sampled by age. Nodes are numbered in the order of their making, so the walk goes straight down to the
 oldest, counts upwards from there, and extrapolates to the number of the newest when its share of the budget is used.
@@ -118,7 +118,7 @@ class Graphs:
         self._spare = most_seen() - max(len(known), known_count)
         # Or the first snapshots would leave none to those that come.
         self._for_later = max(0, min(self._spare // 2, self._spare - 2 * MIN_NODES))
-        self.reads_saved = reads_saved
+        self._reads_saved = reads_saved
         self.owned = list(storages)
         self._storages = storages
         self._storage_id = storage_id
@@ -222,7 +222,7 @@ class Graphs:
         Not each second or third: the graph of a training step is the same each time, and of an even number of nodes
         only those might be met that keep nothing.
         """
-        if not self.reads_saved:
+        if not self._reads_saved:
             return 0
         read = spread(walked, min(MAX_READ, len(walked)))
         total = 0

@@ -242,12 +242,14 @@ def look(
     batch_storages: Iterable[int],
     memory: Remembered,
     with_values: bool,
+    with_gradients: bool = True,
 ) -> Inventory | None:
     """The inventory of these live objects; None where torch is too old to be asked safely.
 
     ``types``: ids of the tensor types, as ``types_of`` gives them.
 
-    ``with_values``: fingerprints may be taken (they read elements: not off the training thread).
+    ``with_values``: fingerprints may be taken (they read elements: not off the training thread). ``with_gradients``: no
+    other thread can be inside a backward pass, which replaces them without the interpreter's lock.
     """
     inventory = Inventory(types, bounds.ends_s)
     guard = names.getattr_plain(inventory._binding, "DisableTorchFunction")
@@ -265,7 +267,7 @@ def look(
             found = _memory_layout(inventory, chosen.of_each_size)
             if found is not None:
                 memory.tensor_layout.put(found)
-        owned = _claim_models(inventory, modules)
+        owned = _claim_models(inventory, modules, with_gradients)
         _claim_optimizers(inventory, optimizers)
         for address in batch_storages:
             storage = inventory.storages.get(address)
@@ -422,7 +424,7 @@ def _attributes(obj: Any) -> dict[Any, Any]:
     return reading.attributes_of(obj) or {}
 
 
-def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, ...]]:
+def _claim_models(inventory: Inventory, modules: list[Any], with_gradients: bool) -> list[tuple[Any, ...]]:
     """Parameters, then buffers, then gradients. Returns [(root id, name, tensor or None, is trained), …]."""
     inside: set[int] = set()
     for module in modules:
@@ -464,7 +466,8 @@ def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, .
             trained = base.requires_grad.__get__(tensor)
             owned[i] = (root, name, tensor, trained)
             # A leaf's .grad is safe; it makes the Python wrapper of the gradient, about 100 bytes, that then stays.
-            gradient = base.grad.__get__(tensor) if trained and base.is_leaf.__get__(tensor) else None
+            has_gradient = trained and with_gradients and base.is_leaf.__get__(tensor)
+            gradient = base.grad.__get__(tensor) if has_gradient else None
         except Exception:
             continue
         if gradient is not None:

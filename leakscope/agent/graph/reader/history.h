@@ -2,7 +2,7 @@
  *
  * To ask torch makes a Python object for each node, which stays, and of which only so many may exist (torch/autograd.py).
  * Here nodes are read where they lie, as torch/autograd.py found out from some that it did ask, and nothing is left behind.
- * Without a backward pass none of them changes while the GIL is held. Where a node has a saved tensor is learnt for each
+ * They hold still while this thread has the GIL and all others wait outside of torch, which lets go of it. Where a node has a saved tensor is learnt for each
  * class of nodes from the first few of it; and what is found there is read by way of the kernel, for which a wrong address
  * is an error and no crash.
  *
@@ -40,7 +40,7 @@ struct walk {
     uint64_t ends_ns, asked[ASKED_AT_ONCE];
     uint32_t asked_count, token_node, cut_node; /* the graph that there was no time for the rest of; NONE */
     uint64_t operations, saved_bytes, seen_bytes;
-    int reads_saved, is_over, is_wrong;
+    int is_over, is_wrong;
 };
 
 struct waiting { /* a node of a graph: the oldest first */
@@ -336,7 +336,7 @@ static void hold(struct walk *w, uint64_t member)
     uint32_t object = member ? node_at(w->g, member) : NONE;
     if (object != NONE)
         w->is_over |= !tie_to(w, object); /* of a function that was written in Python */
-    else if (may_point(member) && w->reads_saved)
+    else if (may_point(member))
         ask(w, member);
 }
 
@@ -525,14 +525,14 @@ EXPORT int graph_find_histories(struct history_places *found, const struct known
     return 0;
 }
 
-/* With the GIL, right after graph_take, and while no backward pass runs. ``histories``, sorted by age afterwards: tensors
+/* With the GIL, right after graph_take, while no other thread is inside torch. ``histories``, sorted by age afterwards: tensors
  * that autograd knows how they were calculated. ``owned``: storages of models, which graphs save and do not keep alive.
  * Returns 1; 2 where there was no time for all of it; 0 where nodes do not lie in memory as was thought, and -1 where there is
  * no room: then nothing was added. */
 EXPORT int graph_histories(struct graph *g, const struct history_places *places, struct history *histories, uint64_t count,
-                           const uint64_t *owned, uint64_t owned_count, uint64_t most_ns, int reads_saved)
+                           const uint64_t *owned, uint64_t owned_count, uint64_t most_ns)
 {
-    struct walk w = {.g = g, .places = places, .ends_ns = cpu_ns() + most_ns, .reads_saved = reads_saved, .cut_node = NONE};
+    struct walk w = {.g = g, .places = places, .ends_ns = cpu_ns() + most_ns, .cut_node = NONE};
     uint64_t nodes = g->nodes;
     int is_done = begin_known(&w, &w.seen, &w.seen_mask, 4096) && begin_known(&w, &w.owned, &w.owned_mask, owned_count + 1) &&
                   grow(&g->budget, &w.classes, 2 * MOST_CLASSES * sizeof(struct node_class)) && know_tensors(&w);
