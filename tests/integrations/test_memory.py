@@ -21,15 +21,6 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(rss_bytes() is None, reason="needs /proc")
 
 
-@pytest.fixture(autouse=True)
-def by_itself() -> Iterator[None]:
-    """A collection looks at what the test made, and not at a million objects of other tests."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def uncollected() -> Iterator[None]:
     """The automatic collector is off, as in a program that was told it would be faster so."""
