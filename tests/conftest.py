@@ -75,10 +75,15 @@ def _holds_code(folder: Path) -> bool:
     return not status.f_flag & os.ST_NOEXEC and status.f_bavail * status.f_frsize >= _LEAST_FREE
 
 
-def pytest_collection_finish() -> None:
-    """What every test finds here, a million objects, lives to the end: no collection need look at it again."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """The collector waits meanwhile, and what every test finds then, a million objects, it need not look at again."""
+    gc.disable()
+    found = yield
+    gc.enable()
     gc.collect()
     gc.freeze()
+    return found
 
 
 _NO_NAME = re.compile(r"[^\w-]+")

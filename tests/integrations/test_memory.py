@@ -21,6 +21,12 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(rss_bytes() is None, reason="needs /proc")
 
 
+@pytest.fixture(autouse=True)
+def by_itself() -> None:
+    """A collection looks at what the test made, and not at what others left."""
+    gc.freeze()
+
+
 @pytest.fixture
 def uncollected() -> Iterator[None]:
     """The automatic collector is off, as in a program that was told it would be faster so."""
