@@ -27,9 +27,10 @@ from leakscope.agent.graph import heap_graph
 from leakscope.agent.graph.heap_graph import BYTES_AN_OBJECT, MEMORY_SHARE, HeapGraph
 
 from ..harm.interpreters import Interpreter, interpreters
+from ..heap_graphs import needs_heap_graph
 from .staging import stage
 
-pytestmark = pytest.mark.skipif(HeapGraph().refusal is not None, reason=f"no heap graph: {HeapGraph().refusal}")
+pytestmark = needs_heap_graph
 
 
 class Node:
