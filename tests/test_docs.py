@@ -15,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +164,12 @@ def _section(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- begin {name}\b[^>]*-->\n)(.*?)(<!-- end {name} -->)", re.DOTALL)
 
 
+made_pages = lru_cache(docs_pages.pages)  # most tests here ask which pages are made whole
+
+
 def _written_by_hand() -> list[Path]:
     """README and the pages of docs/ that are not made whole. Those of kinds/ always are: a kind may be gone."""
-    pages = {DOCS / name for name in docs_pages.pages()}
+    pages = {DOCS / name for name in made_pages()}
     return [README, *sorted(page for page in _pages() - pages if KINDS not in page.parents)]
 
 
@@ -203,7 +207,7 @@ def test_sections_say_what_the_program_has(name):
 
 
 def test_the_pages_say_what_the_program_has():
-    pages = docs_pages.pages()
+    pages = made_pages()
     missing_or_old = {DOCS / name for name in pages} ^ (_pages() - set(_written_by_hand()))
     assert not missing_or_old, "docs/ is behind the program: run `make docs`"
     written = {name: (DOCS / name).read_text(encoding="utf-8") for name in pages}
@@ -236,7 +240,7 @@ def test_the_readme_is_short_and_explains_words_of_the_report_it_shows():
 
 
 def test_every_kind_has_a_page_with_all_its_sections():
-    for name, page in docs_pages.pages().items():
+    for name, page in made_pages().items():
         if name.startswith("kinds/"):
             sections = re.split(r"^## (.+)$", page, flags=re.MULTILINE)[1:]
             assert sections[::2] == [

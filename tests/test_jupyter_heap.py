@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 import leakscope
-from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.errors import BadInput
 from leakscope.facts.case import Case
 from leakscope.jupyter import Recording
 from leakscope.reporting.heap_view import heap_views
 from tests.builders import RecordingBuilder
 
+from .heap_graphs import needs_heap_graph
 from .recorder.runs import record
 
 KiB = 1024
@@ -199,7 +199,7 @@ work()
 
 @pytest.mark.slow
 @pytest.mark.live
-@pytest.mark.skipif(HeapGraph().refusal is not None, reason="no heap graph")
+@needs_heap_graph
 def test_a_real_program(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     done = record(tmp_path, "-q", "-o", "run.parquet", "--", "python3", "shop.py", finalize=True)

@@ -142,10 +142,8 @@ def imports(path: Path, *, typing_too: bool = False) -> Iterator[tuple[int, str]
 def all_imports(path: Path) -> list[tuple[int, str, bool]]:
     """The same, each with whether it stands under TYPE_CHECKING."""
     package = path.relative_to(PACKAGE.parent).parent.parts
-    tree = ast.parse(path.read_text(), str(path))
-    only_typing = {id(n) for block in ast.walk(tree) if _is_type_checking(block) for n in ast.walk(block)}
     found = []
-    for node in ast.walk(tree):
+    for node, is_typing in _statements(ast.parse(path.read_text(), str(path)), False):
         modules = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -153,8 +151,18 @@ def all_imports(path: Path) -> list[tuple[int, str, bool]]:
             above = package[: len(package) - node.level + 1] if node.level else ()
             base = ".".join([*above, *([node.module] if node.module else [])])
             modules = [f"{base}.{alias.name}" for alias in node.names]
-        found += [(node.lineno, module, id(node) in only_typing) for module in modules]
+        found += [(node.lineno, module, is_typing) for module in modules]
     return found
+
+
+def _statements(block: ast.AST, is_typing: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """Each in it, with whether it stands under TYPE_CHECKING. Nine of ten nodes are expressions, and import nothing."""
+    is_typing = is_typing or _is_type_checking(block)
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for node in getattr(block, name, ()):
+            if isinstance(node, ast.stmt):
+                yield node, is_typing
+            yield from _statements(node, is_typing)
 
 
 def _is_type_checking(node: ast.AST) -> bool:

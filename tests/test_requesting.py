@@ -14,17 +14,16 @@ from pathlib import Path
 import pytest
 
 from leakscope import requesting
-from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.cli import main
 from leakscope.facts.heap.whole import whole_heap_of
 from leakscope.recorder import attach
 from leakscope.storage import open_recording
 
 from .agent.staging import rows as agent_rows
+from .heap_graphs import needs_heap_graph
 from .recorder.runs import PYTHON, TIMEOUT_S, environment, is_running, record_command, until
 
 pytestmark = pytest.mark.live
-_NO_GRAPH = HeapGraph().refusal is not None
 
 # Says its pid when its store is full, works on, and ends with its standard input.
 PROGRAM = """
@@ -67,7 +66,7 @@ def recorded(folder: Path, program: str, *options: str) -> tuple[str, ...]:
 
 
 @pytest.mark.cases(1)
-@pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
+@needs_heap_graph
 @pytest.mark.parametrize("options", [(), ("--max-overhead", "0.01%")], ids=["usual", "nothing left to spend"])
 def test_a_process_that_is_recorded_is_asked_and_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
@@ -93,7 +92,7 @@ def test_a_process_that_is_recorded_is_asked_and_goes_on(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
+@needs_heap_graph
 def test_an_earlier_snapshot_of_that_name_is_kept(tmp_path: Path) -> None:
     with started(tmp_path, *recorded(tmp_path, PROGRAM)) as (_, pid):
         for _ in range(2):
@@ -101,7 +100,7 @@ def test_an_earlier_snapshot_of_that_name_is_kept(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("heap*.parquet"))) == 2
 
 
-@pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
+@needs_heap_graph
 def test_every_object_is_kept_if_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "heap.parquet"
     with started(tmp_path, *recorded(tmp_path, PROGRAM)) as (recorder, pid):
@@ -203,7 +202,7 @@ print(len(entries))
 """
 
 
-@pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
+@needs_heap_graph
 def test_a_stranger_whose_interpreter_lets_us_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,10 +14,8 @@ starts no process has no such excuse.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Collection
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +30,6 @@ _WORKERS = {"quick": 2, "test": 3, "test-all": 3}
 AT_ONCE = {tier: ["-n", str(count), "--dist", "loadgroup"] for tier, count in _WORKERS.items()}
 ALONE = ["-n", "0"]
 ONE_IN = 200
-_TESTS = Path(__file__).parent
 _GROUP = re.compile(r"@[\w-]+$")  # what xdist adds to the names of tests that belong together
 
 
@@ -53,9 +50,6 @@ class Tally:
 
 def run(tier: str, arguments: list[str]) -> int:
     """Run a tier; returns the exit status."""
-    is_fresh = not any(_TESTS.glob("__pycache__/*-pytest-*.pyc"))
-    if is_fresh and not (arguments or sys.dont_write_bytecode):
-        load_once()
     first, second = Tally(), Tally()
     status = int(pytest.main(["-q", *AT_ONCE[tier], *TIERS[tier], *arguments], plugins=[first]))
     if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:
@@ -66,15 +60,6 @@ def run(tier: str, arguments: list[str]) -> int:
     lines, is_too_often = told(starved, first.may_starve)
     print("\n".join(lines))
     return status or int(is_too_often)
-
-
-def load_once() -> None:
-    """In a fresh checkout pytest writes each test file anew, for its asserts: here once, not in each of the workers."""
-    files = sorted(map(str, _TESTS.rglob("test_*.py")))
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *ALONE]
-    halves = [subprocess.Popen([*command, *half], stdout=subprocess.DEVNULL) for half in (files[::2], files[1::2])]
-    for half in halves:
-        half.wait()
 
 
 def told(starved: list[str], may_starve: Collection[str]) -> tuple[list[str], bool]:

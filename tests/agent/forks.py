@@ -1,4 +1,7 @@
-"""Programs with torch, each a fork of one process that has imported it: the import takes longer than most of them."""
+"""Programs with torch, each a fork of one process that has imported it: the import takes longer than most of them.
+
+So does that of ``torch._dynamo``, which the first optimizer of a process asks for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 SERVER = """
 import json, os, sys, warnings
-import torch
+import torch, torch._dynamo
 from leakscope.agent.graph import heap_graph
 from leakscope.agent.life import sentinels
 from leakscope.agent.snapshots import exact, pause, peak, torch_look
@@ -22,7 +25,8 @@ for asked in map(json.loads, sys.stdin):
         for fd, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(os.path.join(asked["folder"], name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
         exec(compile(asked["code"], "<string>", "exec"))
-        break
+        sys.stdout.flush()
+        os._exit(0)  # to take down torch would last longer than most programs
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 

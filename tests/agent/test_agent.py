@@ -263,14 +263,10 @@ for n in range(30):
 
 
 def test_what_is_dear_to_count_is_counted_seldom() -> None:
-    gc.collect()
-    gc.freeze()  # all that this process has
-    try:
-        count = FrozenCount()
-        assert count.read_if_due() == gc.get_freeze_count()
-        assert count.read_if_due() is None
-    finally:
-        gc.unfreeze()
+    gc.freeze()  # all that this process has; of which other threads of it may let go
+    count, before = FrozenCount(), gc.get_freeze_count()
+    assert before >= (count.read_if_due() or 0) >= gc.get_freeze_count() > 0
+    assert count.read_if_due() is None
 
 
 @pytest.mark.slow

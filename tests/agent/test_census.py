@@ -36,6 +36,7 @@ def collector_is_off() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+    gc.freeze()  # of all that a test run holds, each test sweeps what is made here
 
 
 def test_objects_are_counted_by_type() -> None:
@@ -125,7 +126,6 @@ def test_objects_are_finalized_on_their_own_threads() -> None:
             if len(kept) > 50:
                 kept.clear()
 
-    gc.freeze()  # of all that a test run holds, only what is made here is swept
     ballast = [[i] for i in range(200_000)]
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -137,5 +137,4 @@ def test_objects_are_finalized_on_their_own_threads() -> None:
         stop.set()
         for thread in threads:
             thread.join()
-        gc.unfreeze()
     assert ballast and not wrong

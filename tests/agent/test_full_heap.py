@@ -21,11 +21,12 @@ from leakscope.agent.snapshots.full_heap import MOST_FILES, FullHeap
 from leakscope.storage import whole_heap
 
 from ..harm.interpreters import Interpreter, interpreters
+from ..heap_graphs import needs_heap_graph
 from .staging import rows, stage
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(HeapGraph().refusal is not None, reason=f"no heap graph: {HeapGraph().refusal}"),
+    needs_heap_graph,
 ]
 
 PROGRAM = """

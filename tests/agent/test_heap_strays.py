@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent.graph.heap_graph import HeapGraph
-
 from ..harm.interpreters import Interpreter, interpreters
+from ..heap_graphs import needs_heap_graph
 from .staging import stage
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(HeapGraph().refusal is not None, reason=f"no heap graph: {HeapGraph().refusal}"),
+    needs_heap_graph,
 ]
 every_python = pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from leakscope.agent.allocations.sampler import LIBRARY as SAMPLER
-from leakscope.agent.graph.heap_graph import LIBRARY, HeapGraph
+from leakscope.agent.graph.heap_graph import LIBRARY
 
+from ..heap_graphs import needs_heap_graph
 from .staging import AGENT, rows, run, stage
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(HeapGraph().refusal is not None, reason=f"no heap graph: {HeapGraph().refusal}"),
+    needs_heap_graph,
 ]
 
 UNTIL_IT_IS_TOLD = """

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.cli import main
 
+from ..heap_graphs import needs_heap_graph
 from ..recorder.runs import record
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.xdist_group("heap-of-a-shop"),  # recorded once
-    pytest.mark.skipif(HeapGraph().refusal is not None, reason="no heap graph"),
+    needs_heap_graph,
 ]
 
 PROGRAM = """

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent.graph.heap_graph import HeapGraph
-
+from ..heap_graphs import needs_heap_graph
 from .programs import record_and_report
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(HeapGraph().refusal is not None, reason=f"no heap graph: {HeapGraph().refusal}"),
+    needs_heap_graph,
 ]
 
 FROZEN = """

@@ -22,12 +22,9 @@ pytestmark = pytest.mark.skipif(rss_bytes() is None, reason="needs /proc")
 
 
 @pytest.fixture(autouse=True)
-def by_itself() -> Iterator[None]:
-    """A collection looks at what the test made, and not at a million objects of other tests."""
-    gc.collect()
+def by_itself() -> None:
+    """A collection looks at what the test made, and not at what others left."""
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

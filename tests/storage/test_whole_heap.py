@@ -9,18 +9,18 @@ import pandas as pd
 import pytest
 
 from leakscope import open_recording
-from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.cli import main
 from leakscope.errors import BadInput
 from leakscope.facts.heap.whole import whole_heap_of
 from leakscope.storage import whole_heap
 from leakscope.storage.finalize import finalize
 
+from ..heap_graphs import needs_heap_graph
 from ..recorder.runs import PYTHON, record
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(HeapGraph().refusal is not None, reason=f"no heap graph: {HeapGraph().refusal}"),
+    needs_heap_graph,
 ]
 
 PROGRAM = """
