@@ -144,7 +144,7 @@ class Outbox:
                     text = stream.read(_SOURCE_BYTES).decode("utf-8", "replace")
             except OSError:
                 continue
-            self.add("sources", {"module": name, "file": os.path.abspath(file), "source_text": text})
+            self.add("sources", {"module": name, "file": file, "source_text": text})  # as stacks name it
 
 
 def _version(pid: int) -> str:

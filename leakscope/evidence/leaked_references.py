@@ -15,7 +15,8 @@ import numpy as np
 
 from ..confidence import Ground
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.adding import Line
+from ..facts.code.adding import CALLS, Line, line_at
+from ..facts.code.handed_over import handed_over
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
 from ..facts.code.operands import is_only_operand
@@ -282,6 +283,14 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
     )
 
 
+def _handed_over(case: Case, package: str, made: GrowthLine) -> Line | None:
+    """The one line at which a package is given what the program makes elsewhere: there it is forgotten."""
+    index = index_of(case.sources, "import")
+    found = handed_over(index, package, made.file, made.line)
+    lines = {line_at(index, scope, call, CALLS, 1.0) for _, call, scope in found}
+    return lines.pop() if len(lines) == 1 else None
+
+
 def _finding(
     case: Case,
     process: ProcessGrowth,
@@ -305,11 +314,20 @@ def _finding(
         made = of_type or made_at(case, process, OBJECTS)
     line: GrowthLine | Line | None
     if made is not None:
-        called = None if has_native else made.package_called(case)
+        # Where a package's own objects stay, their memory tells who made them, and not who was given them.
+        is_its_own = type_name is not None and type_name.split(".", 1)[0] == made.package
+        called = made.package_called(case) if is_its_own or not has_native else None
         evidence, line, package = [*evidence, made.evidence], made.line, called or made.package or made.line.library
         given = None if has_native or of_type is not None else given_at(case, process)
         if given is not None:
             evidence, line, package = [*evidence, given.evidence], given.line, given.package
+        elif package is not None and package not in (called, made.package):
+            handed = _handed_over(case, package, made.line)
+            if handed is not None:  # Python made it, at a line that only makes
+                text = f"by its source, what is made there is handed to {package} at {handed.file}:{handed.line}"
+                evidence = [*evidence, Evidence(f"{text}: {handed.text}", {"line": handed.line})]
+                line = handed
+                doubts.append("the line was found in the source, not observed")
     else:
         # The only package that the program imports, and so the one that made them.
         package = only_package(index_of(case.sources, "import"))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from leakscope.agent.journal import read_blocks
 from leakscope.agent.outbox import Outbox
+
+from .staging import rows, run, stage
 
 
 def an_outbox(folder: Path) -> Outbox:
@@ -36,3 +40,19 @@ def test_the_last_word_of_a_watched_thread_is_appended(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.jnl")
     notes = [row["note"] for table, rows in read_blocks(str(file)) for row in rows if table == "agent_notes"]
     assert notes == ["loaded", "take-skipped"]
+
+
+@pytest.mark.live
+def test_sources_have_the_names_that_stacks_give_them(tmp_path: Path) -> None:
+    """Python 3.8 calls a script as the user did, and so do launchers: ``job.py``."""
+    (tmp_path / "job.py").write_text(
+        "import time\ndef main():\n    rows = [bytes(1000) for _ in range(5000)]\n    time.sleep(3)\nmain()\n"
+    )
+    launcher = f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('job.py', run_name='__main__')"
+    journal = stage(tmp_path)
+    done = run(journal, "-c", launcher)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(journal)
+    owners = {row["owner_file"] for row in found["heap_nodes"] if row.get("owner_file")}
+    assert "job.py" in owners
+    assert "job.py" in {row["file"] for row in found["sources"]}

@@ -219,3 +219,26 @@ def test_what_no_collector_counts_is_known_by_its_blocks(blocks: list[int]) -> N
     one.begin(0.4)
     assert one.most_objects(100e-9, 100e-9) == 0.0
     assert "3.5 million" in (one.refusal("some was read") or "")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "blocks_then", "fits"),
+    [(80_000, 2_200_000, True), (80_000, 3_500_000, False), (600_000, 1_900_000, False)],
+    ids=["as-before", "faster", "they-are-nodes"],
+)
+def test_blocks_that_were_no_nodes_are_not_feared(
+    blocks: list[int], monkeypatch: pytest.MonkeyPatch, nodes: int, blocks_then: int, fits: bool
+) -> None:
+    """PyGLM 2.5.3 forgets 200,000 numbers a second: once they were feared, no graph was read whole any more."""
+    now_s = [0.0]
+    monkeypatch.setattr(pause, "monotonic", lambda: now_s[-1])
+    one = pause.Pauses(0.1)
+    for at_s, in_use, found in ((0.0, 100_000, 80_000), (10.0, 1_100_000, nodes)):
+        now_s.append(at_s)
+        blocks.append(in_use)
+        one.begin(0.1)
+        one.read(found)
+    now_s.append(20.0)
+    blocks.append(blocks_then)
+    one.begin(0.1)
+    assert (one.most_objects(100e-9, 100e-9) > 0) == fits

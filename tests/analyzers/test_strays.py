@@ -227,6 +227,48 @@ def test_an_extension_keeps_what_python_made_where_it_makes_others_that_stay(tmp
     assert any("made.py:4 made 70%" in evidence.text for evidence in finding.evidence)
 
 
+def asked_of_malloc(builder, file, line, native_stack, library=None):
+    """All that the process gained, by one line."""
+    for at_s in (5, 10, 15, 20):
+        live = LEAK_BYTES_PER_S * at_s
+        builder.row(
+            "allocation_stacks", at_s, PID, allocator="malloc", owner_file=file, owner_line=line, function="f",
+            stack=f"{file}:{line} f", sample_count=60, live_bytes=live, settled_bytes=live, asked_bytes=live,
+            error_bytes=live // 12, native_library=library, native_stack=native_stack,
+        )  # fmt: skip
+    return builder
+
+
+def test_who_calls_numpy_for_arrays_that_stay_is_named_and_not_numpy(tmp_path):
+    """Bottleneck 1.3.0: it has NumPy make a copy of an array, and forgets it."""
+    source = "import medians\nimport numpy as np\n\ndef f(values):\n    return medians.nanmedian(values[:, ::2])\n"
+    counted = lambda s: 100 * s  # noqa: E731
+    rows = [{"type_name": "numpy.ndarray", "loose_count": counted, "loose_bytes": lambda s: 96 * counted(s)}]
+    builder = with_graphs(sentinels(trainer(tmp_path)), rows).source(PID, "/home/me/medians_of.py", source)
+    numpy = "/venv/lib/python3.11/site-packages/numpy/core/_multiarray_umath.so"
+    asked_of_malloc(builder, "/home/me/medians_of.py", 5, "_multiarray_umath.so:PyArray_NewCopy", numpy)
+    (finding,), _ = looked(builder, "refcount-drift")
+    assert (finding.subject.type, finding.subject.library, finding.subject.line) == ("numpy.ndarray", "medians", 5)
+
+
+@pytest.mark.parametrize(
+    ("handed", "line"), [("vad.is_speech(frame)", 10), ("len(frame)", 5)], ids=["to-a-package", "to-nobody"]
+)
+def test_what_python_made_is_forgotten_where_it_is_handed_over(tmp_path, handed, line):
+    """webrtcvad 2.0.9: the program cuts a recording into frames on one line; another gives them to the extension."""
+    source = (
+        "import voices\n\ndef frames(sound):\n    for start in range(0, len(sound), 960):\n"
+        "        yield sound[start : start + 960]\n\ndef cut(sound):\n    vad = voices.Vad(2)\n"
+        f"    for frame in frames(sound):\n        {handed}\n"
+    )
+    builder = with_graphs(sentinels(trainer(tmp_path)), [{"type_name": "bytes", "object_count": 10}])
+    builder.source(PID, "/home/me/cut.py", source)
+    asked_of_malloc(builder, "/home/me/cut.py", 5, "python3.11:?\npython3.11:PyBytes_FromStringAndSize")
+    (finding,), _ = looked(builder, "refcount-drift")
+    assert (finding.subject.type, finding.subject.line) == ("bytes", line)
+    assert any("cut.py:5 allocated" in evidence.text for evidence in finding.evidence)
+
+
 def stacks_of_objects(builder, *stacks):
     """Each is (line of /home/me/take.py, function of C, library, MiB a second, samples)."""
     for at_s in (5, 10, 15, 20):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from time import thread_time
+from time import monotonic, thread_time
 
 from ..interpreter import doors
 from ..interpreter.frozen import FROZEN_S
@@ -69,7 +69,9 @@ class Pauses:
         self.limit_s = SERVICE_S
         self.refused_s: float | None = None  # what a sweep that was left out would have taken
         self._serves: bool | None = None  # when stacks were last looked at
-        self._read: tuple[int, int] | None = None  # nodes and blocks as the graph was last read whole
+        self._read: tuple[int, int, float] | None = None  # nodes, blocks, and when the graph was last read whole
+        self._usual_per_s = 0.0  # blocks that came between the last two such graphs
+        self._usual_share = 1.0  # of those, how many became nodes: of what C code forgets none does
         self._too_many: tuple[float, int] | None = None  # the limit and the blocks when the graph did not fit last
 
     def limit(self, is_training: bool = False) -> float:
@@ -111,6 +113,9 @@ class Pauses:
     def most_objects(self, object_s: float, node_s: float) -> float:
         """How many objects may be read that cost ``object_s`` each, and ``node_s`` each node of what hangs on them; 0
         where it is known that there are more. A dict of a million numbers is one object, and a million blocks.
+
+        Blocks that come as fast as between the last two graphs are taken for what they were then. Any more of them may
+        be nodes, all of them.
         """
         if self._too_many is not None and self.limit_s <= self._too_many[0] and self._blocks_now >= self._too_many[1]:
             return 0.0
@@ -118,8 +123,10 @@ class Pauses:
         if self._read is None:
             cost_s = self._blocks_now * BLOCK_S
         else:
-            nodes, blocks = self._read
-            cost_s = (nodes + max(0, self._blocks_now - blocks)) * node_s
+            nodes, blocks, at_s = self._read
+            new = max(0, self._blocks_now - blocks)
+            usual = min(new, self._usual_per_s * (monotonic() - at_s))
+            cost_s = (nodes + self._usual_share * usual + new - usual) * node_s
         if cost_s > left_s:
             self.refused_s = cost_s
             return 0.0
@@ -151,7 +158,13 @@ class Pauses:
 
     def read(self, nodes: int) -> None:
         """A graph of so many nodes was read whole."""
-        self._read = nodes, self._blocks_now
+        now_s, blocks = monotonic(), self._blocks_now
+        if self._read is not None:
+            nodes_then, blocks_then, then_s = self._read
+            more = max(0, blocks - blocks_then)
+            self._usual_per_s = more / max(1e-3, now_s - then_s)
+            self._usual_share = min(1.0, max(0, nodes - nodes_then) / more) if more else 1.0
+        self._read = nodes, blocks, now_s
 
     def counted(self, count: int) -> None:
         """So many objects the collector tracks."""

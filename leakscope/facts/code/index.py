@@ -29,7 +29,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
-    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Raise,
+    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.Raise,
 )  # fmt: skip
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 Pair = tuple[ast.expr, Optional[ast.expr]]
