@@ -116,6 +116,30 @@ def test_a_chain_of_few_heavy_links_is_one_holder(tmp_path):
     assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
 
 
+def test_a_chain_that_gets_a_new_first_link_each_time_held_what_the_first_of_then_did(tmp_path):
+    """``last = Frame(previous=last)``: what is a link now was all of the chain before."""
+    name = "jobs.Frame"
+    builder = trainer(tmp_path)
+    for take, second in enumerate(TAKES_S, 1):
+        frames = [
+            node(
+                100 + n, 8 if n == second else 101 + n, "key" if n == second else "attribute",
+                "['LAST']" if n == second else "previous", type_name=name, retained_bytes=leaked(n), child_count=2,
+            )
+            for n in range(1, second + 1)
+        ]  # fmt: skip
+        builder = with_graphs(builder, nodes=[*MODULE, *frames], at_s=(second,), first=take)
+        for n in range(2, second + 1):
+            builder.row(
+                "heap_children", second, PID, take=take, node=100 + n, type_name=name, object_count=1,
+                retained_bytes=leaked(n - 1),
+            )  # fmt: skip
+    builder.source(PID, "/home/me/jobs.py", JOBS, module="jobs")
+    recording = sentinels(builder).open()
+    places = {place.path: place for place in graph_places(recording, PID, range(1, len(TAKES_S) + 1), by_holder=True)}
+    assert places["jobs.LAST"].deep_bytes.tolist() == [leaked(second) for second in TAKES_S]
+
+
 def test_functions_that_c_code_keeps_and_that_keep_each_other(tmp_path):
     """The newest is another at each snapshot; what is before it hangs on a variable of it."""
 

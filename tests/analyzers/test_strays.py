@@ -32,10 +32,10 @@ LEG = {"type_name": "__main__.Leg", "chain": CYCLE}
 
 
 def with_graphs(
-    builder, strays=(), *, unreached=0, pins=(), nodes=(), at_s=TAKES_S, knows_pools=True, graph=None, **take
+    builder, strays=(), *, unreached=0, pins=(), nodes=(), at_s=TAKES_S, knows_pools=True, graph=None, first=1, **take
 ):
-    """Snapshots that read the graph; figures that are functions get the second."""
-    for number, second in enumerate(at_s, 1):
+    """Snapshots that read the graph, ``first`` and those after it; figures that are functions get the second."""
+    for number, second in enumerate(at_s, first):
 
         def told(rows, second=second):
             return [{k: v(second) if callable(v) else v for k, v in row.items()} for row in rows]

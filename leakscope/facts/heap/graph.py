@@ -576,6 +576,11 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
         if known is not node and not _are_together(known, node):
             _continue(known, node)
             long = {number: known.number if of == first else of for number, of in long.items()}
+    for number, first in long.items():  # what is a link now was the first one before those that came in front of it
+        head, link = nodes[first], nodes[number]
+        head.retained = np.maximum(head.retained, link.retained)
+        head.storage = np.maximum(head.storage, link.storage)
+        head.native = np.maximum(head.native, link.native)
     return {number: first for number, first in long.items() if number != first}
 
 
