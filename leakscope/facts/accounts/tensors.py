@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from ...findings import BudgetRow
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
-from ..tables import AT_EXIT, only
+from ..tables import AT_EXIT, figures, only
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
+    from ..growth.processes import ProcessGrowth
 
 # In the order of a person's question: the model, what training adds to it, what a step adds, what the program keeps.
 OWNERS = {
@@ -59,39 +60,35 @@ def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.Dat
     found = []
     if len(snapshots):
         last = only(snapshots, snapshots["take"] == snapshots["take"].max())
-        found += _rows(recording, process.label, pid, last, _END)
+        found += _rows(recording, process, last, _END)
     peak = only(rows, rows["moment"] == "backward")
-    found += _rows(recording, process.label, pid, peak, _PEAK)
+    found += _rows(recording, process, peak, _PEAK)
     return found
 
 
-def _rows(recording: Recording, label: str, pid: int, rows: pd.DataFrame, moment: str) -> list[BudgetRow]:
+def _rows(recording: Recording, process: ProcessGrowth, rows: pd.DataFrame, moment: str) -> list[BudgetRow]:
     found = []
     for device, own in rows.groupby("device"):
         accounts: dict[str, int] = {}
         for owner, size in zip(own["tensor_owner"], own["storage_bytes"]):
             account = OWNERS.get(str(owner), "other-tensors")
             accounts[account] = accounts.get(account, 0) + int(size)
-        whole = _whole(recording, pid, str(device), float(own["time_s"].iloc[0]))
+        whole = _whole(recording, process, str(device), float(own["time_s"].iloc[0]))
         if whole is not None:
             accounts[_REST] = max(0, whole - sum(accounts.values()))
         order = [*dict.fromkeys(OWNERS.values()), _REST]
-        found += [BudgetRow(label, str(device), moment, name, accounts[name]) for name in order if name in accounts]
+        found += [
+            BudgetRow(process.label, str(device), moment, name, accounts[name]) for name in order if name in accounts
+        ]
     return found
 
 
-def _whole(recording: Recording, pid: int, device: str, at_s: float) -> int | None:
-    """Resident memory of the process without mapped files, or what torch's allocator reserved on the device, around
-    that moment.
-    """
-    name, column = ("process_samples", "rss_bytes") if device == "cpu" else ("allocator", "reserved_bytes")
-    rows = recording.tables[name]
-    rows = only(rows, (rows["pid"] == pid) & rows[column].notna())
-    if device != "cpu":
-        rows = only(rows, rows["device"] == device)
+def _whole(recording: Recording, process: ProcessGrowth, device: str, at_s: float) -> int | None:
+    """What the process held, or what torch's allocator reserved on the device, around that moment."""
+    if device == "cpu":
+        return int(level_at(process.time_s, process.held_bytes, at_s)) or None
+    rows = recording.tables["allocator"]
+    rows = only(rows, (rows["pid"] == process.pid) & rows["reserved_bytes"].notna() & (rows["device"] == device))
     if not len(rows):
         return None
-    levels = rows[column].to_numpy(dtype=float)
-    if device == "cpu":  # libraries of which all processes of a machine have one copy
-        levels -= rows["file_bytes"].fillna(0).to_numpy(dtype=float)
-    return int(level_at(rows["time_s"].to_numpy(dtype=float), levels, at_s)) or None
+    return int(level_at(figures(rows, "time_s"), figures(rows, "reserved_bytes"), at_s)) or None
