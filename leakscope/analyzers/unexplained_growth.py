@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from ..confidence import Ground
@@ -80,6 +81,10 @@ def findings(
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
     named = any(f.tells(GROWTH) and f.severity != "note" and f.subject.holder for f in so_far)
+    other = foreign(case.recording, process.pid, process.start_ticks)
+    if other is not None:
+        yield _of_foreign(case, process, gained - explained, other, beside=named)
+        return
     finding = _finding(case, process, gained - explained, beside=named)
     yield finding
     if finding.kind == OBJECTS:
@@ -106,7 +111,6 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
     inside = len(process.rows("takes")) >= 2
-    other = foreign(case.recording, process.pid, process.start_ticks) if not inside else None
     suspects = opaque_holders(process.rows("holders")) if account in _OUT_OF_SIGHT else []
     seen = _named_where_it_grew(case, process, suspects)
     suspects = [seen] if seen is not None else suspects
@@ -115,9 +119,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     counted = _counted(case, process, bytes)
     line = _fed_by(case, first)
     title = f"{process.name} gained {format_bytes(bytes)}{_mostly(rows, bytes)} {_ACCOUNTS[account]}"
-    if other is not None:
-        title = f"{process.name} gained {format_bytes(bytes)}, and is no Python: nobody looked inside"
-    elif counted is not None:
+    if counted is not None:
         title = f"{process.name} gained {format_bytes(bytes)}: {_allocated(counted)}"
     elif first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
@@ -134,12 +136,30 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         bytes=bytes,
         subject=_subject(process, first, line) if counted is None else subject_of(process, counted),
         evidence=[
-            *(_evidence(rows, suspects, inside, line) if other is None else _of_foreign(other)),
+            *_evidence(rows, suspects, inside, line),
             *map(_of_outside, outside[:3]),
             *([_by_stack(counted)] if counted is not None else ()),
         ],
-        doubts=_doubts(case, suspects, inside, process) if other is None else [],
-        remedy=_remedy(case, process, first, inside) if other is None else [_look_into(other)],
+        doubts=_doubts(case, suspects, inside, process),
+        remedy=_remedy(case, process, first, inside),
+    )
+
+
+def _of_foreign(case: Case, process: ProcessGrowth, bytes: int, other: Foreign, *, beside: bool) -> Finding:
+    """What it runs and who started it: all that is known of a program that only tools of its own can look into."""
+    line = shorten(other.cmdline or other.program, _MOST_SHOWN, placeholder="…")
+    started = [Evidence(f"it was started by {other.started_by}")] if other.started_by is not None else []
+    return case.finding(
+        _KIND,
+        f"{process.name} gained {format_bytes(bytes)}, and is no Python: nobody looked inside",
+        severity="warning" if beside else None,
+        bytes_per_hour=case.bytes_per_hour(bytes),
+        grounds=_grounds([], None),
+        bytes=bytes,
+        subject=subject_of(process),
+        evidence=[Evidence(f"it runs {line}"), *started],
+        doubts=[],
+        remedy=[f"look into {other.program} with a heap profiler of its own: leakscope looks into Python only"],
     )
 
 
@@ -245,19 +265,6 @@ def _remedy(case: Case, process: ProcessGrowth, first: pd.Series[Any] | None, in
         return ["look at `leakscope heap --diff`: it lists all that gained, also what is too little for a finding"]
     blind = blind_spot(case.recording, process.pid)
     return [blind if blind is not None else "record a longer run: it takes two snapshots to tell who holds it"]
-
-
-def _of_foreign(other: Foreign) -> Iterator[Evidence]:
-    """What it is and who started it: all that is known of a program that only its own tools can look into."""
-    if other.cmdline is not None:
-        line = other.cmdline if len(other.cmdline) <= _MOST_SHOWN else other.cmdline[: _MOST_SHOWN - 1] + "…"
-        yield Evidence(f"it runs {line}")
-    if other.started_by is not None:
-        yield Evidence(f"it was started by {other.started_by}")
-
-
-def _look_into(other: Foreign) -> str:
-    return f"look into {other.program} with a heap profiler of its own: leakscope looks into Python processes only"
 
 
 def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:

@@ -71,6 +71,15 @@ def test_a_program_that_is_no_python_is_told_as_such(tmp_path):
     assert [s.reason for s in report.skipped] == [f"node[{PID}], which grows, is no Python"]
 
 
+def test_of_a_program_that_a_tool_looked_into_its_own_figures_are_told(tmp_path):
+    """A heap profile of a server in C++: no Python, and not unseen."""
+    builder = RecordingBuilder(tmp_path, imports=[{"file": "profile.pb.gz", "format": "pprof"}])
+    builder.process(PID, exe="/usr/bin/served", comm="served", cmdline="served")
+    builder.samples(PID, [(100 + 3 * i) * MiB for i in range(80)], every_s=0.25)
+    (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
+    assert not says(finding.title, "no Python")
+
+
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     recording = trainer(tmp_path).open()
 

@@ -107,7 +107,7 @@ _Pin = _structure("Pin", c_uint64="count bytes pinned_bytes", c_uint32="row unus
 _Tie = _structure("Tie", c_uint64="from_address to_address bytes", c_uint32="type count")
 _Mark = _structure("Mark", c_uint32="node row is_held unused")
 _Places = _structure("Places", c_uint64="meta function edges sequence edge_bytes")
-_History = _structure("History", c_uint64="tensor token implementation operations saved_bytes seen_bytes")
+_History = _structure("History", c_uint64="tensor token node number operations saved_bytes seen_bytes")
 _Saved = _structure("Saved", c_uint64="address bytes device")
 _KnownNode = _structure("KnownNode", c_uint64="node sequence first count")
 _KnownTensor = _structure("KnownTensor", c_uint64="tensor node")
@@ -212,7 +212,7 @@ class Found:
 
 class Histories:
     """What autograd keeps. ``of``: {address of a tensor: (operations, bytes they saved)}, each graph with the oldest
-    tensor that leads to it; ``unseen``: those for which there was no time. ``rest``: {number that stands for a graph:
+    tensor that leads to it; those for which there was no time are not in it. ``rest``: {number that stands for a graph:
     bytes of the part of it that was guessed}. ``saved``: [(address of a storage, bytes, device: its kind, 0 for the
     CPU, and above 8 bits its number), ...].
     """
@@ -220,14 +220,12 @@ class Histories:
     def __init__(
         self,
         of: dict[int, tuple[int, int]],
-        unseen: list[int],
         rest: dict[int, int],
         saved: list[tuple[int, int, int]],
         *,
         is_cut_short: bool,
     ) -> None:
         self.of = of
-        self.unseen = unseen
         self.rest = rest
         self.saved = saved
         self.is_cut_short = is_cut_short
@@ -566,14 +564,17 @@ class HeapGraph:
             graph, ctypes.byref(_Places(*places)), rows, len(tensors), arrays.filled(ctypes.c_uint64, owned),
             len(owned), int(1e9 * most_s),
         )  # fmt: skip
-        if done not in (1, 2):
+        if not done:
             return None
         found = graph.contents
-        seen = {row.tensor: (row.operations, row.saved_bytes) for row in rows[: len(tensors)]}
-        unseen = [tensor for tensor, (count, _) in seen.items() if count == _NOT_SEEN]
-        rest = {row.token: row.saved_bytes - row.seen_bytes for row in rows[: len(tensors)]}
+        seen = [row for row in rows[: len(tensors)] if row.operations != _NOT_SEEN]
         saved = [(one.address, one.bytes, one.device) for one in found.saved_storages[: found.saved_count]]
-        return Histories(seen, unseen, rest, saved, is_cut_short=done == 2)
+        return Histories(
+            {row.tensor: (row.operations, row.saved_bytes) for row in seen},
+            {row.token: row.saved_bytes - row.seen_bytes for row in seen if row.saved_bytes > row.seen_bytes},
+            saved,
+            is_cut_short=done == 2,
+        )
 
     def drop(self) -> None:
         """What was read last is not wanted."""

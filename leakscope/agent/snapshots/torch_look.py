@@ -249,14 +249,15 @@ class Look:
         if found is None:
             memory.history_places = None
             return False
-        unseen = frozenset(found.unseen)
+        on_device = sum(size for _, size, device in found.saved if _device(device) != "cpu")
+        is_on = DEVICE if on_device > sum(size for _, size, _ in found.saved) // 2 else STORAGE
         for shape, alike in by_shape.items():
-            seen = [found.of[id(tensor)] for tensor in alike if id(tensor) not in unseen]
+            seen = [found.of[id(tensor)] for tensor in alike if id(tensor) in found.of]
             if seen:
-                memory.graphs.note(shape, len(seen), sum(n for n, _ in seen), sum(size for _, size in seen), STORAGE)
+                memory.graphs.note(shape, len(seen), sum(n for n, _ in seen), sum(size for _, size in seen), is_on)
         for shape, alike in by_shape.items():
-            self._tie_as_usual(shape, [tensor for tensor in alike if id(tensor) in unseen])
-        self.ties += [(t, t + _ITS_STORAGE, size, STORAGE, 0) for t, size in found.rest.items() if size > 0]
+            self._tie_as_usual(shape, [tensor for tensor in alike if id(tensor) not in found.of])
+        self.ties += [(token, token + _ITS_STORAGE, size, is_on, 0) for token, size in found.rest.items()]
         self._saved = {address: (size, None, _device(device)) for address, size, device in found.saved}
         graphs.truncated = found.is_cut_short
         return True

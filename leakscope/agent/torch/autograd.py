@@ -80,8 +80,11 @@ def nodes_of(
         others = [other for other, _ in node.next_functions]
         if not all(other is None or _is_of_cpp(other) for other in others):
             continue
+        number = getattr(node, "_sequence_nr", None)
+        if number is None:
+            return [], [], []  # torch before 2.1: what tells nodes apart is not known
         seen.add(_behind(node))
-        nodes.append((_behind(node), node._sequence_nr(), len(following), len(others)))
+        nodes.append((_behind(node), number(), len(following), len(others)))
         following += [0 if other is None else _behind(other) for other in others]
         waiting += [other for other in others if other is not None]
     return nodes, following, known

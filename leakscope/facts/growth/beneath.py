@@ -77,8 +77,8 @@ def beneath(
     lasted_s = run_s[1] - run_s[0]
     window_s = run_s[0] + _SETTLED * lasted_s, run_s[1]
 
-    looks = [of(recording, process.pid, *window_s) for of in (heap_of, heap_to_the_end)]
-    for heap in looks:  # the last, too: they are dear in a large process, and soon come seldom
+    for look in (heap_of, heap_to_the_end):  # the last, too: they are dear in a large process, and soon come seldom
+        heap = look(recording, process.pid, *window_s)
         if heap is None or heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
             continue
         if len(heap.takes) >= min_snapshots - 1:

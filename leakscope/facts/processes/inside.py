@@ -147,7 +147,12 @@ class Foreign(NamedTuple):
 
 
 def foreign(recording: Recording, pid: int, start_ticks: int) -> Foreign | None:
-    """What a process runs that is no Python, which nobody can look into; None for a Python, or if it is not known."""
+    """What a process runs that is no Python, which nobody can look into; None for a Python, or if it is not known.
+
+    A tool whose file was imported may have looked into any program.
+    """
+    if imported.files(recording):
+        return None
     rows = records(recording.tables["processes"], "pid", "start_ticks", "ppid", "exe", "comm", "cmdline")
     row = next((row for row in rows if (row["pid"], row["start_ticks"]) == (pid, start_ticks)), None)
     program = text_of(row, "exe") or text_of(row, "comm")

@@ -1,10 +1,10 @@
 /* What hangs on tensors in C++: the graphs by which autograd would go back, and the tensors that these keep.
  *
  * To ask torch makes a Python object for each node, which stays, and of which only so many may exist (torch/autograd.py).
- * Here nodes are read where they lie, as torch/autograd.py found out from some that it did ask, and nothing is left behind.
- * They hold still while this thread has the GIL and all others wait outside of torch, which lets go of it. Where a node has a saved tensor is learnt for each
- * class of nodes from the first few of it; and what is found there is read by way of the kernel, for which a wrong address
- * is an error and no crash.
+ * Here nodes are read where they lie, as graph_find_histories found out from a few that torch was asked about, and nothing
+ * is left behind. They hold still while this thread has the GIL and all others wait outside of torch, which lets go of it.
+ * Where a node has a saved tensor is learnt for each class of nodes from the first few of it; and what is found there is
+ * read by way of the kernel, for which a wrong address is an error and no crash.
  *
  * A graph is counted with the oldest tensor that leads to it: a later one may have been calculated from that, and holds
  * no more than what came since.
@@ -17,7 +17,7 @@ struct history_places { /* offsets: of what a tensor knows of autograd, in its m
 
 struct history { /* of one tensor. Given: its address, and the one that stands for its graph's; found: the others */
     uint64_t tensor, token;
-    uint64_t implementation; /* what is behind it */
+    uint64_t node, number; /* by which it was made; 0: torch says so only when it is asked */
     uint64_t operations, saved_bytes, seen_bytes; /* NONE operations: there was no time for it; bytes: guessed; of those seen */
 };
 
@@ -96,7 +96,7 @@ static int more_known(struct walk *w)
 static int is_first(struct walk *w, uint64_t address)
 {
     struct known *one = known_at(&w->seen, w->seen_mask, address);
-    if (one->address)
+    if (one->address || w->seen_count == w->seen_mask) /* there has to be an empty slot, or no look would end */
         return 0;
     *one = (struct known){address, 1};
     if (++w->seen_count * 2 > w->seen_mask && !more_known(w))
@@ -144,15 +144,13 @@ static int know_tensors(struct walk *w)
     struct graph *g = w->g;
     struct array array = {0};
     uint64_t count = 0;
-    const uint32_t *types = g->type.at, *edge = g->edge.at;
+    const uint32_t *types = g->type.at;
     const struct kind *kinds = g->kind.at;
     for (uint32_t node = GROUPS; node < g->nodes; node++)
         count += types[node] >= FIRST_TYPE && kinds[types[node]].base == TENSOR;
-    if (!begin_known(w, &w->behind, &w->behind_mask, count + 1) || !grow(&g->budget, &array, g->nodes))
+    const uint8_t *is_held = begin_known(w, &w->behind, &w->behind_mask, count + 1) ? referred(g, &array) : NULL;
+    if (!is_held)
         return 0;
-    uint8_t *is_held = array.at;
-    for (uint64_t k = 0; k < g->edges; k++)
-        is_held[edge[k]] = 1;
     for (uint32_t node = GROUPS; node < g->nodes; node++)
         if (types[node] >= FIRST_TYPE && kinds[types[node]].base == TENSOR) {
             uint64_t behind = word_at((void *)ARRAY(g, address, uintptr_t)[node], L.tensor_storage & 0xffff);
@@ -262,11 +260,11 @@ static int may_point(uint64_t word)
  * of malloc does that it lies in, which says so too: two pointers that happen to be neighbours do not. */
 static uint32_t words_of_list(const char *at, uint64_t words[ASKED_AT_ONCE])
 {
-    uint64_t begin = word_at(at, 0), bytes = word_at(at, 8) - begin, room = word_at(at, 16) - begin, chunk;
-    if (!may_point(begin) || !bytes || bytes & 7 || bytes > room || room > MOST_OF_LIST || !copy_from(begin - 8, &chunk, 8))
+    uint64_t begin = word_at(at, 0), bytes = word_at(at, 8) - begin, kept = word_at(at, 16) - begin, chunk;
+    if (!may_point(begin) || !bytes || bytes & 7 || bytes > kept || kept > MOST_OF_LIST || !copy_from(begin - 8, &chunk, 8))
         return 0;
     chunk &= ~(uint64_t)7;
-    if (chunk < room + 8 || chunk > room + 8 + LEFT_BY_MALLOC)
+    if (chunk < kept + 8 || chunk > kept + 8 + LEFT_BY_MALLOC)
         return 0;
     bytes = bytes < 8 * ASKED_AT_ONCE ? bytes : 8 * ASKED_AT_ONCE;
     return copy_from(begin, words, bytes) ? (uint32_t)(bytes / 8) : 0;
@@ -361,13 +359,13 @@ static void look_into(struct walk *w, const char *node)
 
 /* All that one tensor's node leads to and no older one did. Of a graph that there is no time for it is guessed, by the
  * numbers of its nodes: whole is only what is older than all that still waits. */
-static void walk_down(struct walk *w, const char *top)
+static void walk_down(struct walk *w, const struct history *top)
 {
     const struct history_places *at = w->places;
-    uint64_t newest = word_at(top, at->sequence), oldest = newest, walked = 0;
+    uint64_t newest = top->number, oldest = newest, walked = 0;
     w->heap_count = 0;
-    if (newest != UINT64_MAX && is_first(w, (uintptr_t)top))
-        push(w, top, newest);
+    if (newest != UINT64_MAX && is_first(w, top->node))
+        push(w, (const char *)top->node, newest);
     while (w->heap_count && !w->is_over && room(w, &w->numbers, walked, 8)) {
         struct waiting one = pop(w);
         ARRAY(w, numbers, uint64_t)[walked++] = one.number;
@@ -423,23 +421,21 @@ static int tie_rest(struct walk *w)
     return is_done;
 }
 
-static const struct history_places *sorted_by;
-
-static const char *node_of_tensor(const struct history_places *places, const struct history *one)
+static const char *implementation_of(uint64_t tensor)
 {
-    const char *meta = pointer_at((void *)one->implementation, places->meta);
-    return meta ? pointer_at(meta, places->function) : NULL;
+    return pointer_at((void *)tensor, L.tensor_storage & 0xffff);
 }
 
-static uint64_t age_of(const struct history *one)
+static void find_node(struct history *one, const struct history_places *places)
 {
-    const char *node = node_of_tensor(sorted_by, one);
-    return node ? word_at(node, sorted_by->sequence) : UINT64_MAX;
+    const char *meta = pointer_at(implementation_of(one->tensor), places->meta);
+    one->node = meta ? word_at(meta, places->function) : 0;
+    one->number = one->node ? word_at((void *)one->node, places->sequence) : UINT64_MAX;
 }
 
 static int by_age(const void *one, const void *other)
 {
-    uint64_t a = age_of(one), b = age_of(other);
+    uint64_t a = ((const struct history *)one)->number, b = ((const struct history *)other)->number;
     return a < b ? -1 : a > b;
 }
 
@@ -478,8 +474,7 @@ static int are_edges(const char words[][LOOKED_AT], const struct known_node *nod
 static int is_way(const struct known_tensor *tensors, uint64_t count, uint64_t meta, uint64_t function)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const char *implementation = pointer_at((void *)tensors[i].tensor, L.tensor_storage & 0xffff);
-        uint64_t behind = word_at(implementation, meta), node;
+        uint64_t behind = word_at(implementation_of(tensors[i].tensor), meta), node;
         if (behind < 1 << 16 || behind & 7 || !copy_from(behind + function, &node, 8) || node != tensors[i].node)
             return 0;
     }
@@ -525,9 +520,9 @@ EXPORT int graph_find_histories(struct history_places *found, const struct known
     return 0;
 }
 
-/* With the GIL, right after graph_take, while no other thread is inside torch. ``histories``, sorted by age afterwards: tensors
- * that autograd knows how they were calculated. ``owned``: storages of models, which graphs save and do not keep alive.
- * Returns 1; 2 where there was no time for all of it; 0 where nodes do not lie in memory as was thought, and -1 where there is
+/* With the GIL, right after graph_take, while no other thread is inside torch. ``histories``, sorted by age afterwards:
+ * tensors that autograd knows how they were calculated. ``owned``: storages of models, which graphs save and do not keep
+ * alive. Returns 1; 2 where there was no time for all of it; 0 where nodes do not lie in memory as was thought, or there is
  * no room: then nothing was added. */
 EXPORT int graph_histories(struct graph *g, const struct history_places *places, struct history *histories, uint64_t count,
                            const uint64_t *owned, uint64_t owned_count, uint64_t most_ns)
@@ -539,23 +534,20 @@ EXPORT int graph_histories(struct graph *g, const struct history_places *places,
     for (uint64_t i = 0; is_done && i < owned_count; i++)
         if (owned[i])
             *known_at(&w.owned, w.owned_mask, owned[i]) = (struct known){owned[i], 1};
-    sorted_by = places;
-    for (uint64_t i = 0; i < count; i++)
-        histories[i].implementation = word_at((void *)histories[i].tensor, L.tensor_storage & 0xffff);
-    if (is_done)
-        qsort(histories, count, sizeof *histories, by_age);
     int is_cut = 0;
     for (uint64_t i = 0; is_done && i < count; i++) {
-        uint64_t functions = word_at((void *)histories[i].implementation, 0);
+        uint64_t functions = word_at(implementation_of(histories[i].tensor), 0);
+        find_node(&histories[i], places);
         for (int k = 0; k < MOST_VTABLES && w.vtables[k] != functions; k++)
             if (!w.vtables[k])
                 w.vtables[k] = functions;
     }
+    if (is_done)
+        qsort(histories, count, sizeof *histories, by_age);
     for (uint64_t i = 0; is_done && i < count; i++) {
         struct history *one = &histories[i];
-        const char *top = node_of_tensor(places, one);
         uint32_t object = node_at(g, one->tensor);
-        if (!top || object == NONE)
+        if (!one->node || object == NONE)
             continue;
         if (w.is_over) {
             one->operations = NONE;
@@ -569,7 +561,7 @@ EXPORT int graph_histories(struct graph *g, const struct history_places *places,
         if (!is_done)
             break;
         ARRAY(&w, tie, struct pair)[w.tie_count++] = (struct pair){object, w.token_node};
-        walk_down(&w, top);
+        walk_down(&w, one);
         is_done = !w.is_wrong;
         is_cut |= w.is_over;
         one->operations = w.operations;
@@ -590,5 +582,5 @@ EXPORT int graph_histories(struct graph *g, const struct history_places *places,
     struct array *arrays[] = {&w.seen, &w.heap, &w.tie, &w.classes, &w.owned, &w.behind, &w.numbers};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         drop(&g->budget, arrays[i]);
-    return is_added ? 1 + is_cut : w.is_wrong ? 0 : -1;
+    return is_added ? 1 + is_cut : 0;
 }

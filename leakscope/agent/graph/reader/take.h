@@ -214,17 +214,26 @@ static uint32_t node_of_tie(struct graph *g, const struct tie *tie)
     return node;
 }
 
+/* Of each node, whether another one leads to it; NULL where there is no room. */
+static const uint8_t *referred(struct graph *g, struct array *array)
+{
+    if (!grow(&g->budget, array, g->nodes))
+        return NULL;
+    uint8_t *flags = array->at;
+    const uint32_t *edge = g->edge.at;
+    for (uint64_t k = 0; k < g->edges; k++)
+        flags[edge[k]] = 1;
+    return flags;
+}
+
 /* With the GIL, right after graph_take: ``is_referred``, of each of these objects, says then whether another one refers
  * to it, or a running function. 0 where there is no room. */
 EXPORT int graph_referred(struct graph *g, const uint64_t *addresses, uint64_t count, uint8_t *is_referred)
 {
     struct array array = {0};
-    if (!grow(&g->budget, &array, g->nodes))
+    const uint8_t *flags = referred(g, &array);
+    if (!flags)
         return 0;
-    uint8_t *flags = array.at;
-    const uint32_t *edge = g->edge.at;
-    for (uint64_t k = 0; k < g->edges; k++)
-        flags[edge[k]] = 1;
     for (uint64_t i = 0; i < count; i++) {
         uint32_t node = node_at(g, addresses[i]);
         is_referred[i] = node != NONE && flags[node];
