@@ -33,7 +33,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import About, Definition
 from ..facts.tables import only, text_of, without_last
 from ..facts.where.holders import holder_name
-from ..facts.where.on_devices import counted_holder, device_holders
+from ..facts.where.on_devices import DeviceHolder, counted_holder, device_holders
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count, format_per_step
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..facts.case import Case
+    from ..facts.growth.processes import ProcessGrowth
 
 NEEDS = ()
 TELLS = (ELSEWHERE,)
@@ -49,6 +50,7 @@ HEADLINE = "GPU memory leaks"
 AFTER = ()
 _KIND = "gpu-retention"
 _COUNTED, _RAN_FULL = 0.8, 0.6  # growth that was judged as any other; that had too little time for it
+_BY_DRIVER = 0.6
 _LEAST_RISES, _LEAST_FILLED = 0.8, 0.5  # of the steps looked at; of what was in use when the device was full
 
 
@@ -67,7 +69,7 @@ def findings(
     is_imported = bool(imported.files(case.recording))  # then all that the driver counted is told below
     of_driver = [] if is_imported else [one for one in gpu_processes(case.recording) if one.pid not in known]
     for one in of_driver:
-        yield _of_process(case, one)
+        yield _of_process(case, one, min_named_share)
     if not uses and not case.gpu_budgets:
         yield from _by_driver(case) if is_imported else ()
         if not of_driver and not (is_imported and len(case.rows("gpu_samples"))):
@@ -133,8 +135,8 @@ def _by_driver(case: Case) -> Iterator[Finding | RuledOut | Skipped]:
             yield RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", figures)
 
 
-def _of_process(case: Case, one: GpuProcess) -> Finding | RuledOut | Skipped:
-    """Of a process that does not use torch's allocator."""
+def _of_process(case: Case, one: GpuProcess, min_named_share: float) -> Finding | RuledOut | Skipped:
+    """Of a process of whose allocator there are no figures: it does not use torch's, or that could not be read."""
     trend = judge(one.time_s, one.used_bytes, min_samples=6, min_growth_bytes=64 * MiB)
     process = case.growth.process(one.pid)
     name = process.label if process is not None else f"process {one.pid}"
@@ -145,9 +147,15 @@ def _of_process(case: Case, one: GpuProcess) -> Finding | RuledOut | Skipped:
         figures = {"growth_bytes": trend.growth_bytes}
         return RuledOut(_KIND, f"{label} does not keep growing: {trend.reason}", figures)
     window_s = trend.start_s, trend.end_s
+    weighed = device_holders(case.recording, case.sources, one.pid, *window_s)
+    if weighed:
+        at_first, at_last = np.interp(weighed[0].heap.time_s[[0, -1]], one.time_s, one.used_bytes)
+        share = weighed[0].growth_bytes / max(1.0, float(at_last - at_first))
+        if share >= min_named_share:
+            return _of_tensors(case, one, process, trend, _held_tensors(weighed[0], share))
     held = counted_holder(case.recording, case.sources, one.pid, (one.time_s, one.used_bytes), window_s)
     about: About = {"device": one.device}
-    grounds = [Ground("the driver counted it, contexts and caches included", 0.6)]
+    grounds = [Ground("the driver counted it, contexts and caches included", _BY_DRIVER)]
     evidence = [Evidence(f"{label} {trend.reason}", {"growth_bytes": trend.growth_bytes})]
     if held is not None:
         gained = int(held.place.length[-1] - held.place.length[0])
@@ -180,6 +188,32 @@ def _of_process(case: Case, one: GpuProcess) -> Finding | RuledOut | Skipped:
     )
 
 
+def _of_tensors(case: Case, one: GpuProcess, process: ProcessGrowth | None, trend: Trend, held: _Held) -> Finding:
+    """The driver counted what came, and snapshots found tensors that nobody else counted."""
+    what = "autograd graphs" if held.is_graph else "tensors"
+    return case.finding(
+        _KIND,
+        f"{held.name} keeps {what} on {one.device}: {format_bytes(trend.growth_bytes, signed=True)}",
+        severity="critical",
+        grounds=[
+            Ground("the driver counted it, contexts and caches included", _BY_DRIVER),
+            Ground("snapshots found who holds most of it", 0.8 if held.share >= 0.5 else 0.4),
+        ],
+        bytes=trend.growth_bytes,
+        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
+        process=process,
+        line=held.line or Definition(held.text("owner_file")),
+        evidence=[
+            Evidence(f"it {trend.reason}, as the driver counts", {"growth_bytes": trend.growth_bytes}),
+            *_evidence_of_holder(held),
+        ],
+        doubts=["a pool that fills and stops looks the same until it stops"],
+        remedy=_remedy(held, trend.growth_bytes),
+        series=[curve("on the device", one.time_s, one.used_bytes)],
+        **_about(one.device, held),
+    )
+
+
 def _seen_to_grow(case: Case, name: str, what: str, trend: Trend) -> Finding:
     return case.finding(
         _KIND,
@@ -204,10 +238,6 @@ def _finding(
     steps = _steps(use, trend)
     what = "autograd graphs" if held and held.is_graph else "tensors"
     who = f"{held.name} keeps {what} on {use.device}" if held else f"Memory allocated on {use.device} keeps growing"
-    about: About = {"device": use.device}
-    if held is not None:
-        variable, module = held.text("variable"), held.text("owner_module")
-        about |= {"holder": held.name, "variable": variable, "path": held.path, "type": held.type, "module": module}
     return case.finding(
         _KIND,
         f"{who}: {grown}",
@@ -225,8 +255,16 @@ def _finding(
         doubts=[] if held else ["the variable that holds the tensors was not found"],
         remedy=_remedy(held, trend.growth_bytes),
         series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],
-        **about,
+        **_about(use.device, held),
     )
+
+
+def _about(device: str, held: _Held | None) -> About:
+    if held is None:
+        return {"device": device}
+    variable, module = held.text("variable"), held.text("owner_module")
+    named: About = {"holder": held.name, "variable": variable, "path": held.path, "type": held.type, "module": module}
+    return named | {"device": device}
 
 
 def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step_unit: str) -> Iterator[Evidence]:
@@ -238,11 +276,7 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step
         text += f": {format_per_step(trend.growth_bytes / steps, step_unit)}"
     yield Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
     if held is not None:
-        gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last snapshot"
-        figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
-        yield Evidence(f"{gained}, {held.share:.0%} of the growth between them; it now holds {held.type}", figures)
-        if held.line is not None:
-            yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
+        yield from _evidence_of_holder(held)
     if not use.last("reserved_bytes"):  # not read
         return
     cached = use.last("reserved_bytes") - use.last("allocated_bytes")
@@ -251,6 +285,14 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step
         "emptying the cache would not help",
         {"reserved_bytes": use.last("reserved_bytes"), "allocated_bytes": use.last("allocated_bytes")},
     )
+
+
+def _evidence_of_holder(held: _Held) -> Iterator[Evidence]:
+    gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last snapshot"
+    figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
+    yield Evidence(f"{gained}, {held.share:.0%} of the growth between them; it now holds {held.type}", figures)
+    if held.line is not None:
+        yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
 
 
 def _remedy(held: _Held | None, growth_bytes: int) -> list[str]:
@@ -311,6 +353,10 @@ def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _
     share = most.growth_bytes / max(grown, 1.0)
     if share < min_named_share:
         return None
+    return _held_tensors(most, share)
+
+
+def _held_tensors(most: DeviceHolder, share: float) -> _Held:
     place = most.place
     count = int(place.length[-1]) if place.has_length else 0
     member = text_of(place.row, "member_type")

@@ -47,7 +47,9 @@ class FakeCuda:
         self.error: Exception | None = None
         self.observers: list[Callable[..., Any]] = []
         self.binding = types.ModuleType("torch._C")
-        for name in ("memoryStats", "hostMemoryStats", "getDeviceCount", "isCurrentStreamCapturing"):
+        self.backend = "native"
+        own = "memoryStats", "hostMemoryStats", "getDeviceCount", "isCurrentStreamCapturing", "getAllocatorBackend"
+        for name in own:
             setattr(self.binding, f"_cuda_{name}", self._counted(name))
         self.binding._cuda_attach_out_of_memory_observer = self._counted("attach")  # type: ignore[attr-defined]
         module = types.ModuleType("torch.cuda")
@@ -66,6 +68,9 @@ class FakeCuda:
 
     def getDeviceCount(self) -> int:
         return 2
+
+    def getAllocatorBackend(self) -> str:
+        return self.backend
 
     def isCurrentStreamCapturing(self) -> bool:
         return self.capturing
@@ -132,6 +137,23 @@ def test_a_curve_has_a_point_a_second_at_most(fake: FakeCuda, monkeypatch: pytes
     for now[0] in (100.0, 100.4, 100.9, 101.1, 102.0, 102.2):
         read += [now[0] for _ in cuda.rows_if_due(1)]
     assert read == [100.0, 101.1, 102.2]
+
+
+def test_from_aside_only_counters_are_read_and_no_driver_is_asked(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service has no steps after which to look; another thread may be capturing a graph, or use another device."""
+    fake.capturing = True
+    assert [row["device"] for row in cuda.rows_from_aside(7)] == ["cuda:0"]
+    assert "isCurrentStreamCapturing" not in fake.calls
+    assert cuda.rows_from_aside(7) == [], "a second has not passed"
+    monkeypatch.setattr(cuda, "_next_s", 0.0)
+    fake.backend = "cudaMallocAsync"
+    del fake.calls[:]
+    assert cuda.rows_from_aside(7) == []
+    assert fake.calls == ["getAllocatorBackend"]
+    fake.error = torch_error()
+    assert cuda.rows_from_aside(7) == []
 
 
 def test_nothing_is_called_before_the_job_initialised_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

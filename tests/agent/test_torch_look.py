@@ -96,9 +96,9 @@ main()
     own = [place for place in graphs if place.path.startswith("main() trainer.losses")]
     each = 32 * 4096 * 4  # what ReLU saved; its input was freed
     assert losses.growth_bytes == pytest.approx(40 * each, rel=0.2)
-    assert (
-        0.7 * losses.growth_bytes <= sum(graph.growth_bytes for graph in own) <= losses.growth_bytes
-    )  # of rows there is room for
+    shown = [graph.deep_bytes[-1] for graph in own if graph.deep_bytes[-1] >= each]  # not of all there is room for rows
+    assert shown and sum(shown) <= losses.deep_bytes[-1]
+    assert shown[1:] == pytest.approx([each] * (len(shown) - 1), rel=0.2)
     assert losses.tensor_bytes[-1] - losses.tensor_bytes[0] <= losses.growth_bytes
     assert np.all(np.diff(sum(graph.count for graph in own)) >= 20 * 4)  # operations of each
 
@@ -345,6 +345,109 @@ main()
     states, rows = (np.diff(places[f"main() log.{name}"].deep_bytes[1:]) for name in ("states", "rows"))
     assert np.all(states >= 5 * gates)  # beside what the layer works with
     assert rows == pytest.approx(5 * 2 * 100_000 * 8, rel=0.1)
+
+
+def test_what_hooks_made_of_saved_tensors_is_found_and_no_hook_is_run(forks: Forks) -> None:
+    """Activation checkpoints and offloading keep something else than the tensor, which only the hooks know.
+
+    From the others it is seen where tensors have their bytes.
+    """
+    taken = Taken(
+        forks,
+        """
+others = [torch.ones(1000 * n) for n in range(1, 6)]
+unpacked = []
+class Packed:
+    def __init__(self, tensor):
+        self.kept = tensor.detach().clone()
+def unpack(packed):
+    unpacked.append(packed)
+    return packed.kept
+def main():
+    losses = []
+    take()
+    for _ in range(3):
+        with torch.autograd.graph.saved_tensors_hooks(Packed, unpack):
+            losses += [torch.ones(250_000, requires_grad=True).exp().mean() for _ in range(5)]
+        take()
+    assert not unpacked
+main()
+""",
+    )
+    grew = np.diff(taken.places()["main() losses"].deep_bytes[1:])
+    assert grew == pytest.approx([5_000_000, 5_000_000], rel=0.02)
+
+
+def test_what_functions_written_in_python_saved_is_found_however_much(forks: Forks) -> None:
+    """It is in their objects, in lists that the collector is not told of: a compiled model saves dozens of tensors."""
+    taken = Taken(
+        forks,
+        """
+others = [torch.ones(1000 * n) for n in range(1, 6)]
+class Compiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(*(x + n for n in range(40)))
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+weights = nn.Parameter(torch.ones(25_000))
+def main():
+    losses = []
+    take()
+    for _ in range(3):
+        losses += [Compiled.apply(weights).mean() for _ in range(3)]
+        take()
+main()
+""",
+    )
+    grew = np.diff(taken.places()["main() losses"].deep_bytes[1:])
+    assert grew == pytest.approx([3 * 40 * 100_000] * 2, rel=0.02)
+
+
+def test_a_pointer_that_was_left_over_in_a_node_is_no_object_that_it_holds(forks: Forks) -> None:
+    """Nobody clears the memory of a node before it is made, and the object may go before the graph is followed."""
+    said = forks.run(
+        SETUP
+        + """
+import ctypes
+from leakscope.agent.torch import autograd
+others = [torch.ones(1000 * n) for n in range(1, 6)]
+weights = nn.Parameter(torch.ones(4))
+usable = ctypes.CDLL(None).malloc_usable_size
+usable.argtypes, usable.restype = (ctypes.c_void_p,), ctypes.c_size_t
+def last_words_of(tensor, count):
+    node = tensor.grad_fn
+    for _ in range(count):
+        at = autograd._behind(node)
+        yield ctypes.c_uint64.from_address(at + usable(at) // 8 * 8 - 8)
+        node = node.next_functions[0][0]
+def main():
+    take()
+    x = weights * 1
+    for _ in range(20):
+        x = x * 1
+    take()
+    left_over = [([],) * 1_000_000]  # malloc gives its memory back at once
+    words = list(last_words_of(x, 20))
+    before = [word.value for word in words]
+    for word in words:
+        word.value = id(left_over[0])
+    follow = graph.histories
+    def after_it_went(*arguments):
+        left_over.clear()
+        return follow(*arguments)
+    graph.histories = after_it_went
+    take()
+    for word, value in zip(words, before):
+        word.value = value
+    assert not left_over, "the graph was not followed"
+    print("went on")
+main()
+"""
+    )
+    assert said == "went on\n"
 
 
 @pytest.mark.parametrize("is_busy", (False, True), ids=("waits", "works"))

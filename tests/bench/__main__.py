@@ -66,7 +66,7 @@ def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) ->
             "recorder": lambda: recorders.measure(folder, seconds / 5),
             "recordings": lambda: recordings.measure(folder),
             "takes": lambda: takes.measure(folder, skipped),
-            "heap": heap.measure,
+            "heap": lambda: heap.measure(skipped),
             "sampling": lambda: sampling.measure(skipped),
             "service": lambda: service.measure(folder),
         }

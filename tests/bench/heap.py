@@ -5,6 +5,7 @@ Each point is a process of its own that reads its own heap, as the agent does in
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -19,7 +20,20 @@ COUNTS = (10_000, 100_000, 1_000_000, 10_000_000)
 REPEATS = 3
 PER = "lists"
 MILLION_MS = 150.0
+LIBRARIES_MS = 100.0
 NODE_BYTES = 100.0  # what the agent sets aside (BYTES_AN_OBJECT)
+_LISTS = "kept = [[number] for number in range(int(sys.argv[1]))]"
+# A training of which little but libraries is in memory: dicts and functions, which lie scattered.
+_LIBRARIES = """
+import torch
+from transformers import BertConfig, BertForMaskedLM, Trainer, TrainingArguments
+small = BertConfig(vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128)
+model = BertForMaskedLM(small)
+optimizer = torch.optim.AdamW(model.parameters())
+tokens = torch.randint(1000, (4, 16))
+model(input_ids=tokens, labels=tokens).loss.backward()
+optimizer.step()
+"""
 _PROGRAM = """
 import gc, json, sys, time
 from leakscope.agent.graph.heap_graph import HeapGraph
@@ -28,8 +42,7 @@ def peak_bytes():
     with open("/proc/self/status") as stream:
         return next(int(line.split()[1]) for line in stream if line.startswith("VmHWM")) * 1024
 
-count = int(sys.argv[1])
-kept = [[number] for number in range(count)]
+MAKE
 graph = HeapGraph()
 assert graph.refusal is None, graph.refusal
 gc.collect()
@@ -50,12 +63,28 @@ peak = peak_bytes() - before
 began_cpu = time.thread_time()
 graph.read(2, 1 << 40, 1 << 40, ())
 next_cpu = time.thread_time() - began_cpu
-print(json.dumps([summary["node_count"], collection_cpu, pause, pause_cpu, next_cpu, later_cpu, peak]))
+figures = [summary["node_count"], collection_cpu, pause, pause_cpu, next_cpu, later_cpu, peak, summary["edge_count"]]
+print(json.dumps(figures))
 """
 
 
-def measure() -> Iterator[Figure]:
-    points = [_point(count) for count in COUNTS]
+def measure(skipped: list[str]) -> Iterator[Figure]:
+    yield from _of_lists()
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
+        nodes, _, _, first_cpu, next_cpu, _, _, edges = _point(_LIBRARIES)
+        of = "the graph of torch and transformers"
+        yield Figure(f"{of}: objects in it", nodes / 1e3, "thousand", None, None, PER)
+        yield Figure(f"{of}: references", edges / 1e3, "thousand", None, None, PER)
+        yield Figure(f"{of}: pause, CPU time", first_cpu * 1e3, "ms", None, None, PER)
+        millions = edges / 1e6
+        what = "next pause, CPU time for each million of references"
+        yield Figure(f"{of}: {what}", next_cpu * 1e3 / millions, "ms", LIBRARIES_MS, None, PER)
+    else:
+        skipped.append("the heap of a process with transformers (not installed)")
+
+
+def _of_lists() -> Iterator[Figure]:
+    points = [_point(_LISTS, count)[:7] for count in COUNTS]
     of = "the graph of the heap"
     for what, unit, values, budgets in (
         ("objects in it", "thousand", [nodes / 1e3 for nodes, *_ in points], None),
@@ -78,15 +107,19 @@ def measure() -> Iterator[Figure]:
             yield Figure(f"{of}: {what}", value, unit, budgets, count, PER)
 
 
-def _point(count: int) -> list[float]:
-    """Nodes, CPU time of a collection, pause, its CPU time, that of the next, and afterwards, bytes: each a median."""
-    runs = [_run(count) for _ in range(REPEATS)]
+def _point(make: str, count: int = 0) -> list[float]:
+    """Nodes, CPU time of a collection, pause, its CPU time, that of the next, and afterwards, bytes, references.
+
+    Each a median. ``make``: code that fills the heap.
+    """
+    runs = [_run(make, count) for _ in range(REPEATS)]
     return [statistics.median(values) for values in zip(*runs)]
 
 
-def _run(count: int) -> list[float]:
-    done = subprocess.run([PYTHON, "-c", _PROGRAM, str(count)], cwd=ROOT, capture_output=True, text=True)
+def _run(make: str, count: int) -> list[float]:
+    program = _PROGRAM.replace("MAKE", make)
+    done = subprocess.run([PYTHON, "-c", program, str(count)], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:  # a benchmark of failures measures nothing
-        raise SystemExit(f"a graph of {count} lists failed:\n{done.stderr}")
+        raise SystemExit(f"a graph of a heap failed:\n{done.stderr}")
     found: list[float] = json.loads(done.stdout)
     return found

@@ -1,8 +1,9 @@
 """What sampling allocations costs a program: the same loop in two processes by turns, of which one samples.
 
 Each round is timed by the CPU time of the whole process, so that the sampler's own thread counts, and compared with
-the other's, right beside it: a machine that gets slower slows both. The median of many pairs is told, against that of
-pairs in which neither samples: two processes are never quite alike. ``armed``: with Python's small objects wrapped,
+the other's, right beside it: a machine that gets slower slows both. Two processes are never quite alike (which pages
+they got is worth 3 %, for as long as they live), so there are many pairs of them, each pair forked anew, and the median
+of all is told; pairs in which neither samples say how exact that is. ``armed``: with Python's small objects wrapped,
 which is done for a tenth of the time, and only while these grow.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,58 +54,74 @@ def training():
         model(batch).square().mean().backward()
         optimizer.step()
 
-def resident():
+def resident():  # without files, whose pages a fork has to find anew
     with open("/proc/self/statm") as stream:
-        return int(stream.read().split()[1]) * 4096
+        _, resident, shared, *_ = map(int, stream.read().split())
+    return (resident - shared) * 4096
 
 def round_s():
     began = time.process_time()
     loop()
     return time.process_time() - began
 
-loop, rounds = globals()[sys.argv[1]], int(sys.argv[2])
-ask, asked = os.pipe(), os.pipe()
-if not os.fork():
-    os.close(ask[1])
-    while os.read(ask[0], 1):
-        os.write(asked[1], json.dumps(round_s()).encode())
-    os._exit(0)
-os.close(ask[0])
+loop, pairs = globals()[sys.argv[1]], int(sys.argv[2])
 
-def bare_s():
-    os.write(ask[1], b".")
-    return json.loads(os.read(asked[0], 100))
-
-def ratio():
-    pairs = [(bare_s(), round_s()) if turn % 2 else (round_s(), bare_s())[::-1] for turn in range(rounds)]
-    return statistics.median(own / bare for bare, own in pairs)
-
-for _ in range(3):
-    bare_s(), round_s()
-alike = ratio()
-before = resident()
-sampler = Sampler()
-stop = threading.Event()
-def tick():
+def sample():
+    sampler = Sampler()
     sampler.load()
     sampler.begin()
     assert sampler.is_on, sampler.refusal
-    while not stop.wait(0.5):
-        sampler.tick(None)
-        sampler.rows()
-thread = threading.Thread(target=tick)
-thread.start()
-while not sampler.is_on:
-    time.sleep(0.01)
-round_s()
-sampled = ratio()
-grown = resident() - before
-assert sampler._held.sampler_arm(OBJECT_SAMPLE_BYTES)
-armed = ratio()
-sampler._held.sampler_disarm()
-stop.set()
-thread.join()
-print(json.dumps([alike, sampled / alike, armed / alike, grown]))
+    def tick():
+        while True:
+            sampler.tick(None)
+            sampler.rows()
+            time.sleep(0.5)
+    threading.Thread(target=tick, daemon=True).start()
+    return sampler
+
+class Process:
+    # A fork of this one that runs a round when it is asked to.
+
+    def __init__(self, way):
+        ask, asked = os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(ask[1])
+            before = resident()
+            if way != "bare":
+                sampler = sample()
+            if way == "armed":
+                assert sampler._held.sampler_arm(OBJECT_SAMPLE_BYTES)
+            while os.read(ask[0], 1):
+                os.write(asked[1], json.dumps([round_s(), resident() - before]).encode())
+            os._exit(0)
+        os.close(ask[0])
+        os.close(asked[1])
+        self.asking, self.answers = ask[1], asked[0]
+
+    def round(self):
+        os.write(self.asking, b".")
+        return json.loads(os.read(self.answers, 100))
+
+    def end(self):
+        os.close(self.asking)
+        os.close(self.answers)
+        os.waitpid(self.pid, 0)
+
+def ratio(way, rounds=4):
+    one, other = Process("bare"), Process(way)
+    one.round(), other.round()
+    taken = [(one.round(), other.round()) if turn % 2 else (other.round(), one.round())[::-1] for turn in range(rounds)]
+    other.end(), one.end()  # the younger has the ends of the pipes of the elder
+    return sum(own for _, (own, _) in taken) / sum(bare for (bare, _), _ in taken), taken[-1][1][1] - taken[-1][0][1]
+
+loop()
+found = {way: [] for way in ("bare", "sampled", "armed")}
+for _ in range(pairs):
+    for way in found:
+        found[way].append(ratio(way))
+alike, sampled, armed = (statistics.median(ratio for ratio, _ in found[way]) for way in found)
+print(json.dumps([alike, sampled, armed, statistics.median(grown for _, grown in found["sampled"])]))
 """
 
 
@@ -128,8 +146,10 @@ def measure(skipped: list[str]) -> Iterator[Figure]:
     yield Figure("memory that sampling takes", memory, "MB", MEMORY_MB, None, PER)
 
 
-def _run(function: str, rounds: int = 25) -> list[float]:
-    done = subprocess.run([PYTHON, "-c", _HEAD, function, str(rounds)], cwd=ROOT, capture_output=True, text=True)
+def _run(function: str, pairs: int = 20) -> list[float]:
+    hidden = dict(os.environ, CUDA_VISIBLE_DEVICES="")  # what torch does for devices does not survive a fork
+    command = [PYTHON, "-W", "ignore", "-c", _HEAD, function, str(pairs)]
+    done = subprocess.run(command, cwd=ROOT, env=hidden, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"sampling {function} failed:\n{done.stderr}")
     found: list[float] = json.loads(done.stdout)

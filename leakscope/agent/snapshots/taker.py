@@ -177,6 +177,8 @@ class Taker:
 
     def consider(self, now: float) -> None:
         """Is a snapshot due, and has it waited too long for its safe point?"""
+        if self.fork is None and self.takes and not self.is_watched and not self._is_stepping(now):
+            self._add_cuda_rows(cuda.rows_from_aside(self._steps.current()))  # after steps they are steadier
         if not self.takes:
             if self.fork is not None:
                 self.takes = self.fork.is_worth_a_take()
@@ -279,6 +281,8 @@ class Taker:
     # ---- safe points
 
     def _on_main_thread(self) -> None:
+        if self.takes and self.fork is None and not self.is_taking:
+            self._look_at_cuda()
         if not self.is_exiting and self.wanted is not None and not self.is_taking:
             self.take("pending-call")
 
@@ -298,13 +302,16 @@ class Taker:
     def _look_at_cuda(self) -> None:
         """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
         rows = cuda.rows_if_due(self._steps.current())
-        for row in rows:
-            self._outbox.add("allocator", row)
+        self._add_cuda_rows(rows)
         if self.gpu_history is not None:
             self.gpu_history.look(rows)
         refused = cuda.attach_oom_observer(self._on_cuda_oom, self._running_now)
         if refused is not None:
             self._outbox.note("cuda-observer", refused)
+
+    def _add_cuda_rows(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self._outbox.add("allocator", row)
 
     def _gpu_history(self) -> GpuHistory:
         """Its module is loaded only where the user asked for it: the others have nothing of it inside."""

@@ -28,6 +28,9 @@ PERIOD_S = 1.0
 MOST_REPORTS = 20  # a job that tries ever smaller batches runs out often: the allocator counts the rest
 MOST_FRAMES = 5
 
+# The backend whose figures are counters of torch's own: reading them is no call of the driver.
+NATIVE = "native"
+
 _PID = os.getpid()  # the agent is loaded as a process starts: in a forked child it is another
 _AUTOGRAD = os.sep + os.path.join("torch", "autograd") + os.sep
 _next_s = 0.0
@@ -36,12 +39,24 @@ _attach_tried = False
 
 def rows_if_due(step: int | None) -> list[dict[str, Any]]:
     """``rows`` at most once a second: after each optimizer step, for a curve. Snapshots are too rare for one."""
-    global _next_s
-    now_s = monotonic()
-    if now_s < _next_s:
+    return rows(step) if _is_due() else []
+
+
+def rows_from_aside(step: int | None) -> list[dict[str, Any]]:
+    """The same on another thread than the job's, for a job without an optimizer: a service, an evaluation.
+
+    It waits for the allocator as ``torch.cuda.memory_allocated`` of the job's would, and makes no CUDA call: such a
+    thread has the first device for its own, and would make a context there. So nothing is read of a backend that asks
+    the driver, and nobody asks whether a graph is being captured, which counters do not disturb.
+    """
+    try:
+        binding = _binding()
+        backend = names.getattr_plain(binding, "_cuda_getAllocatorBackend")
+        return _rows(binding, step) if backend is not None and _is_due() and backend() == NATIVE else []
+    except Exception as error:
+        if names.is_foreign(error):
+            raise
         return []
-    _next_s = now_s + PERIOD_S
-    return rows(step)
 
 
 def rows(step: int | None) -> list[dict[str, Any]]:
@@ -52,17 +67,30 @@ def rows(step: int | None) -> list[dict[str, Any]]:
     """
     try:
         binding = _binding()
-        count_devices = names.getattr_plain(binding, "_cuda_getDeviceCount")
-        if count_devices is None or _is_capturing(binding):
-            return []
-        found = [row for row in [device_row(device, step) for device in range(count_devices())] if row is not None]
-        if found:
-            found[0]["pinned_bytes"] = _pinned_bytes(binding)
-        return found
+        return [] if binding is None or _is_capturing(binding) else _rows(binding, step)
     except Exception as error:
         if names.is_foreign(error):
             raise
         return []
+
+
+def _is_due() -> bool:
+    global _next_s
+    now_s = monotonic()
+    if now_s < _next_s:
+        return False
+    _next_s = now_s + PERIOD_S
+    return True
+
+
+def _rows(binding: Any, step: int | None) -> list[dict[str, Any]]:
+    count_devices = names.getattr_plain(binding, "_cuda_getDeviceCount")
+    if count_devices is None:
+        return []
+    found = [row for row in [device_row(device, step) for device in range(count_devices())] if row is not None]
+    if found:
+        found[0]["pinned_bytes"] = _pinned_bytes(binding)
+    return found
 
 
 def device_row(device: int, step: int | None) -> dict[str, Any] | None:

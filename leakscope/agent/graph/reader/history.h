@@ -23,12 +23,17 @@ struct history { /* of one tensor. Given: its address, and the one that stands f
 
 enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 4096, LEARNT_FROM = 8, LEARNT_AGAIN = 256 };
 enum { MOST_CLASSES = 512, MOST_LEARNT = 32, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
-enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
+enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, WORDS_OF_HOOKS = 4, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
 
-struct node_class { /* by its table of functions. members: offsets of what was a tensor in some node of it, or a list of some */
+/* What a member of a node leads to: a tensor or an object of Python's, a list of such, or two functions of Python's and what
+ * these made of a tensor (torch.autograd.graph.saved_tensors_hooks). */
+enum { SAVED_ONE, SAVED_LIST, SAVED_HOOKS };
+
+struct node_class { /* by its table of functions. members: offsets of what was of that kind in some node of it */
     uint64_t functions, seen;
     uint16_t members[MOST_LEARNT];
-    uint32_t count, lists; /* lists: a bit for each member that is one */
+    uint8_t kinds[MOST_LEARNT];
+    uint32_t count;
 };
 
 struct walk {
@@ -256,18 +261,23 @@ static int may_point(uint64_t word)
     return !(word >> 47) && word >= 1 << 16 && !(word & 7);
 }
 
-/* What a std::vector has: how many words, copied; 0: it is none. It says where that begins and ends, and where the block
- * of malloc does that it lies in, which says so too: two pointers that happen to be neighbours do not. */
-static uint32_t words_of_list(const char *at, uint64_t words[ASKED_AT_ONCE])
+/* Where what a std::vector has begins, and how many words that is; 0: it is none. It says where that begins and ends, and
+ * where the block of malloc does that it lies in, which says so too: two pointers that happen to be neighbours do not. */
+static uint64_t list_at(const char *at, uint64_t *begin)
 {
-    uint64_t begin = word_at(at, 0), bytes = word_at(at, 8) - begin, kept = word_at(at, 16) - begin, chunk;
-    if (!may_point(begin) || !bytes || bytes & 7 || bytes > kept || kept > MOST_OF_LIST || !copy_from(begin - 8, &chunk, 8))
+    *begin = word_at(at, 0);
+    uint64_t bytes = word_at(at, 8) - *begin, kept = word_at(at, 16) - *begin, chunk;
+    if (!may_point(*begin) || !bytes || bytes & 7 || bytes > kept || kept > MOST_OF_LIST || !copy_from(*begin - 8, &chunk, 8))
         return 0;
     chunk &= ~(uint64_t)7;
-    if (chunk < kept + 8 || chunk > kept + 8 + LEFT_BY_MALLOC)
-        return 0;
-    bytes = bytes < 8 * ASKED_AT_ONCE ? bytes : 8 * ASKED_AT_ONCE;
-    return copy_from(begin, words, bytes) ? (uint32_t)(bytes / 8) : 0;
+    return chunk < kept + 8 || chunk > kept + 8 + LEFT_BY_MALLOC ? 0 : bytes / 8;
+}
+
+/* Some of these words, copied: how many. */
+static uint32_t words_of_list(uint64_t begin, uint64_t count, uint64_t words[ASKED_AT_ONCE])
+{
+    uint32_t some = count < ASKED_AT_ONCE ? (uint32_t)count : ASKED_AT_ONCE;
+    return copy_from(begin, words, 8ul * some) ? some : 0;
 }
 
 /* How many of these words lead to tensors, or to objects of Python's. */
@@ -291,22 +301,42 @@ static uint32_t tensors_among(const struct walk *w, const uint64_t *words, uint3
     return found;
 }
 
-static void learn_one(struct node_class *of, uint64_t offset, int is_list)
+/* Whether a pointer leads to hooks: a table of functions, one of Python's that packs, one that unpacks, what was packed. An
+ * object of Python's begins with a number. */
+static int are_hooks(const struct walk *w, uint64_t at, uint64_t words[WORDS_OF_HOOKS])
+{
+    uint64_t function;
+    return may_point(at) && copy_from(at, words, 8 * WORDS_OF_HOOKS) && node_at(w->g, words[1]) != NONE &&
+           node_at(w->g, words[2]) != NONE && may_point(words[0]) && copy_from(words[0], &function, 8);
+}
+
+static void learn_one(struct node_class *of, uint64_t offset, uint8_t kind)
 {
     for (uint32_t k = 0; k < of->count; k++)
         if (of->members[k] == offset)
             return;
     if (of->count == MOST_LEARNT)
         return;
-    of->lists |= (uint32_t)is_list << of->count;
+    of->kinds[of->count] = kind;
     of->members[of->count++] = (uint16_t)offset;
 }
 
-/* Which words of a node are tensors, or objects of Python's, or lists of tensors. How large it is malloc says, unless the
- * node lies inside of a block: read by the kernel, too far is no harm. */
+static void learn_lists(const struct walk *w, struct node_class *of, const uint64_t *words, uint32_t end)
+{
+    uint64_t begin, listed[ASKED_AT_ONCE];
+    uint8_t which[ASKED_AT_ONCE];
+    for (uint32_t i = FIRST_MEMBER / 8; i + 2 < end; i++) {
+        uint64_t count = list_at((const char *)(words + i), &begin);
+        if (count && tensors_among(w, listed, words_of_list(begin, count, listed), which))
+            learn_one(of, 8ul * i, SAVED_LIST);
+    }
+}
+
+/* Which words of a node are tensors, or objects of Python's, or lists of tensors, or hooks. How large it is malloc says, unless
+ * the node lies inside of a block: read by the kernel, too far is no harm. */
 static void learn(struct walk *w, struct node_class *of, const char *node)
 {
-    uint64_t size = malloc_usable_size((void *)node), words[MOST_OF_NODE / 8], listed[ASKED_AT_ONCE];
+    uint64_t size = malloc_usable_size((void *)node), words[MOST_OF_NODE / 8], listed[WORDS_OF_HOOKS];
     uint8_t which[ASKED_AT_ONCE];
     if (size < LEAST_BYTES_OF_NODE || size > MOST_OF_NODE)
         size = USUAL_BYTES;
@@ -320,28 +350,58 @@ static void learn(struct walk *w, struct node_class *of, const char *node)
         tensors_among(w, words + first, count, which);
         for (uint32_t i = 0; i < count; i++)
             if (which[i])
-                learn_one(of, 8ul * (first + i), 0);
+                learn_one(of, 8ul * (first + i), SAVED_ONE);
     }
-    for (uint32_t i = FIRST_MEMBER / 8; i + 2 < end; i++) {
-        uint32_t count = words_of_list((const char *)(words + i), listed);
-        if (count && tensors_among(w, listed, count, which))
-            learn_one(of, 8ul * i, 1);
-    }
+    learn_lists(w, of, words, end);
+    for (uint32_t i = FIRST_MEMBER / 8; i < end; i++)
+        if (are_hooks(w, words[i], listed))
+            learn_one(of, 8ul * i, SAVED_HOOKS);
 }
 
-static void hold(struct walk *w, uint64_t member)
+static void ask_all(struct walk *w, const char *at)
 {
-    uint32_t object = member ? node_at(w->g, member) : NONE;
-    if (object != NONE)
-        w->is_over |= !tie_to(w, object); /* of a function that was written in Python */
-    else if (may_point(member))
-        ask(w, member);
+    uint64_t begin, left = list_at(at, &begin), words[ASKED_AT_ONCE];
+    for (uint32_t count; left && (count = words_of_list(begin, left, words)); left -= count, begin += 8ul * count)
+        for (uint32_t i = 0; i < count; i++)
+            if (may_point(words[i]))
+                ask(w, words[i]);
+}
+
+static void hold(struct walk *w, uint32_t object)
+{
+    w->is_over |= !tie_to(w, object);
+}
+
+/* An object of Python's that a node leads to: a function that was written there. What it saved is in it, in a list that Python
+ * is not told of. It knows its node, as no other object does: in a node there may be pointers left over from what was in its
+ * place before, also to objects that went since the graph was taken, so that all is read by way of the kernel. */
+static void hold_function(struct walk *w, uint32_t object, const char *node)
+{
+    const type *cls = ARRAY(w->g, kind, struct kind)[ARRAY(w->g, type, uint32_t)[object]].type;
+    uint64_t words[MOST_OF_NODE / 8], size;
+    if (!copy_from((uintptr_t)&cls->basic_size, &size, 8) || size > MOST_OF_NODE || size & 7 ||
+        !copy_from(ARRAY(w->g, address, uintptr_t)[object], words, size) || words[1] != (uintptr_t)cls)
+        return;
+    uint32_t end = (uint32_t)(size / 8), at = FIRST_MEMBER / 8;
+    while (at < end && words[at] != (uintptr_t)node)
+        at++;
+    if (at >= end)
+        return;
+    hold(w, object);
+    struct node_class *of = class_of(w, (uintptr_t)cls);
+    if (!of)
+        return;
+    if (of->seen < LEARNT_FROM || of->seen % LEARNT_AGAIN == 0)
+        learn_lists(w, of, words, end);
+    of->seen++;
+    for (uint32_t i = 0; i < of->count; i++)
+        ask_all(w, (const char *)words + of->members[i]);
 }
 
 static void look_into(struct walk *w, const char *node)
 {
     struct node_class *of = class_of(w, word_at(node, 0));
-    uint64_t listed[ASKED_AT_ONCE];
+    uint64_t words[WORDS_OF_HOOKS];
     if (!of)
         return;
     if (of->seen < LEARNT_FROM || of->seen % LEARNT_AGAIN == 0)
@@ -349,11 +409,18 @@ static void look_into(struct walk *w, const char *node)
     of->seen++;
     for (uint32_t i = 0; i < of->count; i++) {
         const char *at = node + of->members[i];
-        uint32_t count = of->lists >> i & 1 ? words_of_list(at, listed) : 0;
-        for (uint32_t k = 0; k < count; k++)
-            hold(w, listed[k]);
-        if (!(of->lists >> i & 1))
-            hold(w, word_at(at, 0));
+        uint64_t member = word_at(at, 0);
+        uint32_t object = of->kinds[i] == SAVED_ONE && member ? node_at(w->g, member) : NONE;
+        if (of->kinds[i] == SAVED_LIST)
+            ask_all(w, at);
+        else if (of->kinds[i] == SAVED_HOOKS && are_hooks(w, member, words)) {
+            for (uint32_t k = 1; k < WORDS_OF_HOOKS; k++)
+                if ((object = node_at(w->g, words[k])) != NONE)
+                    hold(w, object);
+        } else if (object != NONE && ARRAY(w->g, type, uint32_t)[object] >= FIRST_TYPE)
+            hold_function(w, object, node);
+        else if (of->kinds[i] == SAVED_ONE && may_point(member))
+            ask(w, member);
     }
 }
 
