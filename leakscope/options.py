@@ -263,8 +263,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "runs may use four minutes' worth at once.", _percent),
     Option(("--max-pause",), "Cost", "max_pause_s", "TIME", "100ms",
            "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
-           "default is 250ms where no loop that serves others (asyncio, socketserver, gevent, ...) runs, or torch is "
-           "loaded, and 1s where an optimizer steps.", _pause),
+           "default is 250ms where torch is loaded or no loop that serves others (asyncio, socketserver, gevent, ...) "
+           "runs, and 1s where both are so or an optimizer steps.", _pause),
     Option(("--alert",), "Alerts", "alerts", "RULE", "",
            "Alert on rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
     Option(("--on-alert",), "Alerts", "on_alert", "COMMAND", "",

@@ -27,7 +27,7 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.code.names import holder_of
 from ..facts.growth.limits import GpuProcess, gpu_processes, gpu_series
 from ..facts.heap.paths import heap_of, user_place
-from ..facts.heap.place import Place
+from ..facts.heap.place import OUTSIDE, Place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import About, Definition
@@ -148,7 +148,7 @@ def _of_process(case: Case, one: GpuProcess, min_named_share: float) -> Finding 
         return RuledOut(_KIND, f"{label} does not keep growing: {trend.reason}", figures)
     window_s = trend.start_s, trend.end_s
     weighed = device_holders(case.recording, case.sources, one.pid, *window_s)
-    if weighed:
+    if weighed and weighed[0].place.root_kind != OUTSIDE:
         at_first, at_last = np.interp(weighed[0].heap.time_s[[0, -1]], one.time_s, one.used_bytes)
         share = weighed[0].growth_bytes / max(1.0, float(at_last - at_first))
         if share >= min_named_share:
@@ -345,7 +345,7 @@ def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _
     found = device_holders(case.recording, case.sources, use.pid, trend.start_s, trend.end_s)
     if found is None:
         return _held_by_rows(case, use, trend, min_named_share)
-    if not found:
+    if not found or found[0].place.root_kind == OUTSIDE:  # no variable of Python's leads there
         return None
     most = found[0]
     on_all = [one for one in case.device_uses if one.pid == use.pid]  # the graph does not tell devices apart

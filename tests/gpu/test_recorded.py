@@ -47,8 +47,21 @@ LEAKING = {
     "lightning_outputs": Leak("training_step_outputs", "training_step_outputs.append("),
     "cupy_kept": Leak("kept", "kept.append("),
     "pinned_kept": Leak("staged", "self.staged.append(batch)", "retained-objects"),
+    "state_handed_on": Leak("hidden", "output, self.hidden ="),
+    "own_function": Leak("errors", "self.errors[step] ="),
+    "sharded_graphs": Leak("losses", "losses.append(loss)"),
+    "offloaded_graphs": Leak("losses", "losses.append(", "retained-graph"),
 }
-CLEAN = ("clean_lengths", "clean_ema", "clean_transformer", "checkpoint_kept", "batch_too_large", "others_hold_it")
+CLEAN = (
+    "clean_threads",
+    "clean_accumulation",
+    "clean_lengths",
+    "clean_ema",
+    "clean_transformer",
+    "checkpoint_kept",
+    "batch_too_large",
+    "others_hold_it",
+)
 
 
 @lru_cache

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from ..graph.heap_graph import Call
 
 # Unless the user says so. In a service somebody waits for an answer; a script that serves nobody ends a little later.
-# Where torch is loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half of what can be
-# told there. Where an optimizer steps nobody waits at all: one step comes later, and the share of time is bounded
-# elsewhere.
+# Where torch is loaded an answer takes its time anyway. Where an optimizer steps nobody waits at all, one step comes
+# later, nor does anybody of a script with torch that serves nobody (an evaluation, a loop without an optimizer): torch
+# and what comes with it are half a million objects, and read in part they do not tell what autograd keeps. The share of
+# time is bounded elsewhere.
 SERVICE_S, PLAIN_S, TRAINING_S = 0.1, 0.25, 1.0
 # Seen on the stack of a thread: whatever it serves, its loop is there. To have been imported says nothing, since
 # SQLAlchemy and many others import asyncio.
@@ -78,13 +79,14 @@ class Pauses:
         """Seconds."""
         if self._asked_s is not None:
             return self._asked_s
-        if is_training:
-            return TRAINING_S
         serves = self._serves
         if serves is None:
             serves = any(map(sys.modules.__contains__, LOOPS))
         serves = serves or any(map(sys.modules.__contains__, SILENT_LOOPS))
-        return SERVICE_S if serves and "torch" not in sys.modules else PLAIN_S
+        has_torch = "torch" in sys.modules
+        if is_training or (has_torch and not serves):
+            return TRAINING_S
+        return PLAIN_S if has_torch or not serves else SERVICE_S
 
     def look(self, running: Mapping[int, Sequence[Call]]) -> None:
         """What other threads run, before a snapshot (``HeapGraph.running``); nothing where nobody could tell."""

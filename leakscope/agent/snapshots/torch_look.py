@@ -54,7 +54,9 @@ WAITING = {
     "queues.py": (), "selectors.py": (), "socket.py": (), "subprocess.py": (), "connection.py": (),
     "synchronize.py": (),
 }  # fmt: skip
-_PINS = os.path.join("torch", "utils", "data", "_utils", "pin_memory.py")  # copies batches: no autograd
+# Threads of torch's own that know nothing of autograd: one copies batches, one reads what compile workers say.
+_PINS = os.path.join("torch", "utils", "data", "_utils", "pin_memory.py")
+_COMPILES = os.sep + os.path.join("torch", "_inductor", "compile_worker") + os.sep
 
 
 def others_wait(running: Mapping[int, Sequence[Call]]) -> bool:
@@ -67,7 +69,7 @@ def others_wait(running: Mapping[int, Sequence[Call]]) -> bool:
 
 def _waits(call: Call) -> bool:
     file, function = call[0], call[3].rpartition(".")[2]  # since 3.11 with the class before it
-    if file.startswith((names.AGENT, names.BOOT)) or file.endswith(_PINS):
+    if file.startswith((names.AGENT, names.BOOT)) or file.endswith(_PINS) or _COMPILES in file:
         return True
     functions = WAITING.get(os.path.basename(file))
     is_standard = file.startswith((names.STDLIB, names.STDLIB_PLAIN)) and "site-packages" not in file
