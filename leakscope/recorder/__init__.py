@@ -274,7 +274,8 @@ class _Recording:
             keep = ["--keep-journal"] if self._options.keep_journal else []
             self._helper = finalizing.start(self._output.path, *keep, log=self._log)
             if self._answering is not None:
-                self._answering.begin()
+                elapsed_s = sampler.elapsed_s if sampler is not None else 0.0
+                self._answering.begin(elapsed_s, self._output.journal.written_bytes)
         self._output.remove_agent()
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:

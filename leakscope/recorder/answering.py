@@ -1,9 +1,9 @@
 """The answer at the end of a recording, without a wait for it: a helper has loaded what it takes. Runs in the recorder.
 
 To load pandas takes a second, more than anybody should wait for the end of a job. So in the first minutes a helper
-waits beside the job with everything loaded (120 MB), where memory is plenty. Of a longer run the analysis itself takes
-too long, and a busy machine is slow: so a helper looks at the recording now and then, and what was said last is told
-with the time it is of. A helper is the first to go when memory becomes short.
+waits beside the job with everything loaded (120 MB), where memory is plenty. Of a longer run the analysis itself may
+take too long, and a busy machine is slow: so a helper looks at the recording now and then, and where the end cannot be
+told soon, what was said last is told with the time it is of. A helper is the first to go when memory becomes short.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ FIRST_S = 6.0  # shorter runs are too short for a verdict
 FIRST_LOOK_S = 16.0  # and somewhat longer ones for an earlier answer
 WAITING_S = 180.0  # so long a helper waits beside the job: later it looks and ends
 NEXT_LOOK = 2.0  # times the age of the recording at the last look
-PATIENCE_S = 0.5
+# For the answer, after the job: on a busy machine it takes seconds. A signal ends the wait.
+PATIENCE_S, MOST_PATIENCE_S = 0.5, 5.0
+PATIENCE_SHARE = 0.05  # of the run
 MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, but for a leak with its line
 ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
@@ -78,6 +80,9 @@ class Answering:
             return None
         if self._is_over or elapsed_s < (FIRST_S if elapsed_s < WAITING_S else self._next_look_s):
             return None
+        return self._start_if_it_can(journal_bytes)
+
+    def _start_if_it_can(self, journal_bytes: int) -> Room | None:
         full = too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
         if full is not None or journal_bytes > MOST_JOURNAL_BYTES or not finalizing.can_answer():
             self._is_over = True
@@ -97,8 +102,13 @@ class Answering:
         if (pid := self._let_go()) is not None:
             finalizing.stop(pid)
 
-    def begin(self) -> None:
-        """The job is over, and its file is being made: meanwhile the helper reads what it is made of."""
+    def begin(self, elapsed_s: float, journal_bytes: int) -> None:
+        """The job is over, and its file is being made: meanwhile the helper reads what it is made of.
+
+        After a long run none is there: whoever waited for that waits for one to be loaded.
+        """
+        if self.pid is None and not self._is_over and elapsed_s >= WAITING_S:
+            self._start_if_it_can(journal_bytes)
         if self.pid is not None:
             finalizing.hurries(self.pid, _BEHIND)
             self._order("ahead")
@@ -107,7 +117,7 @@ class Answering:
         """What it says of the finished file, if it says so soon; else what was said before, of most of a run of
         ``elapsed_s``. The helper is gone then.
         """
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + max(PATIENCE_S, min(PATIENCE_SHARE * elapsed_s, MOST_PATIENCE_S))
         if self.pid is not None:
             finalizing.hurries(self.pid)
             self._listen()

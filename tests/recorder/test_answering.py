@@ -71,6 +71,7 @@ def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatc
     answers.go_on(answering.FIRST_S, 0)
     wait_for(lambda: answers.go_on(answering.FIRST_LOOK_S, 0) or answers._answer is not None)
     monkeypatch.setattr(answering, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(answering, "PATIENCE_SHARE", 0.0)
     answer = answers.answer(40.0)
     assert answer is not None and answer.told()[0].endswith("(As of 30.0 s.)")
     assert "would free about" in answer.lines[2] and answer.lines[2].endswith("by then")
@@ -81,10 +82,21 @@ def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatc
 @pytest.mark.usefixtures("being_recorded")
 def test_what_it_says_at_the_end_is_worked_out_while_the_file_is_made(answers: Answering) -> None:
     answers.go_on(answering.FIRST_S, 0)
-    answers.begin()
+    answers.begin(30.0, 0)
     answer = answers.answer(30.0)
     assert answer is not None and answer.told() == answer.lines
     assert answer.lines[2].endswith("by the end of a run like this one")
+
+
+@pytest.mark.live
+@pytest.mark.usefixtures("being_recorded")
+def test_after_a_long_run_its_end_is_told_by_a_helper_that_starts_then(answers: Answering) -> None:
+    """Of a look at half of it nothing would be said."""
+    assert answers.pid is None
+    answers.begin(10 * answering.WAITING_S, 0)
+    answer = answers.answer(10 * answering.WAITING_S)
+    assert answer is not None and answer.told() == answer.lines
+    assert answer.lines[0].startswith("LEAKING: ")
 
 
 def test_half_of_a_run_says_nothing_of_its_end_but_for_a_leak_with_its_line() -> None:
