@@ -574,7 +574,7 @@ TABLES: dict[str, Table] = {
             _c("data_form", "str", "", "records, strings, token-ids, integers, arrow-table, arrow-mapped"),
             _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
         )),
-        Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one snapshot", (
+        Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one instant", (
             *_PROCESS, *_TAKE,
             _DEVICE,
             _c("allocated_bytes", "int", "bytes", "allocated to tensors"),
