@@ -1,0 +1,22 @@
+"""What the remedy says beside "bound or empty it", where the recording shows what the members keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import RECORDINGS, judge
+
+pytestmark = pytest.mark.golden
+
+SAID = {
+    "retained_objects_numpy_views-leaky": ".copy() of the part",
+    "retained_objects_stored_exceptions-leaky": "error.with_traceback(None)",
+    "activation_hooks_left_on-leaky": "call its remove() before the next",
+}
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("name", SAID)
+def test_the_remedy_is_of_what_the_members_keep(name: str) -> None:
+    finding, *_ = judge(RECORDINGS / f"{name}.parquet")["findings"]
+    assert any(SAID[name] in advice for advice in finding["remedy"])
