@@ -51,9 +51,9 @@ def findings(
     min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
     min_growth_share: float = 0.5,  # where nobody can tell: of what was gained
 ) -> Iterator[Finding | RuledOut | Skipped]:
-    """Yield one finding per holder, of the processes that hold most first."""
+    """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
     looked = False
-    found = False
+    found: dict[tuple[str, str], list[tuple[Standing, ProcessGrowth, list[float]]]] = {}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
         heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
         if heap is None:
@@ -65,8 +65,10 @@ def findings(
         told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
         for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
             if one.place.said not in told:
-                found = True
-                yield _finding(case, one, process, [round(float(s), 3) for s in heap.time_s])
+                takes_s = [round(float(s), 3) for s in heap.time_s]
+                found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
+    for (one, process, takes_s), *alike in found.values():
+        yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
     elif not found:
@@ -83,7 +85,10 @@ def _after(process: ProcessGrowth, last_s: float, min_share: float = 0.15) -> fl
     return end - last
 
 
-def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float]) -> Finding:
+def _finding(
+    case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float], of_others: Sequence[float]
+) -> Finding:
+    """``of_others``: bytes that it holds in other processes of the same name."""
     place = one.place
     named, lines = named_in(case.sources, place)
     name, size = holder_name(named), format_bytes(one.held_bytes)
@@ -109,11 +114,20 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
         path=place.said,
         type=place.type_name,
         module=text_of(named.row, "owner_module"),
-        evidence=list(_evidence(one, takes_s, share)),
+        evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
         doubts=["nobody knows whether it is still needed: a data set, or weights for evaluation, would look the same"],
         remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
         series=series,
     )
+
+
+def _in_others(process: ProcessGrowth, held_bytes: Sequence[float]) -> Iterator[Evidence]:
+    """Each may have its own, or what it shares with the one that it was forked from: so there is no sum."""
+    if held_bytes:
+        text = (
+            f"so it is in {format_count(len(held_bytes))} more of {process.name}: up to {format_bytes(max(held_bytes))}"
+        )
+        yield Evidence(text, {"process_count": len(held_bytes), "most_bytes": round(max(held_bytes))})
 
 
 def _line(lines: Sequence[Line], sure_score: float = 0.7) -> Line | None:

@@ -23,16 +23,20 @@ class Cache:
 """
 
 
-def run(folder: Path, held_mb: Callable[[float], float], type_name: str = "dict", source: str = "") -> Report:
-    """30 s of a process of 50 MB beside what ``Cache.entries`` holds at each second."""
-    builder = RecordingBuilder(folder).process(100)
-    builder.samples(100, [50 * MB + round(held_mb(i / 4) * MB) for i in range(120)], every_s=0.25)
-    if source:
-        builder.source(100, "/job/serve.py", source)
-    for number, at_s in enumerate((3.0, 9.0, 15.0, 21.0, 27.0), 1):
-        held = round(held_mb(at_s) * MB)
-        holders = [row("main() cache.entries", type_name=type_name, deep_bytes=held, length=held // 1000)]
-        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + held)
+def run(
+    folder: Path, held_mb: Callable[[float], float], type_name: str = "dict", source: str = "", alike: int = 1
+) -> Report:
+    """30 s of a process of 50 MB beside what ``Cache.entries`` holds at each second; ``alike``: of so many."""
+    builder = RecordingBuilder(folder)
+    for pid in range(100, 100 + alike):
+        builder.process(pid)
+        builder.samples(pid, [50 * MB + round(held_mb(i / 4) * MB) for i in range(120)], every_s=0.25)
+        if source:
+            builder.source(pid, "/job/serve.py", source)
+        for number, at_s in enumerate((3.0, 9.0, 15.0, 21.0, 27.0), 1):
+            held = round(held_mb(at_s) * MB)
+            holders = [row("main() cache.entries", type_name=type_name, deep_bytes=held, length=held // 1000)]
+            builder.take(pid, number, at_s, holders=holders, rss_bytes=50 * MB + held)
     return analyze(builder.ends(30.0, exit_code=0).open())
 
 
@@ -43,6 +47,12 @@ def test_a_cache_that_is_idle_after_a_load_is_said(tmp_path: Path) -> None:
     assert (finding.kind, finding.severity, finding.subject.variable) == ("held-memory", "note", "entries")
     assert says(finding.title, "Cache.entries", "191 MiB", "15")
     assert finding.title in report.verdict.headline
+
+
+def test_what_all_workers_hold_alike_is_said_once(tmp_path: Path) -> None:
+    (finding,) = run(tmp_path, lambda s: min(s, 10) * 20, alike=4).findings
+    assert finding.kind == "held-memory"
+    assert any(says(evidence.text, "3 more", "191 MiB") for evidence in finding.evidence)
 
 
 def test_what_is_full_as_the_run_ends_is_said(tmp_path: Path) -> None:
