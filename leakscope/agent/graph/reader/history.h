@@ -23,11 +23,11 @@ struct history { /* of one tensor. Given: its address, and the one that stands f
 
 enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 4096, LEARNT_FROM = 8, LEARNT_AGAIN = 256 };
 enum { MOST_CLASSES = 512, MOST_LEARNT = 32, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
-enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, WORDS_OF_HOOKS = 4, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
+enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, READ_OF_HOOKS = 32, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
 
 /* What a member of a node leads to: a tensor or an object of Python's, a list of such, or two functions of Python's and what
  * these made of a tensor (torch.autograd.graph.saved_tensors_hooks). */
-enum { SAVED_ONE, SAVED_LIST, SAVED_HOOKS };
+enum { SAVED_ONE = 1, SAVED_LIST, SAVED_HOOKS };
 
 struct node_class { /* by its table of functions. members: offsets of what was of that kind in some node of it */
     uint64_t functions, seen;
@@ -280,12 +280,21 @@ static uint32_t words_of_list(uint64_t begin, uint64_t count, uint64_t words[ASK
     return copy_from(begin, words, 8ul * some) ? some : 0;
 }
 
-/* How many of these words lead to tensors, or to objects of Python's. */
-static uint32_t tensors_among(const struct walk *w, const uint64_t *words, uint32_t count, uint8_t *which)
+/* Whether what was read behind a pointer are hooks: a table of functions, one of Python's that packs, one that unpacks, what was
+ * packed. An object of Python's begins with a number. */
+static int are_hooks(const struct walk *w, const char *read)
+{
+    uint64_t functions = word_at(read, 0), first;
+    return may_point(functions) && node_at(w->g, word_at(read, 8)) != NONE && node_at(w->g, word_at(read, 16)) != NONE &&
+           copy_from(functions, &first, 8);
+}
+
+/* Where these words lead: to SAVED_ONE, or SAVED_HOOKS; 0: to nothing that is known. Returns how many lead somewhere. */
+static uint32_t what_is_behind(const struct walk *w, const uint64_t *words, uint32_t count, uint8_t *which)
 {
     uint64_t address[ASKED_AT_ONCE] = {0};
     uint32_t of[ASKED_AT_ONCE], some = 0, found = 0;
-    char read[ASKED_AT_ONCE * 8];
+    char read[ASKED_AT_ONCE * READ_OF_HOOKS];
     for (uint32_t i = 0; i < count; i++) {
         which[i] = 0;
         if (may_point(words[i])) {
@@ -293,21 +302,16 @@ static uint32_t tensors_among(const struct walk *w, const uint64_t *words, uint3
             address[some++] = words[i];
         }
     }
-    read_all(address, some, read, 8);
+    read_all(address, some, read, READ_OF_HOOKS);
     for (uint32_t i = 0; i < some; i++) {
-        which[of[i]] = is_tensor(w, word_at(read, 8ul * i)) || node_at(w->g, address[i]) != NONE;
-        found += which[of[i]];
+        const char *behind = read + (size_t)READ_OF_HOOKS * i;
+        if (is_tensor(w, word_at(behind, 0)) || node_at(w->g, address[i]) != NONE)
+            which[of[i]] = SAVED_ONE;
+        else if (are_hooks(w, behind))
+            which[of[i]] = SAVED_HOOKS;
+        found += which[of[i]] != 0;
     }
     return found;
-}
-
-/* Whether a pointer leads to hooks: a table of functions, one of Python's that packs, one that unpacks, what was packed. An
- * object of Python's begins with a number. */
-static int are_hooks(const struct walk *w, uint64_t at, uint64_t words[WORDS_OF_HOOKS])
-{
-    uint64_t function;
-    return may_point(at) && copy_from(at, words, 8 * WORDS_OF_HOOKS) && node_at(w->g, words[1]) != NONE &&
-           node_at(w->g, words[2]) != NONE && may_point(words[0]) && copy_from(words[0], &function, 8);
 }
 
 static void learn_one(struct node_class *of, uint64_t offset, uint8_t kind)
@@ -327,7 +331,7 @@ static void learn_lists(const struct walk *w, struct node_class *of, const uint6
     uint8_t which[ASKED_AT_ONCE];
     for (uint32_t i = FIRST_MEMBER / 8; i + 2 < end; i++) {
         uint64_t count = list_at((const char *)(words + i), &begin);
-        if (count && tensors_among(w, listed, words_of_list(begin, count, listed), which))
+        if (count && what_is_behind(w, listed, words_of_list(begin, count, listed), which))
             learn_one(of, 8ul * i, SAVED_LIST);
     }
 }
@@ -336,7 +340,7 @@ static void learn_lists(const struct walk *w, struct node_class *of, const uint6
  * the node lies inside of a block: read by the kernel, too far is no harm. */
 static void learn(struct walk *w, struct node_class *of, const char *node)
 {
-    uint64_t size = malloc_usable_size((void *)node), words[MOST_OF_NODE / 8], listed[WORDS_OF_HOOKS];
+    uint64_t size = malloc_usable_size((void *)node), words[MOST_OF_NODE / 8];
     uint8_t which[ASKED_AT_ONCE];
     if (size < LEAST_BYTES_OF_NODE || size > MOST_OF_NODE)
         size = USUAL_BYTES;
@@ -347,15 +351,12 @@ static void learn(struct walk *w, struct node_class *of, const char *node)
         words[k] = 0;
     for (uint32_t first = FIRST_MEMBER / 8; first < end; first += ASKED_AT_ONCE) {
         uint32_t count = end - first < ASKED_AT_ONCE ? end - first : ASKED_AT_ONCE;
-        tensors_among(w, words + first, count, which);
+        what_is_behind(w, words + first, count, which);
         for (uint32_t i = 0; i < count; i++)
             if (which[i])
-                learn_one(of, 8ul * (first + i), SAVED_ONE);
+                learn_one(of, 8ul * (first + i), which[i]);
     }
     learn_lists(w, of, words, end);
-    for (uint32_t i = FIRST_MEMBER / 8; i < end; i++)
-        if (are_hooks(w, words[i], listed))
-            learn_one(of, 8ul * i, SAVED_HOOKS);
 }
 
 static void ask_all(struct walk *w, const char *at)
@@ -401,7 +402,7 @@ static void hold_function(struct walk *w, uint32_t object, const char *node)
 static void look_into(struct walk *w, const char *node)
 {
     struct node_class *of = class_of(w, word_at(node, 0));
-    uint64_t words[WORDS_OF_HOOKS];
+    char behind[READ_OF_HOOKS];
     if (!of)
         return;
     if (of->seen < LEARNT_FROM || of->seen % LEARNT_AGAIN == 0)
@@ -413,9 +414,10 @@ static void look_into(struct walk *w, const char *node)
         uint32_t object = of->kinds[i] == SAVED_ONE && member ? node_at(w->g, member) : NONE;
         if (of->kinds[i] == SAVED_LIST)
             ask_all(w, at);
-        else if (of->kinds[i] == SAVED_HOOKS && are_hooks(w, member, words)) {
-            for (uint32_t k = 1; k < WORDS_OF_HOOKS; k++)
-                if ((object = node_at(w->g, words[k])) != NONE)
+        else if (of->kinds[i] == SAVED_HOOKS && may_point(member) && copy_from(member, behind, sizeof behind) &&
+                 are_hooks(w, behind)) {
+            for (uint64_t k = 8; k < sizeof behind; k += 8)
+                if ((object = node_at(w->g, word_at(behind, k))) != NONE)
                     hold(w, object);
         } else if (object != NONE && ARRAY(w->g, type, uint32_t)[object] >= FIRST_TYPE)
             hold_function(w, object, node);
