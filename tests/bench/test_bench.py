@@ -10,10 +10,10 @@ pytestmark = pytest.mark.live
 
 
 def test_the_bench_of_the_heap_graph_reads_one() -> None:
-    nodes, *figures = heap._run(10_000)
+    nodes, *figures = heap._run(heap._LISTS, 10_000)
     assert nodes > 20_000  # a list and its number, each
     assert all(value > 0 for value in figures)
 
 
 def test_the_bench_of_sampling_samples() -> None:
-    assert all(value > 0 for value in sampling._run("objects", rounds=1)[:3])
+    assert all(value > 0 for value in sampling._run("objects", pairs=1)[:3])
