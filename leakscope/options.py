@@ -264,7 +264,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--max-pause",), "Cost", "max_pause_s", "TIME", "100ms",
            "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
            "default is 250ms where torch is loaded or no loop that serves others (asyncio, socketserver, gevent, ...) "
-           "runs, and 1s where both are so or an optimizer steps.", _pause),
+           "runs, 500ms where both are so, and 1s where an optimizer steps.", _pause),
     Option(("--alert",), "Alerts", "alerts", "RULE", "",
            "Alert on rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
     Option(("--on-alert",), "Alerts", "on_alert", "COMMAND", "",

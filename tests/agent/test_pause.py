@@ -174,7 +174,7 @@ for _ in range(500):  # until it is at work
 look()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    limits = [pause.PLAIN_S, pause.TRAINING_S, pause.SERVICE_S, pause.PLAIN_S]  # with torch the second and the last
+    limits = [pause.PLAIN_S, pause.TORCH_S, pause.SERVICE_S, pause.PLAIN_S]  # with torch the second and the last
     assert done.stdout.splitlines() == list(map(str, limits))
 
 

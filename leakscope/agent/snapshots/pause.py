@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..graph.heap_graph import Call
 
 # Unless the user says so. In a service somebody waits for an answer; a script that serves nobody ends a little later.
-# Where torch is loaded an answer takes its time anyway. Where an optimizer steps nobody waits at all, one step comes
-# later, nor does anybody of a script with torch that serves nobody (an evaluation, a loop without an optimizer): torch
-# and what comes with it are half a million objects, and read in part they do not tell what autograd keeps. The share of
-# time is bounded elsewhere.
-SERVICE_S, PLAIN_S, TRAINING_S = 0.1, 0.25, 1.0
+# Where torch is loaded an answer takes its time anyway; and torch and what comes with it are half a million objects,
+# which read in part do not tell what autograd keeps: a script with it that seems to serve nobody (an evaluation, a loop
+# without an optimizer) may be held up for longer. Where an optimizer steps nobody waits at all, one step comes later.
+# The share of time is bounded elsewhere.
+SERVICE_S, PLAIN_S, TORCH_S, TRAINING_S = 0.1, 0.25, 0.5, 1.0
 # Seen on the stack of a thread: whatever it serves, its loop is there. To have been imported says nothing, since
 # SQLAlchemy and many others import asyncio.
 LOOPS = (
@@ -84,9 +84,11 @@ class Pauses:
             serves = any(map(sys.modules.__contains__, LOOPS))
         serves = serves or any(map(sys.modules.__contains__, SILENT_LOOPS))
         has_torch = "torch" in sys.modules
-        if is_training or (has_torch and not serves):
+        if is_training:
             return TRAINING_S
-        return PLAIN_S if has_torch or not serves else SERVICE_S
+        if has_torch:
+            return PLAIN_S if serves else TORCH_S
+        return SERVICE_S if serves else PLAIN_S
 
     def look(self, running: Mapping[int, Sequence[Call]]) -> None:
         """What other threads run, before a snapshot (``HeapGraph.running``); nothing where nobody could tell."""
