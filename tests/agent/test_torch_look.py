@@ -378,6 +378,28 @@ main()
     assert grew == pytest.approx([5_000_000, 5_000_000], rel=0.02)
 
 
+def test_the_input_that_a_checkpoint_keeps_is_found(forks: Forks) -> None:
+    """Since torch 2.13 it is in an object of C++, of which Python has only a wrapper."""
+    taken = Taken(
+        forks,
+        """
+from torch.utils.checkpoint import checkpoint
+others = [torch.ones(1000 * n) for n in range(1, 6)]
+layer = nn.Linear(1000, 4)
+def main():
+    losses = []
+    take()
+    for _ in range(3):
+        for _ in range(20):
+            losses.append(checkpoint(layer, torch.ones(250, 1000, requires_grad=True), use_reentrant=False).mean())
+        take()
+main()
+""",
+    )
+    grew = np.diff(taken.places()["main() losses"].deep_bytes[1:])
+    assert grew == pytest.approx([20_000_000] * 2, rel=0.02)
+
+
 def test_what_functions_written_in_python_saved_is_found_however_much(forks: Forks) -> None:
     """It is in their objects, in lists that the collector is not told of: a compiled model saves dozens of tensors."""
     taken = Taken(

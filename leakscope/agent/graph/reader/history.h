@@ -6,6 +6,8 @@
  * Where a node has a saved tensor is learnt for each class of nodes from the first few of it; and what is found there is
  * read by way of the kernel, for which a wrong address is an error and no crash.
  *
+ * What C++ holds behind an object that pybind11 made is looked into alike: torch keeps the inputs of checkpoints so.
+ *
  * A graph is counted with the oldest tensor that leads to it: a later one may have been calculated from that, and holds
  * no more than what came since.
  */
@@ -43,6 +45,7 @@ struct walk {
     uint64_t seen_count, seen_mask, heap_count, tie_count, class_count, owned_mask, behind_mask, saved_count;
     uint64_t vtables[MOST_VTABLES];
     uint64_t ends_ns, asked[ASKED_AT_ONCE];
+    uint32_t asked_for[ASKED_AT_ONCE]; /* the node that holds it, if it is a tensor */
     uint32_t asked_count, token_node, cut_node; /* the graph that there was no time for the rest of; NONE */
     uint64_t operations, saved_bytes, seen_bytes;
     int is_over, is_wrong;
@@ -166,15 +169,15 @@ static int know_tensors(struct walk *w)
     return 1;
 }
 
-static int tie_to(struct walk *w, uint32_t node)
+static int tie_to(struct walk *w, uint32_t holder, uint32_t node)
 {
     if (node == NONE || !room(w, &w->tie, w->tie_count, sizeof(struct pair)))
         return 0;
-    ARRAY(w, tie, struct pair)[w->tie_count++] = (struct pair){w->token_node, node};
+    ARRAY(w, tie, struct pair)[w->tie_count++] = (struct pair){holder, node};
     return 1;
 }
 
-static void keep_storage(struct walk *w, uint64_t implementation, uint64_t storage, const char *read)
+static void keep_storage(struct walk *w, uint32_t holder, uint64_t implementation, uint64_t storage, const char *read)
 {
     uint64_t bytes = word_at(read, L.storage_bytes);
     uint16_t device;
@@ -185,7 +188,7 @@ static void keep_storage(struct walk *w, uint64_t implementation, uint64_t stora
     struct known *object = known_at(&w->behind, w->behind_mask, implementation);
     struct tie tie = {.to = storage, .bytes = bytes, .type = device & 0xff ? TYPE_DEVICE : TYPE_STORAGE};
     if (!object->address || object->value) /* else the tensor is named where Python code has it */
-        w->is_over |= !tie_to(w, object->address ? (uint32_t)object->value : node_of_tie(w->g, &tie));
+        w->is_over |= !tie_to(w, holder, object->address ? (uint32_t)object->value : node_of_tie(w->g, &tie));
     w->seen_bytes += is_new ? bytes : 0;
     if (is_new && room(w, &w->saved, w->saved_count, sizeof(struct saved)))
         ARRAY(w, saved, struct saved)[w->saved_count++] = (struct saved){storage, bytes, device};
@@ -218,24 +221,26 @@ static void settle_asked(struct walk *w)
 {
     char tensors[ASKED_AT_ONCE * READ_OF_TENSOR], storages[ASKED_AT_ONCE * READ_OF_STORAGE];
     uint64_t storage_at = L.tensor_storage >> 16, behind[ASKED_AT_ONCE], of[ASKED_AT_ONCE] = {0};
-    uint32_t count = 0;
+    uint32_t holder[ASKED_AT_ONCE], count = 0;
     read_all(w->asked, w->asked_count, tensors, READ_OF_TENSOR);
     for (uint32_t i = 0; i < w->asked_count; i++) {
         const char *tensor = tensors + i * READ_OF_TENSOR;
         uint64_t storage = word_at(tensor, storage_at);
         if (is_tensor(w, word_at(tensor, 0)) && storage) {
             behind[count] = w->asked[i];
+            holder[count] = w->asked_for[i];
             of[count++] = storage;
         }
     }
     read_all(of, count, storages, READ_OF_STORAGE);
     for (uint32_t i = 0; i < count; i++)
-        keep_storage(w, behind[i], of[i], storages + i * READ_OF_STORAGE);
+        keep_storage(w, holder[i], behind[i], of[i], storages + i * READ_OF_STORAGE);
     w->asked_count = 0;
 }
 
 static void ask(struct walk *w, uint64_t address)
 {
+    w->asked_for[w->asked_count] = w->token_node;
     w->asked[w->asked_count++] = address;
     if (w->asked_count == ASKED_AT_ONCE)
         settle_asked(w);
@@ -370,7 +375,7 @@ static void ask_all(struct walk *w, const char *at)
 
 static void hold(struct walk *w, uint32_t object)
 {
-    w->is_over |= !tie_to(w, object);
+    w->is_over |= !tie_to(w, w->token_node, object);
 }
 
 /* An object of Python's that a node leads to: a function that was written there. What it saved is in it, in a list that Python
@@ -484,10 +489,61 @@ static int tie_rest(struct walk *w)
     for (uint64_t i = 0; is_done && i <= w->behind_mask; i++) {
         const struct known *tensor = (struct known *)w->behind.at + i;
         if (tensor->value && !is_held[tensor->value])
-            is_done = tie_to(w, (uint32_t)tensor->value);
+            is_done = tie_to(w, w->token_node, (uint32_t)tensor->value);
     }
     drop(&g->budget, &array);
     return is_done;
+}
+
+/* What is behind an object that pybind11 made: one word after those that every object of Python's begins with, which may
+ * lead to what is no more there. How many bytes it has the block of malloc says; 0: that cannot be told. */
+static uint64_t read_wrapped(const struct walk *w, uint32_t object, uint64_t words[MOST_OF_NODE / 8])
+{
+    uint64_t wrapped = word_at((void *)ARRAY(w->g, address, uintptr_t)[object], 16), chunk;
+    if (!may_point(wrapped) || !copy_from(wrapped - 8, &chunk, 8))
+        return 0;
+    uint64_t bytes = (chunk & ~(uint64_t)7) - 8;
+    return bytes <= MOST_OF_NODE && copy_from(wrapped, words, bytes) ? bytes : 0;
+}
+
+/* The tensors that objects of C++ have, of which Python knows only the wrapper. */
+static int look_behind_wrappers(struct walk *w)
+{
+    struct graph *g = w->g;
+    struct array array = {0};
+    const struct kind *kinds = g->kind.at;
+    uint64_t words[MOST_OF_NODE / 8], looked = 0, nodes = g->nodes; /* more come with what is found */
+    uint8_t which[ASKED_AT_ONCE], *is_wrapper;
+    if (!grow(&g->budget, &array, g->type_count))
+        return 0;
+    is_wrapper = array.at;
+    for (uint32_t type = FIRST_TYPE; type < g->type_count; type++)
+        for (const struct type *above = kinds[type].type; above && kinds[type].base == PLAIN; above = above->base)
+            is_wrapper[type] |= is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
+    for (uint32_t node = GROUPS; node < nodes && !w->is_over; node++) {
+        uint32_t type = ARRAY(g, type, uint32_t)[node];
+        struct node_class *of = type >= FIRST_TYPE && is_wrapper[type] ? class_of(w, (uintptr_t)kinds[type].type) : NULL;
+        if (!of)
+            continue;
+        int is_learnt = of->seen >= LEARNT_FROM && of->seen % LEARNT_AGAIN;
+        of->seen++;
+        uint64_t end = is_learnt && !of->count ? 0 : read_wrapped(w, node, words) / 8;
+        w->token_node = node;
+        for (uint64_t at = 0; at < end && !is_learnt; at += ASKED_AT_ONCE) {
+            uint32_t count = end - at < ASKED_AT_ONCE ? (uint32_t)(end - at) : ASKED_AT_ONCE;
+            what_is_behind(w, words + at, count, which);
+            for (uint32_t i = 0; i < count; i++)
+                if (which[i] == SAVED_ONE)
+                    learn_one(of, 8ul * (at + i), SAVED_ONE);
+        }
+        for (uint32_t i = 0; i < of->count; i++)
+            if (of->members[i] / 8u < end && may_point(words[of->members[i] / 8u]))
+                ask(w, words[of->members[i] / 8u]);
+        w->is_over |= ++looked % BEFORE_THE_CLOCK == 0 && cpu_ns() > w->ends_ns;
+    }
+    settle_asked(w);
+    drop(&g->budget, &array);
+    return 1;
 }
 
 static const char *implementation_of(uint64_t tensor)
@@ -638,6 +694,8 @@ EXPORT int graph_histories(struct graph *g, const struct history_places *places,
         one->seen_bytes = w.seen_bytes;
         ARRAY(g, own, uint64_t)[w.token_node] = w.operations * OPERATION_BYTES;
     }
+    is_done = is_done && look_behind_wrappers(&w);
+    is_cut |= w.is_over;
     is_done = is_done && (w.cut_node == NONE || tie_rest(&w));
     for (uint64_t node = nodes; node < g->nodes; node++)
         ARRAY(g, begin, uint32_t)[node + 1] = (uint32_t)g->edges;
