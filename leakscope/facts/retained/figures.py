@@ -177,9 +177,12 @@ def _is_large(place: Place) -> bool:
 
 
 def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence[Line]:
-    """Where several lines add to it, those in functions under which most of what stays was allocated come first."""
+    """Where several lines add to it, those in functions under which most of what stays was allocated come first.
+
+    A line that makes it stands first where none was found that fills it: the others are about something else.
+    """
     adding = [line for line in lines if line.kind != "creates"]
-    if len(adding) < 2 or not made:
+    if len(adding) < 2 or not made or lines[0].kind == "creates":
         return lines
 
     def allocated(line: Line) -> float:
