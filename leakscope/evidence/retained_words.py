@@ -9,7 +9,7 @@ import numpy as np
 
 from ..agent import libraries
 from ..facts.heap.paths import user_place
-from ..facts.heap.place import OUTSIDE
+from ..facts.heap.place import OUTSIDE, Place
 from ..facts.retained.figures import Retained
 from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
@@ -22,7 +22,8 @@ from ..units import format_bytes, format_count, format_duration, per_step, steps
 _LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
 
 _SOME_NATIVE = 0.1  # of what it holds
-_MUCH_OF_MEMBERS = 0.3  # of what they hold: the tracebacks of exceptions
+_MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
+_DEEPEST = 3  # below a member
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
@@ -253,13 +254,25 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
         advice = [f"bound or empty {variable}{where} together with {others}: that {would_free}"]
     if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
-    of_members = [child for member in place.children for child in member.children]
-    tracebacks = sum(float(child.deep_bytes[-1]) for child in of_members if child.type_name == "traceback")
-    if tracebacks > _MUCH_OF_MEMBERS * float(place.deep_bytes[-1]):
-        advice.append(
+    advice += _of_members(place)
+    return advice
+
+
+def _of_members(place: Place) -> Iterator[str]:
+    """What one of the members keeps, seen in those that snapshots looked into."""
+    tracebacks = views = False
+    for member in place.children:
+        looked_at = [(child, 1) for child in member.children if member.deep_bytes[-1] > 0]
+        for part, depth in looked_at:
+            is_much = float(part.deep_bytes[-1]) > _MUCH_OF_MEMBERS * float(member.deep_bytes[-1])
+            tracebacks |= is_much and part.type_name == "traceback"
+            above = part.parent.type_name if part.parent is not None else ""
+            views |= is_much and part.type_name == above == "numpy.ndarray"
+            looked_at += [(child, depth + 1) for child in part.children if depth < _DEEPEST]
+    if tracebacks:
+        yield (
             "the exceptions keep the locals of every function they passed through, by their tracebacks: keep "
             "str(error), or error.with_traceback(None), instead"
         )
-    if any(child.row["edge_kind"] == "base" for child in of_members):
-        advice.append("the members are views that keep a larger array alive: keep a .copy() of the part instead")
-    return advice
+    if views:
+        yield "the members are views that keep a larger array alive: keep a .copy() of the part instead"

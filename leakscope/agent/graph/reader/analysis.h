@@ -635,10 +635,36 @@ static void mark_way(const struct graph *g, const struct work *w, uint32_t node)
         row_of[at] = is_no_object(types, at) ? NONE : 0;
 }
 
-/* What only C refers to may be many and small: the largest of the types that retain most, and what it is made of. */
-static void mark_outside(struct graph *g, struct work *w, uint32_t count, uint64_t least_bytes)
+enum { DEPTH_OF_EXAMPLE = 4 };
+
+/* Of each node by number, the one that retains most of those that hang on it directly; 0: none does. Serves ``first``. */
+static const uint32_t *find_heaviest(const struct graph *g, struct work *w, uint32_t count)
 {
-    enum { MOST_TYPES_OUTSIDE = 3, DEPTH = 4 };
+    uint32_t *heaviest = w->first.at;
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at;
+    const uint64_t *retained = w->retained.at;
+    if (w->first.bytes < count * 4ul)
+        return NULL;
+    memset(heaviest, 0, count * 4ul);
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t known = heaviest[dominator[i]];
+        if (!is_no_object(g->type.at, vertex[i]) && (!known || retained[i] >= retained[known]))
+            heaviest[dominator[i]] = i; /* of equals the last: the first member of a list, which stays the same */
+    }
+    return heaviest;
+}
+
+/* A node, and what it is made of. */
+static void mark_down(const struct graph *g, const struct work *w, const uint32_t *heaviest, uint32_t at)
+{
+    for (int depth = 0; at && depth < DEPTH_OF_EXAMPLE; depth++, at = heaviest[at])
+        mark_way(g, w, ((uint32_t *)w->vertex.at)[at]);
+}
+
+/* What only C refers to may be many and small: the largest of the types that retain most. */
+static void mark_outside(struct graph *g, const struct work *w, const uint32_t *heaviest, uint32_t count, uint64_t least_bytes)
+{
+    enum { MOST_TYPES_OUTSIDE = 3 };
     struct of_type {
         uint64_t bytes;
         uint32_t largest;
@@ -665,17 +691,24 @@ static void mark_outside(struct graph *g, struct work *w, uint32_t count, uint64
         if (of[most].bytes < least_bytes)
             break;
         of[most].bytes = 0;
-        uint32_t at = of[most].largest;
-        for (int depth = 0; at && depth < DEPTH; depth++) {
-            mark_way(g, w, vertex[at]);
-            uint32_t below = 0;
-            for (uint32_t i = at + 1; i < count; i++)
-                if (dominator[i] == at && (!below || retained[i] > retained[below]))
-                    below = i;
-            at = below;
-        }
+        mark_down(g, w, heaviest, of[most].largest);
     }
     drop(&g->budget, &table);
+}
+
+/* Of what holds much in many parts none of which is worth a row: the largest of them, for what the others are made of.
+ * What it marks comes after it in order, and is not looked at again. */
+static void mark_examples(const struct graph *g, const struct work *w, const uint32_t *heaviest, uint32_t count)
+{
+    enum { LEAST_SHARE = 100, LEAST_PARTS = 4 }; /* of all that is reached, one in so many; of what it holds itself */
+    const uint32_t *vertex = w->vertex.at, *row_of = g->row_of.at;
+    const uint64_t *retained = w->retained.at;
+    for (uint32_t i = count; i-- > 1;) {
+        uint32_t part = heaviest[i];
+        if (part && vertex[i] >= GROUPS && row_of[vertex[i]] != NONE && row_of[vertex[part]] == NONE &&
+            retained[i] >= retained[0] / LEAST_SHARE && retained[part] <= retained[i] / LEAST_PARTS)
+            mark_down(g, w, heaviest, part);
+    }
 }
 
 /* Objects of types that are asked for: of each type the nearest to a root, and of those that one object holds the first. */

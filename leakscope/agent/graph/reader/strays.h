@@ -388,7 +388,11 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     if (!mark_on_devices(g, w, links, least_bytes, most_rows))
         goto end;
     mark_wanted(g, w, queued);
-    mark_outside(g, w, count, least_bytes);
+    const uint32_t *heaviest = find_heaviest(g, w, count);
+    if (heaviest) {
+        mark_outside(g, w, heaviest, count, least_bytes);
+        mark_examples(g, w, heaviest, count);
+    }
     uint64_t rows = 1;
     for (uint32_t i = 0; i < queued; i++)
         rows += row_of[queue[i]] != NONE;
