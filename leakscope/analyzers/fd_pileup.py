@@ -26,9 +26,11 @@ from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, series
+from ..facts.where.allocations import NATIVE
+from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
-from ..units import MOST
+from ..units import MOST, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,6 +123,10 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     line = opening_line(made, kept)
     if line is not None and line in made:
         evidence.append(at_line(line, "opens such"))
+    held = _allocated_at(case, pile.owner, line)
+    if held is not None:
+        text = f"{format_bytes(held.bytes)} that were allocated there stay, by {held.sample_count:,} samples"
+        evidence.append(Evidence(f"{text}: what belongs to them", {"bytes": round(held.bytes)}))
     doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
     remedy = [_CLOSE_SEGMENT if kind == _SHARED else _CLOSE]
     if kept.name and not kept.is_each:
@@ -133,7 +139,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
             Ground("open descriptors were counted", 0.9),
             *([Ground("some may be a library's own: what they are is not known", 0.3)] if kind is None else ()),
         ],
-        bytes=0,
+        bytes=min(round(held.bytes), pile.owner.growth_bytes) if held is not None else 0,
         process=pile.owner,
         line=line,
         holder=f"{risen} {what}{kept.words}",
@@ -145,6 +151,20 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         remedy=remedy,
         series=[pile.curve("descriptors")],
     )
+
+
+def _allocated_at(
+    case: Case,
+    process: ProcessGrowth,
+    line: Line | None,
+    *,
+    min_share: float = 0.2,  # of what was sampled: less may be anything
+) -> GrowthLine | None:
+    """What the line that opens them asked malloc for and is still there: buffers go with what they belong to."""
+    if line is None or not case.growth.leaking:
+        return None
+    lines = lines_of(case.growth, process, case.sources, NATIVE)
+    return next((one for one in lines if (one.file, one.line) == line[:2] and one.share >= min_share), None)
 
 
 def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str | None, int]:

@@ -296,15 +296,22 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
     text = f"references to {rest.type_name} objects that no Python object has: {first} → {last}"
     yield case.finding(
         _KIND,
-        f"A C extension keeps references to {rest.type_name} objects that it should drop: {rate}, never freed",
-        severity="note",  # no memory grows by it, as long as the objects are the same ones
+        f"A C extension does not drop its references to {rest.type_name} objects: {rate} more, which takes no memory",
+        severity="note",
         grounds=[Ground("references were counted beyond those that objects have", 0.7)],
         bytes=0,
         process=process,
         holder="no Python object",
         type=rest.type_name,
-        evidence=[Evidence(f"{text} in {format_duration(rest.passed_s)}", figures)],
+        evidence=[
+            Evidence(f"{text} in {format_duration(rest.passed_s)}", figures),
+            Evidence(
+                "hardly any object was made meanwhile that could have them: it is a count in objects that were there "
+                "before, and these will never be freed",
+                {},
+            ),
+        ],
         doubts=["a table inside C code that Python cannot reach would look the same"],
-        remedy=["update or replace the extension whose calls get these objects: gc.collect() frees none of them"],
+        remedy=["update the extension whose calls get these objects, if a newer one drops them"],
         series=[curve(f"references to {rest.type_name}", rest.time_s, rest.rest, "references")],
     )
