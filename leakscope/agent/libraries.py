@@ -55,6 +55,8 @@ class Thing:
 THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
+    Thing("logging.Logger.manager.loggerDict", REGISTRY, library="logging",
+          let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
           let_go="pass weakref.finalize nothing that leads to the object, such as a method of it"),
     # Where an event loop keeps what it is asked to call.

@@ -146,7 +146,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         yield Evidence(
             f"that is {min(weighed / whole, 1.0):.0%} of {gained}"
             if weighed <= _ABOUT_ALL * whole
-            else f"that is more than {gained}: it gave back other memory",
+            else f"that is more than {gained}: {_where_the_rest_was(found)}",
             {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
@@ -172,6 +172,12 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         yield Evidence(f"it gained {gained} {each}", figures)
 
 
+def _where_the_rest_was(found: Retained) -> str:
+    if found.untouched:
+        return "most of it was never written to, and takes no memory yet"
+    return "the rest lies in memory that it had before, or other memory was freed"
+
+
 def doubts(found: Retained) -> Iterator[str]:
     heap = found.look.heap
     if found.untouched:
@@ -185,7 +191,9 @@ def doubts(found: Retained) -> Iterator[str]:
     elif found.share < 0.5:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
     if len(heap.takes) < 4:
-        yield f"only {len(heap.takes)} snapshots: a cache that is still filling would look the same"
+        few = f"only {len(heap.takes)} snapshots"
+        fills = found.place.has_length and not found.is_graph
+        yield f"{few}: a cache that is still filling would look the same" if fills else f"{few} of its growth"
     if heap.truncated:
         yield "a snapshot was cut short by its time budget: figures are estimates"
     if found.line is None:
@@ -252,6 +260,8 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     advice = [f"bound or empty {variable}{where}: it {would_free}"]
     if others:  # by itself that frees nothing
         advice = [f"bound or empty {variable}{where} together with {others}: that {would_free}"]
+    if found.named is not place and not found.named.has_length:  # an optimizer, a parser: it has no members to remove
+        return [f"have {variable} let go of what is no longer needed{where}, or make a new one: that {would_free}"]
     if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
     advice += _of_members(place)

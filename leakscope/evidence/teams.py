@@ -224,6 +224,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
         )
     elif suspect.how in ("found", "adds"):
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
+        return  # of what comes with each sample, fewer workers get more each
     if count > 1:
         yield f"or start fewer workers: each one costs about {each} of this run's growth"
 

@@ -110,7 +110,8 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
         if len(whole) == 1 and group[0].growth_bytes < _MOST * total and not any(h.is_guess or h.handle for h in group):
             (named,) = whole.values()
             gained = max(total, named.growth_bytes)  # of the others each gained too little to be told
-            first = Accumulation(named, gained, (named,), largest=group[0].place)
+            if named.growth_bytes >= _MOST * total:  # a ContextVar's value is another object, and none of its own
+                first = Accumulation(named, gained, (named,), largest=group[0].place)
         merged.append(first)
     return merged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..code.adding import Holder, Line, Source, adding_lines
+from ..code.adding import CREATES, Holder, Line, Source, adding_lines
 from ..code.index import index_of
 from ..tables import text_of
 
@@ -21,12 +21,27 @@ def cycle_line(sources: Sequence[Source], row: Any) -> Line | None:
     type_name, chain = text_of(row, "type_name"), text_of(row, "chain")
     if type_name is None or chain is None or not chain.startswith(type_name + "."):
         return None
-    attribute = chain[len(type_name) + 1 :].partition(" ")[0]
+    attribute, is_direct = _to_weaken(type_name, chain.split(" -> "))
     owner = _class_of(type_name)
     holder = Holder(attribute, owner=owner, owner_file=text_of(row, "owner_file"), edge_kind="attribute")
     lines = adding_lines(sources, holder)
-    inside = (line for line in lines if line.kind != "calls" and (line.function or "").startswith(owner + "."))
-    return next(inside, None)
+    inside = [line for line in lines if line.kind != "calls" and (line.function or "").startswith(owner + ".")]
+    if is_direct:  # where it is set, not where something is added to what it refers to
+        inside.sort(key=lambda line: line.kind != CREATES)
+    return next(iter(inside), None)
+
+
+def _to_weaken(type_name: str, chain: Sequence[str]) -> tuple[str, bool]:
+    """The attribute that can be a weak reference, and whether it refers to an object and to no container.
+
+    A container of weak references would let go of its members: ``parent`` can be one, and ``children`` cannot.
+    """
+    own = [
+        (link.removeprefix(type_name + "."), "." in following)
+        for link, following in zip(chain, (*chain[1:], *chain[:1]))
+        if link.startswith(type_name + ".")
+    ]
+    return next((one for one in own if one[1]), own[0])
 
 
 def class_place(sources: Sequence[Source], type_name: str) -> tuple[str, int] | None:
