@@ -20,23 +20,32 @@ COLUMNS = ("holder", "what it is", "at first", "at last", "gained")
 
 
 class Held(NamedTuple):
-    """``members``: of a container how many, at first and at last; None: it has none."""
+    """``members``: of a container how many, at first and at last; None: it has none.
+
+    ``there_bytes``: what its process had at last, where the holder has more: pages that nobody wrote to are none.
+    """
 
     path: str
     what: str
     first_bytes: int
     last_bytes: int
     members: tuple[int, int] | None
+    there_bytes: int | None = None
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
+        first, last = format_bytes(self.first_bytes), format_bytes(self.last_bytes)
         gained = format_bytes(self.last_bytes - self.first_bytes, signed=True)
+        if self.there_bytes is not None:
+            last, gained = f"≤ {format_bytes(self.there_bytes)}", ""
         what = self.what
         if self.members is not None and self.members[1] > 1:
-            first, last = self.members
-            is_known = 0 < first < last  # members that had rows of their own at first were not counted together
-            what += f", {format_count(first)} → {format_count(last)}" if is_known else f", {format_count(last)}"
-        return self.path, what, format_bytes(self.first_bytes), format_bytes(self.last_bytes), gained
+            before, now = self.members
+            is_known = 0 < before < now  # members that had rows of their own at first were not counted together
+            what += f", {format_count(before)} → {format_count(now)}" if is_known else f", {format_count(now)}"
+        if self.there_bytes is not None:
+            what += f"; {format_bytes(self.last_bytes)} with pages that nobody wrote to"
+        return self.path, what, first, last, gained
 
 
 def largest_holders(report: Report) -> Iterator[tuple[str, list[Held]]]:
@@ -95,7 +104,10 @@ def _held(view: HeapView, number: int) -> Held:
         what += f" of {members.type}"
         told = holder.length or members.count  # members that others hold too are among its length alone
         counts = (told[0], told[-1])
-    return Held(_ANOTHER.sub("", holder.path), what, holder.bytes[0], holder.bytes[-1], counts)
+    own = (band.value_bytes[-1] for band in view.accounts if band.name != "mapped-files")
+    there = sum(own) if not view.on_devices else 0
+    most = there if 0 < there < holder.bytes[-1] else None
+    return Held(_ANOTHER.sub("", holder.path), what, holder.bytes[0], holder.bytes[-1], counts, most)
 
 
 def _members(holders: Sequence[HeapHolder], number: int) -> HeapHolder | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from leakscope.findings import HeapHolder, HeapTake, HeapView, Report
+from leakscope.findings import Band, HeapHolder, HeapTake, HeapView, Report
 from leakscope.renderers import render
 from leakscope.renderers._holders import largest_holders
 
@@ -45,6 +45,19 @@ def test_members_that_others_hold_too_are_counted() -> None:
     frames = dataclasses.replace(HOLDERS[1], length=[12, 6100])
     ((_, held),) = largest_holders(with_heap(HOLDERS[0], frames, *HOLDERS[2:]))
     assert held[0].cells[1] == "list of numpy.ndarray, 12 → 6,100"
+
+
+def test_nobody_is_said_to_hold_more_than_its_process_has() -> None:
+    """An array of zeros has its size from the beginning, and memory once somebody writes to it."""
+    report = with_heap(*HOLDERS)
+    there = [Band("arrays", [10 * MiB, 25 * MiB]), Band("python-objects", [10 * MiB, 20 * MiB])]
+    ((_, held),) = largest_holders(
+        dataclasses.replace(report, heap=[dataclasses.replace(report.heap[0], accounts=there)])
+    )
+    _, what, first, last, gained = held[0].cells
+    assert (first, last, gained) == ("102 KiB", "≤ 45.0 MiB", "")
+    assert what.endswith("; 61.0 MiB with pages that nobody wrote to")
+    assert held[1].cells[3] == "40.0 MiB"
 
 
 def test_they_are_in_the_terminal_and_in_markdown_also_where_nothing_leaks() -> None:
