@@ -27,6 +27,9 @@ class Evidence:
     figures: Mapping[str, object] = field(default_factory=dict)
 
 
+HELD_BY = "bytes held by"
+
+
 @dataclass(frozen=True)
 class Series:
     """A short curve to draw: ``x`` in ``x_unit``, ``y`` in ``y_unit``, at most 2,000 points.
@@ -40,6 +43,11 @@ class Series:
     x_unit: str = "s"
     y_unit: str = "bytes"
     process: str | None = None
+
+    @property
+    def is_of_holder(self) -> bool:
+        """What the holder that the finding names held at each snapshot."""
+        return self.name.startswith(HELD_BY)
 
 
 @dataclass(frozen=True)

@@ -412,6 +412,8 @@ TABLES: dict[str, Table] = {
             _c("dominator_node", "int", "", "nearest node that all ways to these objects pass"),
             _TYPE_NAME,
             _OBJECT_COUNT,
+            _c("direct_count", "int", "",
+               "to so many of these it refers itself, to the others by way of what refers to them; null: to all"),
             _RETAINED_BYTES,
             _RETAINED_DEVICE_BYTES,
         )),

@@ -20,7 +20,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
 from ..units import MiB, format_bytes, format_count, format_duration
 
@@ -53,7 +53,7 @@ def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
     named, lines = named_in(case.sources, place)
     row, name = named.row, holder_name(named)
     takes = [round(float(s), 3) for s in filling.time_s]
-    series = [Series(f"bytes held by {name}", takes, [float(b) for b in place.deep_bytes])]
+    series = [Series(f"{HELD_BY} {name}", takes, [float(b) for b in place.deep_bytes])]
     series.append(Series("members", takes, [float(n) for n in place.length], y_unit="count"))
     return case.finding(
         _KIND,

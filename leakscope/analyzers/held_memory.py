@@ -30,7 +30,7 @@ from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
 from ..units import MiB, format_bytes, format_count, format_duration
 
@@ -99,7 +99,7 @@ def _finding(
         else f"of which most came after {format_duration(before_s)}"
     )
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
-    series = [Series(f"bytes held by {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
+    series = [Series(f"{HELD_BY} {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
         _KIND,
         f"{name} holds {size}, {since}",

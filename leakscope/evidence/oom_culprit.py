@@ -60,7 +60,7 @@ def _is_about(finding: Finding, hog: Member) -> bool:
 
 
 def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit:
-    weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.name.startswith("bytes held by")]  # with its beginning
+    weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.is_of_holder]  # with its beginning
     share = min(1.0, max([finding.bytes, *weighed]) / held)
     growth = case.growth
     seconds = growth.end_s - growth.start_s

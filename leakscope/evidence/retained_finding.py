@@ -11,7 +11,7 @@ from ..facts.heap.place import Place
 from ..facts.retained.figures import Retained
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
-from ..findings import Evidence, Finding, Series
+from ..findings import HELD_BY, Evidence, Finding, Series
 from ..units import format_bytes, format_count
 from .retained_words import doubts, evidence, remedy, title
 
@@ -79,7 +79,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
 def _series(alike: Sequence[Seen]) -> Iterator[Series]:
     """What it held in each process, and of one process how many members it had."""
     for found, _, process in alike[:_MOST_DRAWN]:
-        time_s, name = _rounded(found.look.heap.time_s), f"bytes held by {found.name}"
+        time_s, name = _rounded(found.look.heap.time_s), f"{HELD_BY} {found.name}"
         held = _rounded(found.place.deep_bytes, 0)
         if len(alike) > 1:
             yield Series(f"{name} in {process.label}", time_s, held, process=process.label)

@@ -10,6 +10,7 @@ import numpy as np
 from ..agent import libraries
 from ..facts.heap.paths import user_place
 from ..facts.heap.place import OUTSIDE, Place
+from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
 from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
@@ -83,10 +84,22 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
         text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, {samples}"
         figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
+    calls = _waits_in(found)
+    if calls:
+        text = ", there in ".join(f"{call.function}() ({_place(call.file, call.line)})" for call in calls)
+        yield Evidence(f"its tasks do not end: one that was looked into waits in {text}", {"calls": len(calls)})
     others = _also_held_by(found)
     if others:
         text = f"{' and '.join(others)} {'refers' if len(others) == 1 else 'refer'} to the same objects"
         yield Evidence(f"{text}: they are freed once all of these let go", {"other_holders": len(others)})
+
+
+def _waits_in(found: Retained) -> list[Call]:
+    return waits_in(found.place, found.look.heap.places)
+
+
+def _place(file: str, line: int | None) -> str:
+    return file.rsplit("/", 1)[-1] + (f":{line}" if line is not None else "")
 
 
 def _also_held_by(found: Retained) -> list[str]:
@@ -256,6 +269,13 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     if found.link is not None:
         kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.row["variable"]
         return [f"end the chain{where}: where a new {kind} keeps no other as its {attribute}, that {would_free}"]
+    calls = _waits_in(found)
+    if calls:
+        waits = f"{calls[-1].function}() ({_place(calls[-1].file, calls[-1].line)})"
+        return [
+            f"have the tasks of {variable} end: give what they wait for in {waits} a timeout, or cancel those that are "
+            f"no longer needed; that {would_free}"
+        ]
     others = " and ".join(_also_held_by(found))
     advice = [f"bound or empty {variable}{where}: it {would_free}"]
     if others:  # by itself that frees nothing

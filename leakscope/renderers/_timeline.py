@@ -168,8 +168,11 @@ def _culprit(report: Report, timeline: Timeline) -> _Culprit | None:
     if finding is None or finding.wasted or not report.verdict.leaking or finding.subject.device not in (None, "cpu"):
         return None
     start_s = timeline.time_s[0]
+    label = f"{finding.subject.process}[{finding.subject.pid}]"
     of_each = {
-        one.process: ([start_s, *one.x], [0.0, *(y or 0.0 for y in one.y)]) for one in finding.series if one.process
+        one.process or label: ([start_s, *one.x], [0.0, *(y or 0.0 for y in one.y)])
+        for one in finding.series
+        if one.process or one.is_of_holder
     }
     name = finding.subject.holder
     if not of_each:

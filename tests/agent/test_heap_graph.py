@@ -768,6 +768,42 @@ def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_pa
     assert held["dominator_node"] == variable["node"]
 
 
+LINKED = """
+import json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Task:
+    def __init__(self, number):
+        self.payload = [[float(number + at) for at in range(100)]]
+        self.awaits = Future(self)
+
+class Future:
+    def __init__(self, task):
+        self.callback = [task]
+
+jobs = [Task(number) for number in range(500)]
+waiting = {{number: task.awaits for number, task in enumerate(jobs)}}
+graph = HeapGraph()
+graph.read(1, 1 << 40, 1 << 40)
+print(json.dumps(graph.work_out().rows))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_who_has_a_future_holds_the_task_that_waits_for_it(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Each refers to the other, so that both hang on the module: what refers to either is one of the holders."""
+    printed = json.loads(output_of(LINKED.format(folder=str(stage(tmp_path))), interpreter, tmp_path))
+    names = {row["node"]: row["edge_name"] for table, row in printed if table == "heap_nodes"}
+    tasks = [row for table, row in printed if table == "heap_shared" and row["type_name"] == "__main__.Task"]
+    (jobs,) = (row for row in tasks if names[row["node"]] == "['jobs']")
+    (waiting,) = (row for row in tasks if names[row["node"]] == "['waiting']")
+    assert jobs["object_count"] == jobs["direct_count"] == waiting["object_count"] > 490  # some have rows of their own
+    assert waiting["direct_count"] == 0
+    assert jobs["retained_bytes"] == waiting["retained_bytes"] > 490 * 100 * 24
+
+
 WRAPPED = """
 import contextlib, json, sys
 sys.path.insert(0, {folder!r})

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from leakscope.facts.heap.graph import graph_places
+from leakscope.facts.heap.place import Place
+from leakscope.facts.heap.waiting import waits_in
 from tests.builders import RecordingBuilder
 
 PID = 7
@@ -19,6 +21,60 @@ def _node(number: int, above: int, kind: str | None, name: str | None, of: str, 
         "node": number, "path_node": above, "dominator_node": above, "root_kind": "module", "type_name": of,
         "edge_kind": kind, "edge_name": name, "is_named": True, "shallow_bytes": 100, "retained_bytes": 500, **more,
     }  # fmt: skip
+
+
+def _two_holders(
+    tmp_path: Path, *, other_bytes: int = 100, other_direct: int | None = None, more: tuple[dict[str, Any], ...] = ()
+) -> list[Place]:
+    """Places of a program whose ``routes`` and a second list of its own refer to the same members.
+
+    ``other_bytes``: percent of them; ``other_direct``: to how many that refers itself.
+    """
+    builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "routes = []\n", module="app")
+    for take in (1, 2, 3):
+        all_bytes = take << 20
+        for node in (
+            _node(MODULES, 1, None, None, "dict", retained_bytes=all_bytes),
+            _node(20, MODULES, "key", "app", "module", owner_file="/home/me/app.py"),
+            _node(21, 20, "namespace", None, "dict"),
+            _node(ROUTES, 21, "key", "routes", "list", length=10 * take),
+            _node(CACHE, 21, "key", "waiting", "dict", length=10 * take),
+            *more,
+        ):
+            builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
+        members = {"type_name": "_asyncio.Task", "object_count": 10 * take, "retained_bytes": all_bytes}
+        builder.row("heap_children", 10.0 * take, PID, take=take, node=MODULES, **members)
+        for number, share, direct in ((CACHE, other_bytes, other_direct), (ROUTES, 100, 10 * take)):
+            shared = {**members, "retained_bytes": all_bytes * share // 100, "direct_count": direct}
+            builder.row("heap_shared", 10.0 * take, PID, take=take, node=number, dominator_node=MODULES, **shared)
+    return graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)
+
+
+def test_who_refers_to_them_himself_is_told_before_who_does_by_way_of_others(tmp_path: Path) -> None:
+    places = _two_holders(tmp_path, other_bytes=101, other_direct=0)
+    (told,) = [place for place in places if place.type_name == "_asyncio.Task"]
+    assert told.path == "app.routes[*]"
+    assert [place.path for place in told.also_held_by] == ["app.waiting"]
+
+
+def test_of_tasks_that_do_not_end_it_is_told_where_one_waits(tmp_path: Path) -> None:
+    """An example that has a coroutine waits in what that calls; one that has ended has none any more."""
+    places = _two_holders(
+        tmp_path,
+        other_direct=0,
+        more=(
+            _node(30, ROUTES, "member", None, "_asyncio.Task", retained_bytes=900),
+            _node(31, 30, None, None, "coroutine", owner="serve", owner_file="/home/me/app.py", owner_line=7),
+            _node(32, 31, None, None, "coroutine", owner="sleep", owner_file="/lib/tasks.py", owner_line=9),
+            _node(33, CACHE, "member", None, "_asyncio.Task", retained_bytes=900),
+        ),
+    )  # fmt: skip
+    holders = {place.path: place for place in places}
+    calls = waits_in(holders["app.routes"], places)
+    assert [(call.function, call.file, call.line) for call in calls] == [
+        ("serve", "/home/me/app.py", 7), ("sleep", "/lib/tasks.py", 9)
+    ]  # fmt: skip
+    assert waits_in(holders["app.waiting"], places) == []
 
 
 @pytest.mark.parametrize("less", [0, 60])  # percent of all that the program's own list has less than the cache

@@ -134,7 +134,7 @@ def wave(count: int, processes: int) -> Report:
     time_s = [round(i * 86400 / count, 2) for i in range(count)]
     moments = [Moment("phase", t, "eval begins at step 123,456") for t in time_s[::14]]
     timeline = Timeline(time_s, total, bands[:7], bands, [i * 100 for i in range(count)], moments)
-    series = [Series(f"bytes held by {n}", list(range(2000)), curve(n)[:2000]) for n in range(4)]
+    series = [Series(f"bytes held by {n}", list(range(count)), curve(n)) for n in range(4)]
     findings = [dataclasses.replace(RETAINED, series=series, title=f"finding {n}") for n in range(12)]
     return dataclasses.replace(FULL, timeline=timeline, findings=findings)
 

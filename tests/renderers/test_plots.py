@@ -119,6 +119,20 @@ def test_what_was_not_seen_any_more_is_not_drawn_as_if_it_had_stopped_growing():
     assert list(tensors.y) == [50 * MiB, 50 * MiB, 90 * MiB]
 
 
+def test_the_band_of_a_holder_is_what_its_finding_says_it_held():
+    """Not what the heap shows below it: objects that others hold as well hang elsewhere there."""
+    time_s = [0.0, 10.0, 20.0]
+    total = [MiB * y for y in (50, 90, 130)]
+    timeline = dataclasses.replace(
+        FULL.timeline, time_s=time_s, total_bytes=total, accounts=[Band("tensors", total)], processes=[], step=[]
+    )
+    series = [Series("bytes held by jobs", time_s, [0.0, 40.0 * MiB, 80.0 * MiB]), Series("members", time_s, [0, 4, 8])]
+    finding = dataclasses.replace(RETAINED, series=series)
+    tensors, held = timeline_plot(dataclasses.replace(FULL, timeline=timeline, findings=[finding])).curves
+    assert list(held.y) == [0, 40 * MiB, 80 * MiB]
+    assert list(tensors.y) == [50 * MiB] * 3
+
+
 def test_what_two_workers_hold_alike_is_a_band_of_both():
     """One holder in two of three processes; the second ends before the last moment."""
     time_s = [0.0, 10.0, 20.0]

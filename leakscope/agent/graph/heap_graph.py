@@ -84,13 +84,13 @@ _Row = _structure(
     "is_seen is_main is_wanted numbers unused",
 )  # fmt: skip
 _Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes device_bytes")
-_Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count bytes device_bytes")
+_Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count direct_count bytes device_bytes")
 _Kind = _structure(
     "Kind",
     c_void_p="type",
     c_uint64="listed listed_bytes unreached",
     c_uint32="text",
-    c_uint8="base is_gc is_made_in_c is_wanted may_hold",
+    c_uint8="base is_gc is_made_in_c is_wanted may_hold is_wrapper",
 )
 _Bounds = _structure(
     "Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting"
@@ -792,6 +792,7 @@ class HeapGraph:
                     "dominator_node": numbers[sharer.dominator_row],
                     "type_name": type_names[sharer.type],
                     "object_count": sharer.count,
+                    "direct_count": sharer.direct_count,
                     "retained_bytes": sharer.bytes,
                     "retained_device_bytes": sharer.device_bytes or None,
                 },

@@ -133,13 +133,24 @@ def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
     return others | dict(zip(own["module"], own["file"]))
 
 
-def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, float]]:
-    """{(number of a node, type): {number of one that refers to such objects below it: most bytes of them}}."""
-    found: dict[tuple[int, str], dict[int, float]] = {}
-    for above, number, type_name, bytes in cells(rows, "dominator_node", "node", "type_name", "retained_bytes"):
+@dataclass(frozen=True)
+class _Sharer:
+    """One that refers to objects that others hold as well, or to what refers to them and to which they refer."""
+
+    bytes: float  # the most of these objects in any snapshot
+    is_direct: bool
+
+
+def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, _Sharer]]:
+    """{(number of a node, type): {number of one that refers to such objects below it: how}}."""
+    found: dict[tuple[int, str], dict[int, _Sharer]] = {}
+    asked = ("dominator_node", "node", "type_name", "retained_bytes", "object_count", "direct_count")
+    for above, number, type_name, bytes, count, direct in cells(rows, *asked):
         of_type = found.setdefault((of_number.get(above, above), str(type_name)), {})
         number = of_number.get(number, number)
-        of_type[number] = max(of_type.get(number, 0.0), float(bytes))
+        known = of_type.get(number, _Sharer(0.0, False))
+        is_direct = direct is None or direct != direct or direct >= MOST * count
+        of_type[number] = _Sharer(max(known.bytes, float(bytes)), known.is_direct or is_direct)
     return found
 
 
@@ -259,7 +270,7 @@ def _places(
     nodes: Mapping[int, _Node],
     user_files: frozenset[Any],
     user_modules: Mapping[Any, Any],
-    sharers: Mapping[tuple[int, str], Mapping[int, float]],
+    sharers: Mapping[tuple[int, str], Mapping[int, _Sharer]],
     count: int,
 ) -> Iterator[Place]:
     names = _Names(nodes, user_files, user_modules)
@@ -468,20 +479,22 @@ def _chain(first: Place, node: _Node, link: dict[str, Any], told: Floats) -> Pla
     return links
 
 
-def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mapping[int, Place]) -> None:
+def _give_to_holder(members: Place, sharers: Mapping[int, _Sharer], places: Mapping[int, Place]) -> None:
     """What several hold at once is told at one of them, the others are named there.
 
     It is the one that holds most of it; of those that hold as good as all of it rather one to which the user's own
-    names lead, than a cache of a library that was asked about the same objects.
+    names lead, than a cache of a library that was asked about the same objects; and rather one that refers to the
+    objects than one that does by way of others.
     """
     above = members.parent
-    holders = [
-        places[number] for number, bytes in sorted(sharers.items(), key=lambda one: -one[1])
-        if number in places and bytes >= MOST * members.deep_bytes.max() and _is_below(places[number], above)
+    holding = [
+        (sharer, places[number]) for number, sharer in sorted(sharers.items(), key=lambda one: -one[1].bytes)
+        if number in places and sharer.bytes >= MOST * members.deep_bytes.max() and _is_below(places[number], above)
     ]  # fmt: skip
-    if above is None or not holders:
+    if above is None or not holding:
         return
-    holders.sort(key=lambda place: not _is_by_users_names(place))
+    holding.sort(key=lambda one: (not _is_by_users_names(one[1]), not one[0].is_direct))
+    holders = [place for _, place in holding]
     above.children.remove(members)
     holder, *members.also_held_by = holders
     members.path = members.row["path"] = f"{holder.path}[*]"
@@ -687,6 +700,7 @@ class _Names:
             "limits": self._limits(node),
             "opaque": node.row["opaque"] is True,
             "chained": False,
+            "code": self._code(node),
         }
 
     def is_users(self, type_name: str) -> bool:
@@ -794,6 +808,12 @@ class _Names:
         qualified = owner if isinstance(owner, str) else None
         name = (qualified or "function").rpartition(".")[2]
         return name, qualified, self._module_of(file), file if isinstance(file, str) else None, _line(node)
+
+    def _code(self, node: _Node) -> tuple[str, str, int | None] | None:
+        """(qualified name, file, first line) of what has code of its own: a frame, a coroutine, a function."""
+        if not isinstance(node.row["owner"], str) or not isinstance(node.row["owner_file"], str):
+            return None
+        return node.row["owner"], node.row["owner_file"], _line(node)
 
     def _limit(self, node: _Node) -> int | None:
         """How many members it may have; the dict of an lru_cache as many as that."""

@@ -574,6 +574,38 @@ static struct sharer *sharer_at(struct sharer *table, uint32_t row, uint32_t dom
     return &table[slot];
 }
 
+/* By number, one beside it that refers to it and to which it refers, each maybe by way of what is its own; 0: none. A task
+ * and the future for which it waits hang on the same dominator, and who has the one has the other. One of the two has at
+ * most SOME such references: with a list of all of them this would be no glance. ``beside``: of each number the nearest
+ * node above it, or itself, that hangs on a row directly. */
+static const uint32_t *find_partners(struct graph *g, struct work *w, const uint32_t *owner)
+{
+    enum { SOME = 2 };
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at, *row_of = g->row_of.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
+    uint32_t *partner = w->parent.at, *beside = w->chain.at, (*known)[SOME] = w->parts.at; /* which have served */
+    uint64_t count = g->reached;
+    memset(partner, 0, count * sizeof *partner);
+    memset(known, 0, count * sizeof *known);
+    for (uint32_t i = 0; i < count; i++)
+        beside[i] = !i || row_of[vertex[i]] != NONE ? 0 : row_of[vertex[dominator[i]]] != NONE ? i : beside[dominator[i]];
+    for (int is_known = 0; is_known < 2; is_known++)
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t node = vertex[i], one = beside[i];
+            for (uint32_t k = begin[node]; one && node >= GROUPS && k < begin[node + 1]; k++) {
+                uint32_t to = number[edge[k]];
+                if (beside[to] != to || to == one || owner[to] != owner[one])
+                    continue;
+                if (is_known && (known[to][0] == one || known[to][1] == one)) {
+                    partner[to] = partner[to] ? partner[to] : one;
+                    partner[one] = partner[one] ? partner[one] : to;
+                } else if (!is_known && known[one][0] != to && !known[one][1])
+                    known[one][known[one][0] != 0] = to;
+            }
+        }
+    return partner;
+}
+
 /* Objects with several holders hang below what dominates these, which may be a whole module: who are they? */
 static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
 {
@@ -591,19 +623,26 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
     memset(last, 0xff, g->nodes * 4);
     for (uint32_t i = 0; i < g->reached; i++)
         owner[i] = i && row_of[vertex[i]] == NONE ? owner[dominator[i]] : row_of[vertex[i]];
+    const uint32_t *partner = find_partners(g, w, owner);
     for (uint32_t i = 0; i < g->reached && used < MOST_SHARERS / 2; i++) {
         uint32_t node = vertex[i];
         for (uint32_t k = begin[node]; node >= GROUPS && k < begin[node + 1]; k++) {
             uint32_t to = number[edge[k]];
-            if (row_of[edge[k]] != NONE || owner[to] == owner[i] || vertex[dominator[to]] == node || last[edge[k]] == owner[i])
+            if (owner[to] == owner[i])
                 continue;
-            last[edge[k]] = owner[i];
-            struct sharer *sharer = sharer_at(sharers, owner[i], owner[to], types[edge[k]]);
-            used += !sharer->count;
-            double weight = weight_of(w, to);
-            *sharer = (struct sharer){owner[i], owner[to], types[edge[k]], sharer->count + scaled(1, weight),
-                                      sharer->bytes + scaled(retained[to], weight),
-                                      sharer->device_bytes + (device ? scaled(device[to], weight) : 0)};
+            for (int is_direct = 1; to && is_direct >= 0; is_direct--, to = partner[to]) {
+                uint32_t of = vertex[to];
+                if (row_of[of] != NONE || vertex[dominator[to]] == node || last[of] == owner[i])
+                    continue;
+                last[of] = owner[i];
+                struct sharer *sharer = sharer_at(sharers, owner[i], owner[to], types[of]);
+                used += !sharer->count;
+                uint64_t stands_for = scaled(1, weight_of(w, to));
+                *sharer = (struct sharer){owner[i], owner[to], types[of], sharer->count + stands_for,
+                                          sharer->direct_count + (is_direct ? stands_for : 0),
+                                          sharer->bytes + scaled(retained[to], weight_of(w, to)),
+                                          sharer->device_bytes + (device ? scaled(device[to], weight_of(w, to)) : 0)};
+            }
         }
     }
     for (uint32_t i = 0; i < MOST_SHARERS; i++)
@@ -696,19 +735,90 @@ static void mark_outside(struct graph *g, const struct work *w, const uint32_t *
     drop(&g->budget, &table);
 }
 
+enum { MOST_EXAMPLES = 64, MOST_REFERRERS = 4 };
+
+/* Whoever else refers to an example, however small it is itself: what has several holders is let go of by all of them.
+ * And who refers to what refers back to it and hangs where it does, as to the future that a task waits for. */
+static void mark_referrers(const struct graph *g, struct work *w, const uint32_t *examples, uint32_t total, uint32_t count)
+{
+    enum { FAR = 8 }; /* steps up to what hangs where the example does */
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
+    uint32_t *place = w->parent.at, asked[2 * MOST_EXAMPLES], first = 0; /* place, which has served: by number that in ``asked``, from 1 */
+    uint8_t found[2 * MOST_EXAMPLES] = {0};
+    memset(place, 0, count * sizeof *place);
+    for (uint32_t k = 0; k < total; k++)
+        place[asked[k] = examples[k]] = k + 1;
+    for (int is_beside = 0; is_beside < 2; is_beside++) {
+        uint32_t last = total;
+        for (uint32_t i = 1; i < count; i++) {
+            for (uint32_t k = begin[vertex[i]]; vertex[i] >= GROUPS && k < begin[vertex[i] + 1]; k++) {
+                uint32_t to = number[edge[k]], at = place[to], above = i;
+                if (at <= first || at > last || found[at - 1] == MOST_REFERRERS)
+                    continue;
+                for (int step = 0; step < FAR && above != to && dominator[above] != dominator[to]; step++)
+                    above = dominator[above];
+                if (above == to)
+                    continue; /* a part of it */
+                found[at - 1]++;
+                mark_way(g, w, vertex[i]);
+                if (!is_beside && above != i && dominator[above] == dominator[to] && !place[above] && total < 2 * MOST_EXAMPLES) {
+                    asked[total] = above;
+                    place[above] = ++total;
+                }
+            }
+        }
+        first = last;
+    }
+}
+
+/* Of each node by number, the largest that hangs on it directly and has no row, of the type that has more bytes than all
+ * others of these together, if one has (Boyer and Moore, 1981); 0: nothing does. Serves ``parent`` and ``certain``. */
+static const uint32_t *find_typical(const struct graph *g, struct work *w, uint32_t count)
+{
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *types = g->type.at, *row_of = g->row_of.at;
+    const uint64_t *retained = w->retained.at;
+    uint32_t *typical = w->parent.at;
+    float *lead = w->certain.at;
+    memset(typical, 0, count * sizeof *typical);
+    memset(lead, 0, count * sizeof *lead);
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t above = dominator[i], known = typical[above];
+        float bytes = (float)retained[i] * (float)weight_of(w, i);
+        if (vertex[i] < GROUPS || is_no_object(types, vertex[i]) || row_of[vertex[i]] != NONE)
+            continue;
+        if (known && types[vertex[known]] == types[vertex[i]]) {
+            lead[above] += bytes;
+            typical[above] = retained[i] >= retained[known] ? i : known; /* of equals the last, as below */
+        } else if (known && lead[above] >= bytes)
+            lead[above] -= bytes;
+        else {
+            lead[above] = bytes - lead[above];
+            typical[above] = i;
+        }
+    }
+    return typical;
+}
+
 /* Of what holds much in many parts none of which is worth a row: the largest of them, for what the others are made of.
  * What it marks comes after it in order, and is not looked at again. */
-static void mark_examples(const struct graph *g, const struct work *w, const uint32_t *heaviest, uint32_t count)
+static void mark_examples(const struct graph *g, struct work *w, const uint32_t *heaviest, uint32_t count)
 {
     enum { LEAST_SHARE = 100, LEAST_PARTS = 4 }; /* of all that is reached, one in so many; of what it holds itself */
     const uint32_t *vertex = w->vertex.at, *row_of = g->row_of.at;
     const uint64_t *retained = w->retained.at;
+    const uint32_t *typical = find_typical(g, w, count);
+    uint32_t examples[MOST_EXAMPLES], total = 0;
     for (uint32_t i = count; i-- > 1;) {
-        uint32_t part = heaviest[i];
+        uint32_t part = typical[i];
         if (part && vertex[i] >= GROUPS && row_of[vertex[i]] != NONE && row_of[vertex[part]] == NONE &&
-            retained[i] >= retained[0] / LEAST_SHARE && retained[part] <= retained[i] / LEAST_PARTS)
+            retained[i] >= retained[0] / LEAST_SHARE && retained[part] <= retained[i] / LEAST_PARTS) {
             mark_down(g, w, heaviest, part);
+            if (total < MOST_EXAMPLES)
+                examples[total++] = part;
+        }
     }
+    mark_referrers(g, w, examples, total, count);
 }
 
 /* Objects of types that are asked for: of each type the nearest to a root, and of those that one object holds the first. */

@@ -507,22 +507,15 @@ static uint64_t read_wrapped(const struct walk *w, uint32_t object, uint64_t wor
 }
 
 /* The tensors that objects of C++ have, of which Python knows only the wrapper. */
-static int look_behind_wrappers(struct walk *w)
+static void look_behind_wrappers(struct walk *w)
 {
     struct graph *g = w->g;
-    struct array array = {0};
     const struct kind *kinds = g->kind.at;
     uint64_t words[MOST_OF_NODE / 8], looked = 0, nodes = g->nodes; /* more come with what is found */
-    uint8_t which[ASKED_AT_ONCE], *is_wrapper;
-    if (!grow(&g->budget, &array, g->type_count))
-        return 0;
-    is_wrapper = array.at;
-    for (uint32_t type = FIRST_TYPE; type < g->type_count; type++)
-        for (const struct type *above = kinds[type].type; above && kinds[type].base == PLAIN; above = above->base)
-            is_wrapper[type] |= is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
+    uint8_t which[ASKED_AT_ONCE];
     for (uint32_t node = GROUPS; node < nodes && !w->is_over; node++) {
         uint32_t type = ARRAY(g, type, uint32_t)[node];
-        struct node_class *of = type >= FIRST_TYPE && is_wrapper[type] ? class_of(w, (uintptr_t)kinds[type].type) : NULL;
+        struct node_class *of = type >= FIRST_TYPE && kinds[type].is_wrapper ? class_of(w, (uintptr_t)kinds[type].type) : NULL;
         if (!of)
             continue;
         int is_learnt = of->seen >= LEARNT_FROM && of->seen % LEARNT_AGAIN;
@@ -542,8 +535,6 @@ static int look_behind_wrappers(struct walk *w)
         w->is_over |= ++looked % BEFORE_THE_CLOCK == 0 && cpu_ns() > w->ends_ns;
     }
     settle_asked(w);
-    drop(&g->budget, &array);
-    return 1;
 }
 
 static const char *implementation_of(uint64_t tensor)
@@ -694,7 +685,8 @@ EXPORT int graph_histories(struct graph *g, const struct history_places *places,
         one->seen_bytes = w.seen_bytes;
         ARRAY(g, own, uint64_t)[w.token_node] = w.operations * OPERATION_BYTES;
     }
-    is_done = is_done && look_behind_wrappers(&w);
+    if (is_done)
+        look_behind_wrappers(&w);
     is_cut |= w.is_over;
     is_done = is_done && (w.cut_node == NONE || tie_rest(&w));
     for (uint64_t node = nodes; node < g->nodes; node++)

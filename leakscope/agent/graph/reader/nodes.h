@@ -13,6 +13,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t base, is_gc, is_made_in_c;
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
     uint8_t may_hold; /* its objects may have native memory of their own, of which nobody tells */
+    uint8_t is_wrapper; /* of pybind11's: its objects lead to one of C++ each */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
        STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW };
@@ -36,7 +37,7 @@ struct share { /* of what a node dominates: all objects of one type directly bel
 
 struct sharer { /* what a row refers to, and another dominates: of those objects it is one of several holders */
     uint32_t row, dominator_row, type;
-    uint64_t count, bytes, device_bytes;
+    uint64_t count, direct_count, bytes, device_bytes; /* direct: the others by way of what they and it refer to */
 };
 
 struct tie { /* a reference that only C++ has; type: of what it leads to, where that is no object of Python's */

@@ -181,6 +181,8 @@ static uint32_t type_of(struct graph *g, type *cls)
     kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
     kinds[number].may_hold = (uint8_t)(kinds[number].base == PLAIN && may_hold(cls));
+    for (const type *above = made_in_c(cls); above && kinds[number].base == PLAIN && !kinds[number].is_wrapper; above = above->base)
+        kinds[number].is_wrapper = (uint8_t)is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
     table[slot] = number;
     g->type_count++;
     return number;
