@@ -24,7 +24,8 @@ _EXTRA = "pip install 'leakscope-recorder[deep]'"
 def chain_to(obj: object, *, max_depth: int = 20) -> str | None:
     """How a module comes to hold an object: ``train.CACHE['batches'][3]``; None if no module does.
 
-    The shortest way by references; an object that is only held by a running function has none.
+    The shortest way by references; an object that is only held by a running function has none, nor has one that is
+    held by what ``gc.freeze()`` hides.
     """
     objgraph = _package("objgraph")
     chain = objgraph.find_backref_chain(obj, objgraph.is_proper_module, max_depth=max_depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -26,6 +27,7 @@ HOLDER: Holder | None = None
 @pytest.fixture
 def kept():
     global HOLDER
+    gc.unfreeze()  # what conftest.py froze, this module too, nobody finds as a referrer
     kept = Kept()
     HOLDER = Holder(kept)
     yield kept

@@ -14,7 +14,7 @@ LARGEST_RECORDING = 300 * 1024
 LARGEST_NOTEBOOK = 500_000  # bytes: a forge shows one of this size at once
 
 
-@pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_was_committed_with(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # tests that run at once are told how wide their terminal is

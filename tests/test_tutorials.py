@@ -17,15 +17,8 @@ LARGEST_RECORDING = 300 * 1000
 BEHIND = "the page is behind what its commands print: run `make docs`"
 
 
-# Each judges two recordings, some of them often. The first of them is what a newcomer reads.
-PAGES = [
-    pytest.param(page, id=page.stem, marks=pytest.mark.golden if page.stem == "start" else pytest.mark.slow)
-    for page in tutorials.pages()
-]
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.golden
+@pytest.mark.parametrize("page", tutorials.pages(), ids=lambda page: page.stem)
 def test_a_page_shows_what_its_commands_print(page: Path) -> None:
     assert page.read_text("utf-8") == tutorials.renewed(page), BEHIND
 

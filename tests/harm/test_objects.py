@@ -5,7 +5,7 @@ there and then, between two bytecodes as usual, and on the agent's thread while 
 (``objects/watch.c``) tells of every function of Python that begins meanwhile and is not ours. What the program prints
 must be what it prints bare. The reader of the heap is given the same programs by itself, built so that each access to
 memory that is freed or nobody's ends the program (``objects/again.py``). ``LEAKSCOPE_OBJECTS=SEEDS`` tries so many
-seeds of each; ``LEAKSCOPE_PYTHONS`` says with which interpreters.
+seeds of each, and with every way in which memory is freed; ``LEAKSCOPE_PYTHONS`` says with which interpreters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "objects"
 FAMILIES = sorted(file.stem for file in PROGRAMS.glob("*.py") if file.stem not in ("look", "again", "types_of_c"))
-SEEDS = range(int(os.environ.get("LEAKSCOPE_OBJECTS", "1")))
+_ASKED = os.environ.get("LEAKSCOPE_OBJECTS")
+SEEDS = range(int(_ASKED or "1"))
 STRESS_S = "0.05,traced"  # watched by a profiler in C
 LIMIT_S = 900.0  # of one program: among many others it gets a tenth of a processor, and only what hangs takes so long
 LEAST_LOOKS = (1, 1, 1)  # there and then, between two bytecodes, on the agent's thread
@@ -40,6 +41,7 @@ FREED = {
     "reused": {"PYTHONMALLOC": "malloc", "ASAN_OPTIONS": REUSED},
     "pooled": {"ASAN_OPTIONS": REUSED},
 }
+WAYS = list(FREED) if _ASKED else ["kept"]
 
 
 class Ended(NamedTuple):
@@ -129,7 +131,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return library, ":".join(preload)
 
 
-@pytest.mark.parametrize("freed", FREED)
+@pytest.mark.parametrize("freed", WAYS)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_reader_looks_at_nothing_that_is_not_there(

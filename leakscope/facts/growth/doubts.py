@@ -135,7 +135,7 @@ def reused(
 
 def _rise(figure: Floats, of: Callable[[Floats], float], count: int) -> float:
     """From its first values to its last."""
-    return float(of(figure[-count:]) - of(figure[:count])) if figure.size >= 2 * max(count, 1) else 0.0
+    return float(of(figure[-count:]) - of(figure[:count])) if count and figure.size >= 2 * count else 0.0
 
 
 def uncollected(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import Trend, judge
 from ..tables import Row, by_process, in_time, narrow, only, process_name, records, text_of
+from .arenas import with_snapshots
 from .sharing import Copied, Family, copied_by_takes, families, shares
 
 if TYPE_CHECKING:
@@ -68,7 +69,14 @@ class ProcessGrowth:
     def rows(self, table: str) -> pd.DataFrame:
         """Its own rows of a table that has pid and start_ticks, by time. Shared by all who ask: do not change them."""
         if table not in self._parted:  # for all processes at once: each asks for the same tables
-            self._parted[table] = dict(by_process(self.tables[table]))
+            parts = dict(by_process(self.tables[table]))
+            if table == "sentinels":
+                graphs, takes = (dict(by_process(self.tables[name])) for name in ("heap_graphs", "takes"))
+                parts |= {
+                    key: with_snapshots(parts[key], graphs[key], takes[key])
+                    for key in parts.keys() & graphs.keys() & takes.keys()
+                }
+            self._parted[table] = parts
         rows = self._parted[table].get((self.pid, self.start_ticks))
         if rows is not None:
             return rows

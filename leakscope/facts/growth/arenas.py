@@ -1,0 +1,29 @@
+"""What Python's allocator of small objects has, read at two occasions: seldom by a clock, and by each snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from ..tables import narrow, only, without_last
+
+_OF_GRAPHS = {"pymalloc_bytes": "arena_bytes", "pymalloc_in_use_bytes": "block_bytes"}  # of a graph of the heap
+_WHEN = ("time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns", "pid", "start_ticks")
+
+
+def with_snapshots(sentinels: pd.DataFrame, graphs: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
+    """The sentinels of a process with a row for each snapshot that read its arenas, by time.
+
+    What was read as it ended, when the locals of main() were gone, is left out where there are two other readings.
+    """
+    at_work = without_last(graphs, takes)
+    at_work = only(at_work, at_work["arena_bytes"].notna() & at_work["block_bytes"].notna())
+    if not len(at_work):
+        return sentinels
+    read = narrow(at_work, *_WHEN).assign(**{ours: at_work[theirs] for ours, theirs in _OF_GRAPHS.items()})
+    ended_s = graphs["time_s"][~graphs["take"].isin(at_work["take"])].min()
+    is_late = sentinels["time_s"].to_numpy(dtype=np.float64) >= ended_s
+    known = sentinels["pymalloc_bytes"].notna().to_numpy()
+    if is_late.any() and int((known & ~is_late).sum()) + len(read) >= 2:
+        sentinels = sentinels.assign(**{name: sentinels[name].mask(is_late) for name in _OF_GRAPHS})
+    return pd.concat([sentinels, read]).sort_values("time_s", kind="stable", ignore_index=True)
