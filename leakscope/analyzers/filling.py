@@ -85,7 +85,8 @@ def _title(filling: Filling, name: str) -> str:
     if filling.full_share >= 1:
         return f"{name} has filled up to its limit of {limit} members, with {format_bytes(filling.held_bytes)}"
     about = f"levels out at about {format_bytes(filling.level_bytes)}"
-    return f"{name} is filling: {filling.full_share:.0%} of {limit} members; it {about}"
+    share = f"{filling.full_share:.0%}" if not filling.is_far else f"{filling.full_share:.1%}"
+    return f"{name} is filling: {share} of {limit} members; it {about}"
 
 
 def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
@@ -102,6 +103,9 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
         yield Evidence(text, {"line": line.line})
     else:
         yield Evidence(f"it has a limit of {format_count(filling.limit or 0)} itself", {"limit": filling.limit})
+    if filling.full_in_s:
+        text = f"at the pace of these snapshots it is full in {format_duration(filling.full_in_s)}"
+        yield Evidence(text, {"full_in_s": round(filling.full_in_s)})
     each = filling.held_bytes / max(filling.length, 1)
     yield Evidence(
         f"a member takes {format_bytes(each)} on average: {format_count(filling.limit or 0)} of them take "
@@ -112,7 +116,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
 
 def _doubts(filling: Filling) -> Iterator[str]:
     if filling.is_far:
-        yield f"it is at {filling.full_share:.0%} of its limit: what it takes when it is full is a guess"
+        yield f"it is at {filling.full_share:.1%} of its limit: what it takes when it is full is a guess"
     if filling.line is not None and filling.full_share < 1:
         yield "the limit is read from the source: the program was not seen to keep to it yet"
 

@@ -276,6 +276,11 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             f"have the tasks of {variable} end: give what they wait for in {waits} a timeout, or cancel those that are "
             f"no longer needed; that {would_free}"
         ]
+    if found.named.type_name.endswith("ContextVar") and any(child.row["chained"] for child in place.children):
+        return [
+            f"reset {variable} after use, with the token that set() returns{where}: each value keeps the one before; "
+            f"that {would_free}"
+        ]
     others = " and ".join(_also_held_by(found))
     advice = [f"bound or empty {variable}{where}: it {would_free}"]
     if others:  # by itself that frees nothing

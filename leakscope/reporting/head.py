@@ -187,7 +187,7 @@ def _whether(told: Told) -> str:
 
 def _clause(reason: str) -> str:
     """A reason with its subject: most say only what memory does, since they are also said of one process."""
-    return f"it {reason}" if reason.split(" ", 1)[0] in _MOVES else reason
+    return f"it {reason}" if reason.split(" ", 1)[0].rstrip(",") in _MOVES else reason
 
 
 def _what_grows(told: Told) -> str:

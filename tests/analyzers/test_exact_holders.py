@@ -140,6 +140,34 @@ def test_a_chain_that_gets_a_new_first_link_each_time_held_what_the_first_of_the
     assert places["jobs.LAST"].deep_bytes.tolist() == [leaked(second) for second in TAKES_S]
 
 
+def test_chains_that_hang_on_one_context_variable_are_one_holder(tmp_path):
+    """Each of two tasks sets another value, which keeps the one that the task had before it."""
+    name, variable = "jobs.Span", 90
+    builder = trainer(tmp_path)
+    for take, second in enumerate(TAKES_S, 1):
+        above = {"path_node": variable, "dominator_node": 8}
+        spans = [
+            node(
+                task + n, task + n + 1, "attribute" if n < second else "reference", "parent" if n < second else None,
+                type_name=name, retained_bytes=leaked(n) / 2, child_count=2, **(above if n == second else {}),
+            )
+            for task in (1000, 2000)
+            for n in range(1, second + 1)
+        ]  # fmt: skip
+        var = node(variable, 8, "key", "['current_span']", type_name="_contextvars.ContextVar", retained_bytes=80)
+        builder = with_graphs(builder, nodes=[*MODULE, var, *spans], at_s=(second,), first=take)
+        for number in (task + n for task in (1000, 2000) for n in range(2, second + 1)):
+            builder.row(
+                "heap_children", second, PID, take=take, node=number, type_name=name, object_count=1,
+                retained_bytes=leaked(number % 1000 - 1) / 2,
+            )  # fmt: skip
+    builder.source(PID, "/home/me/jobs.py", JOBS, module="jobs")
+    recording = sentinels(builder).open()
+    places = {place.path: place for place in graph_places(recording, PID, range(1, len(TAKES_S) + 1), by_holder=True)}
+    assert places["jobs.current_span.<Span>"].deep_bytes.tolist() == [leaked(second) for second in TAKES_S]
+    assert "jobs.current_span.<Span>'" not in places
+
+
 def test_functions_that_c_code_keeps_and_that_keep_each_other(tmp_path):
     """The newest is another at each snapshot; what is before it hangs on a variable of it."""
 

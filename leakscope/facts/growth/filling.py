@@ -82,6 +82,14 @@ class Filling:
     def needed_bytes(self) -> float:
         return self.level_bytes - self.held_bytes
 
+    @property
+    def full_in_s(self) -> float | None:
+        """At the pace at which it gained members between the snapshots; None where that, or its limit, is not known."""
+        added = float(self.place.length[-1] - self.place.length[0])
+        if not self.limit or added <= 0:
+            return None
+        return (self.limit - self.length) / added * float(self.time_s[-1] - self.time_s[0])
+
 
 @dataclass(frozen=True, eq=False)
 class Fills:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
-from ...units import MOST, format_bytes, format_count
+from ...units import MOST, format_bytes, format_count, format_duration
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
@@ -141,8 +141,10 @@ def _doubted(
         if filling.room is None:
             limit = f"its limit of {format_count(first.limit)} members"
             if first.is_far and first.level_bytes > float(main.held_bytes[-1]):  # a guess that means a multiple of it
-                full = f"{format_bytes(first.level_bytes)} once it is full"
-                return None, f"{first.name} is at {first.full_share:.0%} of {limit}, and may take {full}"
+                in_s = first.full_in_s
+                pace = f", in {format_duration(in_s)} at this pace" if in_s is not None else ""
+                full = f"about {format_bytes(first.level_bytes)} once it is full{pace}"
+                return None, f"{first.name} is at {first.full_share:.1%} of {limit}, and may take {full}"
             reason = f"{first.name} fills up to {limit}"
             if filling.share >= sure_share and filling.other_share < certain_besides:
                 return False, reason

@@ -236,6 +236,11 @@ def _are_together(one: _Node, other: _Node) -> bool:
     return bool(one.retained @ other.retained)
 
 
+def _are_held_alike(one: _Node, other: _Node) -> bool:
+    """By one that has no name for either: what tasks have in a context variable, each its own."""
+    return bool(one.row["path_node"] == other.row["path_node"]) and _edge_name(one) is None is _edge_name(other)
+
+
 def _newest(node: _Node) -> int:
     """The last snapshot that has it."""
     return int(np.flatnonzero(node.retained).max(initial=-1))
@@ -582,18 +587,18 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
         first: max(chains[first]) > _LINKS or _became_longer(links) for first, links in links_of.items()
     }  # fmt: skip
     long = {number: first for number, first in firsts.items() if is_long[first]}
-    newest: dict[tuple[int, str], _Node] = {}
-    for first in sorted(set(long.values()), key=lambda one: (-_newest(nodes[one]), one)):
-        node = nodes[first]
-        known = newest.setdefault((node.row["dominator_node"], str(node.row["type_name"])), node)
-        if known is not node and not _are_together(known, node):
-            _continue(known, node)
-            long = {number: known.number if of == first else of for number, of in long.items()}
     for number, first in long.items():  # what is a link now was the first one before those that came in front of it
         head, link = nodes[first], nodes[number]
         head.retained = np.maximum(head.retained, link.retained)
         head.storage = np.maximum(head.storage, link.storage)
         head.native = np.maximum(head.native, link.native)
+    newest: dict[tuple[int, str], _Node] = {}
+    for first in sorted(set(long.values()), key=lambda one: (-_newest(nodes[one]), one)):
+        node = nodes[first]
+        known = newest.setdefault((node.row["dominator_node"], str(node.row["type_name"])), node)
+        if known is not node and (not _are_together(known, node) or _are_held_alike(known, node)):
+            _continue(known, node)
+            long = {number: known.number if of == first else of for number, of in long.items()}
     return {number: first for number, first in long.items() if number != first}
 
 

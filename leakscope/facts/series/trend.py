@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...units import MiB, format_bytes
+from ...units import MiB, format_bytes, format_duration
 from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count, without_blips
 from .teeth import Teeth, ceiling_of, cut_at_last_trough
 
@@ -190,7 +190,7 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     rises = np.maximum(np.diff(kept), 0.0)
     if growth >= _MUCH * least and _began_late(rises):
         return verdict(CANNOT_TELL, "grew towards its end only, and was still growing; a longer run would tell")
-    settled = _settled(rises)
+    settled = _settled(rises, float(t[-1] - t[0]))
     if settled:
         return verdict(FLAT, settled)
     if _effective_count(rises) < 2.5 or _quiet_inside(_risen(rises)) >= _PAUSE * rises.size:
@@ -310,13 +310,16 @@ def _largest_step(t: Floats, y: Floats) -> tuple[int, float]:
     return at + 2, float(rises[at])
 
 
-def _settled(rises: Floats) -> str:
-    """Why the rise is over, in words; empty when it is not: compares the last quiet stretch with the ones inside it."""
+def _settled(rises: Floats, lasted_s: float) -> str:
+    """Why the rise is over, in words; empty when it is not: compares the last quiet stretch with the ones inside it.
+
+    ``lasted_s``: how long all of them took together.
+    """
     total = float(rises.sum())
     risen = _risen(rises)
     quiet_at_end = _quiet_at_end(rises)
     if quiet_at_end > max(2 * _quiet_inside(risen), _QUIET * rises.size):
-        return f"grew, then was flat for the last {quiet_at_end / rises.size:.0%} of the run"
+        return f"grew, then was flat for the last {format_duration(quiet_at_end / rises.size * lasted_s)}"
     passed = np.cumsum(rises) / total
     span = int(np.searchsorted(passed, 0.9)) - int(np.searchsorted(passed, 0.1))
     if span < 0.3 * rises.size:
