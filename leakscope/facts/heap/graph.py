@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...findings import AGENT
 from ...units import MOST
@@ -62,6 +63,7 @@ class _Node:
     children: Floats
     length: Floats
     error: Floats
+    is_measured: NDArray[np.bool_]  # where a length was written down: none of what is not known, 0 of what is empty
     numbers: set[int] = field(init=False)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
@@ -166,6 +168,8 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     figures = np.zeros((len(index), len(_FIGURES), len(position)))
     for i, column in enumerate(_FIGURES):
         figures[of_row, i, at] = rows[column].to_numpy(dtype=np.float64, na_value=0.0)
+    is_measured = np.zeros((len(index), len(position)), dtype=np.bool_)
+    is_measured[of_row, at] = rows["length"].notna().to_numpy(dtype=np.bool_)
     last = np.zeros(len(index), dtype=np.int64)
     last[of_row] = np.arange(len(rows))
     is_named = rows["is_named"].to_numpy(dtype=bool, na_value=False)
@@ -173,9 +177,10 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     told[of_row[is_named]] = np.flatnonzero(is_named)
     dominators = rows["dominator_node"].to_numpy(dtype=np.int64, na_value=0)[last].tolist()
     nodes: dict[int, _Node] = {}
-    for number, row, dominator, own in zip(index, records(narrow(rows, *_TOLD).iloc[told]), dominators, figures):
+    told_rows = records(narrow(rows, *_TOLD).iloc[told])
+    for number, row, dominator, own, measured in zip(index, told_rows, dominators, figures, is_measured):
         row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
-        nodes[number] = _Node(number, row, *own)
+        nodes[number] = _Node(number, row, *own, measured)
     return nodes
 
 
@@ -393,18 +398,18 @@ def _lengths(node: _Node) -> Floats:
     A length is written down of what was still there when names were looked up. Where it was not, it is that of the
     nearest snapshot that has one, as much longer as it holds more objects alone.
     """
-    is_known = node.length > 0
-    if not is_known.any():
+    if not node.length.any():
         return node.children.copy()
     is_there = node.retained > 0
-    if is_known[is_there].all():
+    if node.is_measured[is_there].all():
         return np.where(is_there, node.length, 0.0)
-    known = np.flatnonzero(is_known)
+    known = np.flatnonzero(node.length > 0)
     nearest = known[np.abs(known[:, None] - np.arange(len(node.length))).argmin(axis=0)]
     before = node.children[nearest]
     more = np.ones(len(before))
     np.divide(node.children, before, out=more, where=(node.children > 0) & (before > 0))
-    return np.where(is_there, np.round(node.length[nearest] * more), 0.0)
+    estimated = np.where(is_there, np.round(node.length[nearest] * more), 0.0)
+    return np.where(node.is_measured & is_there, node.length, estimated)
 
 
 def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Place]:
@@ -623,6 +628,7 @@ def _continue(newest: _Node, before: _Node) -> None:
     newest.error += before.error
     newest.children += before.children
     newest.length += before.length
+    newest.is_measured |= before.is_measured
     if not isinstance(newest.row["edge_name"], str):  # it was another's by the time it was asked for
         newest.row |= {column: before.row[column] for column in ("path_node", "edge_kind", "edge_name")}
 
