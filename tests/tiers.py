@@ -24,8 +24,8 @@ TIERS = {
     "test": ["-m", "not (slow or further)"],
     "test-all": [],
 }
-# Live tests wait for most of their time. Three at once keep two cores busy, and more would starve each other; the longest
-# of all, which only `make test-all` has, wait still more.
+# Live tests wait for most of their time. Three at once keep two cores busy, and more would starve each other.
+# The longest ones, which only `make test-all` has, wait still more.
 # Unit tests compute: a third at once would only import everything once more.
 _WORKERS = {"quick": 2, "test": 3, "test-all": 4}
 AT_ONCE = {tier: ["-n", str(count), "--dist", "loadgroup"] for tier, count in _WORKERS.items()}
