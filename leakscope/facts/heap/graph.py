@@ -180,7 +180,7 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     told_rows = records(narrow(rows, *_TOLD).iloc[told])
     for number, row, dominator, own, measured in zip(index, told_rows, dominators, figures, is_measured):
         row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
-        nodes[number] = _Node(number, row, *own, measured)
+        nodes[number] = _Node(number, row, *own, is_measured=measured)
     return nodes
 
 
