@@ -63,7 +63,7 @@ class _Node:
     children: Floats
     length: Floats
     error: Floats
-    is_measured: NDArray[np.bool_]  # where a length was written down: none of what is not known, 0 of what is empty
+    is_measured: NDArray[np.bool_] = field(init=False)  # where a length was written down: none of what is not known, 0 of what is empty
     numbers: set[int] = field(init=False)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
@@ -180,7 +180,8 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     told_rows = records(narrow(rows, *_TOLD).iloc[told])
     for number, row, dominator, own, measured in zip(index, told_rows, dominators, figures, is_measured):
         row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
-        nodes[number] = _Node(number, row, *own, is_measured=measured)
+        nodes[number] = _Node(number, row, *own)
+        nodes[number].is_measured = measured
     return nodes
 
 
