@@ -63,7 +63,7 @@ class _Node:
     children: Floats
     length: Floats
     error: Floats
-    is_measured: NDArray[np.bool_] = field(init=False)  # where a length was written down: none of what is not known, 0 of what is empty
+    is_measured: NDArray[np.bool_] = field(init=False)  # a length: of what is empty, it is 0
     numbers: set[int] = field(init=False)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
