@@ -20,6 +20,7 @@ from ..confidence import Ground
 from ..evidence.keepers import DESCRIPTORS, opening_line
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
+from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
@@ -124,9 +125,10 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     if line is not None and line in made:
         evidence.append(at_line(line, "opens such"))
     held = _allocated_at(case, pile.owner, line)
+    held_bytes = min(round(held.bytes), _native_growth(case, pile.owner)) if held is not None else 0
     if held is not None:
-        text = f"{format_bytes(held.bytes)} that were allocated there stay, by {held.sample_count:,} samples"
-        evidence.append(Evidence(f"{text}: what belongs to them", {"bytes": round(held.bytes)}))
+        text = f"{format_bytes(held_bytes)} that were allocated there stay, by {held.sample_count:,} samples"
+        evidence.append(Evidence(f"{text}: what belongs to them", {"bytes": held_bytes}))
     doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
     remedy = [_CLOSE_SEGMENT if kind == _SHARED else _CLOSE]
     if kept.name and not kept.is_each:
@@ -139,7 +141,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
             Ground("open descriptors were counted", 0.9),
             *([Ground("some may be a library's own: what they are is not known", 0.3)] if kind is None else ()),
         ],
-        bytes=min(round(held.bytes), pile.owner.growth_bytes) if held is not None else 0,
+        bytes=held_bytes,
         process=pile.owner,
         line=line,
         holder=f"{risen} {what}{kept.words}",
@@ -165,6 +167,11 @@ def _allocated_at(
         return None
     lines = lines_of(case.growth, process, case.sources, NATIVE)
     return next((one for one in lines if (one.file, one.line) == line[:2] and one.share >= min_share), None)
+
+
+def _native_growth(case: Case, process: ProcessGrowth) -> int:
+    """As the ledger says, of which a line's samples are an estimate."""
+    return max(0, sum(growth_of(case.ledger, account, process.label) for account in ("native", "native-held")))
 
 
 def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str | None, int]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from leakscope.reporting import analyze
+
 from ..sentences import says
 from .asking import asked
-from .leaks import PID, trainer
+from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
+from .test_native_growth import takes
 
 LOOKS = 40  # every 2 s
 
@@ -35,6 +38,24 @@ def test_files_that_are_never_closed_are_found_with_path_and_line(tmp_path):
     assert finding.subject.path == "/data/part-N.csv"
     assert (finding.subject.file, finding.subject.line) == ("/home/me/log.py", 4)
     assert finding.severity == "warning"
+
+
+def test_what_was_allocated_for_them_is_no_more_than_the_ledger_has(tmp_path):
+    """Samples of a line are an estimate, here of twice what malloc came to have in use."""
+    text = "def log(n):\n    return open(f'/data/part-{n}.csv', 'w')\n"
+    builder = with_files(takes(sentinels(trainer(tmp_path, fd_count=None))), [9 * n for n in range(LOOKS // 4)])
+    for at_s in (5, 10, 15, 20):
+        builder.row(
+            "allocation_stacks", at_s, PID, allocator="malloc", stack="/home/me/log.py:2 log",
+            owner_file="/home/me/log.py", owner_line=2, function="log", live_bytes=at_s * 2 * LEAK_BYTES_PER_S,
+            settled_bytes=at_s * LEAK_BYTES_PER_S, sample_count=40, error_bytes=at_s * MiB,
+            asked_bytes=at_s * 3 * LEAK_BYTES_PER_S,
+        )  # fmt: skip
+    report = analyze(builder.source(PID, "/home/me/log.py", text).open())
+    (finding,) = [one for one in report.findings if one.kind == "fd-pileup"]
+    native = sum(row.growth_bytes for row in report.ledger if row.account in ("native", "native-held"))
+    assert 0 < finding.bytes == native < 40 * LEAK_BYTES_PER_S
+    assert not [one for one in report.findings if one.kind == "native-growth"]
 
 
 @pytest.mark.parametrize(

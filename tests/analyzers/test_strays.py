@@ -66,6 +66,37 @@ def legs(per_s, **more):
             | more]  # fmt: skip
 
 
+TREE = """\
+import gc
+gc.disable()
+
+class Node:
+    def __init__(self, parent):
+        self.parent = parent
+        self.children = []
+        if parent is not None:
+            parent.children.append(self)
+"""
+NODE = "__main__.Node"
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        f"{NODE}.parent -> {NODE}.children -> list -> {NODE}",
+        f"{NODE}.children -> list -> {NODE}.parent -> {NODE}",
+    ],
+)
+def test_the_reference_to_weaken_is_not_that_to_a_container(tmp_path, chain):
+    """Children that only weak references lead to would be gone at once."""
+    nodes = legs(9000, type_name=NODE, chain=chain)
+    builder = with_graphs(
+        sentinels(trainer(tmp_path), **OFF), nodes, unreached=lambda s: round(0.9 * LEAK_BYTES_PER_S * s)
+    )
+    (finding,), _ = looked(builder.source(PID, "/home/me/tree.py", TREE), "cyclic-garbage")
+    assert "weakref" in finding.remedy[1] and "tree.py:6" in finding.remedy[1]
+
+
 def test_garbage_is_weighed_and_its_cycle_named(tmp_path):
     builder = with_graphs(
         sentinels(trainer(tmp_path), **OFF), legs(9000), unreached=lambda s: round(0.9 * LEAK_BYTES_PER_S * s)
