@@ -273,8 +273,8 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     if calls:
         waits = f"{calls[-1].function}() ({_place(calls[-1].file, calls[-1].line)})"
         return [
-            f"have the tasks of {variable} end: give what they wait for in {waits} a timeout, or cancel those that are "
-            f"no longer needed; that {would_free}"
+            f"end the tasks that {variable} keeps: give what they wait for in {waits} a timeout, or cancel those that "
+            f"are no longer needed; that {would_free}"
         ]
     if found.named.type_name.endswith("ContextVar") and any(child.row["chained"] for child in place.children):
         return [
@@ -285,11 +285,12 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     advice = [f"bound or empty {variable}{where}: it {would_free}"]
     if others:  # by itself that frees nothing
         advice = [f"bound or empty {variable}{where} together with {others}: that {would_free}"]
-    if found.named is not place and not found.named.has_length:  # an optimizer, a parser: it has no members to remove
+    is_inside = found.named is not place or found.holder.largest is not None
+    if is_inside and not found.named.has_members:  # an optimizer, a parser
         return [f"have {variable} let go of what is no longer needed{where}, or make a new one: that {would_free}"]
     if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
-    advice += _of_members(place)
+    advice += _of_members(found.holder.largest or place)
     return advice
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from leakscope.facts.heap.graph import graph_places
 
+from ..sentences import says
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
 from .test_strays import TAKES_S, looked, node, with_graphs
 
@@ -84,6 +85,29 @@ def test_what_only_libraries_name_has_the_nearest_of_their_names(tmp_path):
     (finding,), _ = looked(builder, "retained-objects")
     assert finding.subject.holder == "Parser._parser (XMLParser)"
     assert "_parser" in finding.remedy[0]
+
+
+@pytest.mark.parametrize("first_share", [0.35, 0.65])
+def test_lists_of_one_dict_that_all_grow_are_told_with_the_dict(tmp_path, first_share):
+    """Whichever grows most; and what its class has of its own hides no member of it."""
+    lists = [
+        node(
+            10 + n, 10, "key", f"['kind {n}']", type_name="list", length=lambda s: 10 * s, child_count=lambda s: 10 * s,
+            retained_bytes=lambda s, share=share: share * leaked(s),
+        )
+        for n, share in ((1, first_share), (2, 1 - first_share))
+    ]  # fmt: skip
+    builder = recorded(
+        tmp_path,
+        node(9, 8, "key", "['MONITOR']", type_name="jobs.Monitor", retained_bytes=leaked, dominator_node=0),
+        node(10, 9, "attribute", "problems", type_name="collections.defaultdict", retained_bytes=leaked, child_count=2),
+        *lists,
+    )
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "Monitor.problems (defaultdict)"
+    assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
+    assert says(finding.remedy[0], "bound or empty problems")
+    assert not any("only" in doubt and "%" in doubt for doubt in finding.doubts)
 
 
 def test_a_chain_of_few_heavy_links_is_one_holder(tmp_path):

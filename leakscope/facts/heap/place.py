@@ -56,6 +56,11 @@ class Place:
         return self.growth_bytes >= 2.0 * float(self.error_bytes.max())
 
     @property
+    def has_members(self) -> bool:
+        """A container, also of a class of its own: it has some that can be removed, where others have attributes."""
+        return self.has_length or any(child.row["edge_kind"] == "item" for child in self.children)
+
+    @property
     def said(self) -> str:
         """The path as a report says it: without what tells two apart that had one name."""
         return _ANOTHER.sub("", self.path)

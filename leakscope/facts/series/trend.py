@@ -155,7 +155,7 @@ def _without_warm_up(
         return trend
     seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)})"
     if trend.growth_bytes < _MUCH * least:
-        return replace(trend, verdict=FLAT, reason=f"grew in {seen}, and not lastingly beside")
+        return replace(trend, verdict=FLAT, reason=f"grew in {seen} only")
     if ends_with_step and trend.reason == _FADES:
         return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}; a longer run would tell")
     return replace(trend, verdict=FLAT, reason=f"grew in {seen}; beside that, {trend.reason}")
