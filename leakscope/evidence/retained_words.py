@@ -134,7 +134,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     yield Evidence(text, figures)
     if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
         gained = f"{found.name} gained {format_bytes(found.holder.growth_bytes)}"
-        text = f"with what grew beside that, {gained} between those snapshots"
+        text = f"with the others of its name, {gained} between those snapshots"
         yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
     native = float(place.native_bytes[-1])
     if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
@@ -156,11 +156,12 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     else:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
         gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those snapshots"
+        explained = found.explained_bytes
         yield Evidence(
-            f"that is {min(weighed / whole, 1.0):.0%} of {gained}"
-            if weighed <= _ABOUT_ALL * whole
+            f"that is {min(explained / whole, 1.0):.0%} of {gained}"
+            if explained <= _ABOUT_ALL * whole
             else f"that is more than {gained}: {_where_the_rest_was(found)}",
-            {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
+            {"explained_bytes": int(explained), "process_growth_bytes": int(look.gained_bytes)},
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(

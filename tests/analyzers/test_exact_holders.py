@@ -110,6 +110,25 @@ def test_lists_of_one_dict_that_all_grow_are_told_with_the_dict(tmp_path, first_
     assert not any("only" in doubt and "%" in doubt for doubt in finding.doubts)
 
 
+def test_what_instances_of_one_class_gained_counts_together(tmp_path):
+    """Three of them gained a third each: all three explain what grew, and no doubt is left."""
+
+    def third(second):
+        return leaked(second) // 3
+
+    monitors = [node(10 + n, 9, "index", str(n), type_name="jobs.Monitor", retained_bytes=third) for n in range(3)]
+    histories = [
+        node(20 + n, 10 + n, "attribute", "replay", type_name="list", retained_bytes=third, length=lambda s: 10 * s)
+        for n in range(3)
+    ]
+    above = node(9, 8, "key", "['MONITORS']", type_name="tuple", retained_bytes=leaked, child_count=3)
+    (finding,), _ = looked(recorded(tmp_path, above, *monitors, *histories), "retained-objects")
+    assert finding.subject.holder == "Monitor.replay (list)"
+    (share,) = [one.figures for one in finding.evidence if "explained_bytes" in one.figures]
+    assert share["explained_bytes"] > 100 * MiB  # of 120 between those snapshots
+    assert not any("%" in doubt for doubt in finding.doubts)
+
+
 def test_a_chain_of_few_heavy_links_is_one_holder(tmp_path):
     """Each link of an iterator's memory has 57 results and the next link: all of them together pile up."""
     link = "itertools._tee_dataobject"

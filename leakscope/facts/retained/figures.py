@@ -34,9 +34,9 @@ class Retained:
     """One holder. ``place`` is what accumulates, ``named`` the user's name for it, ``kept`` what it is made of.
 
     **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``held_bytes`` that without it;
-    ``weighed_bytes`` what the snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a
-    second, ``untouched`` what nobody has written to yet. ``made``: lines that allocated what stays in the process, the
-    most first, by samples.
+    ``weighed_bytes`` what the snapshots saw it gain, ``explained_bytes`` that with others of its name, ``share`` this
+    of what came into use; ``rate`` is in bytes a second, ``untouched`` what nobody has written to yet. ``made``: lines
+    that allocated what stays in the process, the most first, by samples.
     """
 
     holder: Accumulation
@@ -47,6 +47,7 @@ class Retained:
     lines: Sequence[Line]
     link: Place | None  # of a chain: by what each of its objects keeps the one before
     weighed_bytes: float
+    explained_bytes: float
     share: float
     pinning_ratio: float
     rate: float
@@ -127,6 +128,8 @@ def retained(
     named, lines = named_in(sources, place)
     link = _link_of(holder)
     weighed = min(holder.growth_bytes, max(place.growth_bytes, 0.0))
+    is_weighed = holder.bytes_each is not None or not holder.is_guess
+    explained = holder.growth_bytes if is_weighed else weighed
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
@@ -147,9 +150,8 @@ def retained(
         lines=adding,
         link=link,
         weighed_bytes=weighed,
-        share=min(
-            max((weighed if holder.bytes_each is None else holder.growth_bytes) / max(look.in_use_bytes, 1.0), 0.0), 1.0
-        ),
+        share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
+        explained_bytes=explained,
         pinning_ratio=pinning_ratio,
         rate=rate,
         total_bytes=int(min(rate * window_s, most)),
