@@ -123,5 +123,5 @@ def _doubts(filling: Filling) -> Iterator[str]:
 
 def _remedy(filling: Filling) -> str:
     size = format_bytes(filling.level_bytes)
-    where = f" at {filling.line.file.rsplit('/', 1)[-1]}:{filling.line.line}" if filling.line is not None else ""
+    where = f" at {filling.line.place}" if filling.line is not None else ""
     return f"nothing, if {size} is what it may take; a lower limit{where} takes less in proportion"

@@ -86,7 +86,7 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
     calls = _waits_in(found)
     if calls:
-        text = ", there in ".join(f"{call.function}() ({_place(call.file, call.line)})" for call in calls)
+        text = ", there in ".join(call.said for call in calls)
         yield Evidence(f"its tasks do not end: one that was looked into waits in {text}", {"calls": len(calls)})
     others = _also_held_by(found)
     if others:
@@ -96,10 +96,6 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
 
 def _waits_in(found: Retained) -> list[Call]:
     return waits_in(found.place, found.look.heap.places)
-
-
-def _place(file: str, line: int | None) -> str:
-    return file.rsplit("/", 1)[-1] + (f":{line}" if line is not None else "")
 
 
 def _also_held_by(found: Retained) -> list[str]:
@@ -227,7 +223,7 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
     place, line = found.place, found.line
     variable = text_of(found.named.row, "variable") or found.name
-    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    where = f" at {line.place}" if line is not None else ""
     size = format_bytes(total)
     would_free = f"would free about {size} {BY_THE_END}"
     if _HARDLY * total <= total - held < _MUCH * total:
@@ -272,10 +268,9 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
         return [f"end the chain{where}: where a new {kind} keeps no other as its {attribute}, that {would_free}"]
     calls = _waits_in(found)
     if calls:
-        waits = f"{calls[-1].function}() ({_place(calls[-1].file, calls[-1].line)})"
         return [
-            f"end the tasks that {variable} keeps: give what they wait for in {waits} a timeout, or cancel those that "
-            f"are no longer needed; that {would_free}"
+            f"end the tasks that {variable} keeps: give what they wait for in {calls[-1].said} a timeout, or cancel "
+            f"those that are no longer needed; that {would_free}"
         ]
     if found.named.type_name.endswith("ContextVar") and any(child.row["chained"] for child in place.children):
         return [

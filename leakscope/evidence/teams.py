@@ -216,7 +216,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
 
 def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:
     each, line = format_bytes(bytes_each), suspect.line
-    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    where = f" at {line.place}" if line is not None else ""
     if is_copying:
         yield (
             f"keep {suspect.name or 'the data set'}{where} as one array, tensor or Arrow table instead of Python "

@@ -35,6 +35,11 @@ class Line(NamedTuple):
     kind: str
     score: float
 
+    @property
+    def place(self) -> str:
+        """``train.py:88``: without the folder."""
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
+
 
 class _Event(NamedTuple):
     node: ast.AST

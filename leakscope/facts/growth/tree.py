@@ -135,7 +135,7 @@ def _doubted(
         first = filling.found[0]
         if first.limit is None or not filling.are_known:
             line = next(one.line for one in filling.found if one.limit is None)
-            where = f" ({line.file.rsplit('/', 1)[-1]}:{line.line})" if line is not None else ""
+            where = f" ({line.place})" if line is not None else ""
             limited = f"{first.name} is kept below a number of members that is not known{where}"
             return None, f"{limited}: it may stop growing there"
         if filling.room is None:

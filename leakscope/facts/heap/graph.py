@@ -821,11 +821,11 @@ class _Names:
         name = (qualified or "function").rpartition(".")[2]
         return name, qualified, self._module_of(file), file if isinstance(file, str) else None, _line(node)
 
-    def _code(self, node: _Node) -> tuple[str, str, int | None] | None:
+    def _code(self, node: _Node) -> tuple[str, str, int] | None:
         """(qualified name, file, first line) of what has code of its own: a frame, a coroutine, a function."""
         if not isinstance(node.row["owner"], str) or not isinstance(node.row["owner_file"], str):
             return None
-        return node.row["owner"], node.row["owner_file"], _line(node)
+        return node.row["owner"], node.row["owner_file"], _line(node) or 1
 
     def _limit(self, node: _Node) -> int | None:
         """How many members it may have; the dict of an lru_cache as many as that."""

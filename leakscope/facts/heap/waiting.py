@@ -17,7 +17,11 @@ class Call(NamedTuple):
 
     function: str
     file: str
-    line: int | None
+    line: int
+
+    @property
+    def said(self) -> str:
+        return f"{self.function}() ({self.file.rsplit('/', 1)[-1]}:{self.line})"
 
 
 def waits_in(holder: Place, places: Sequence[Place]) -> list[Call]:

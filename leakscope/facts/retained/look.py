@@ -18,7 +18,6 @@ from ..heap.place import GRAPH_TYPE, Place
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
 _MIN_PINNING_SHARE = 0.03
 _MOST = 0.5  # of what a name gained
-_NEARLY_ALL = 0.8  # of that: one of several that gained less is not the whole story
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
     """One per name in the user's code: ``optimizer.state`` and ``optimizer.param_groups`` are both ``optimizer``,
     and the ``values`` of every ``Meter`` are one thing to mend.
 
-    Its figures are those of the one that gained most; where no single one gained nearly all, and one object has that
-    name, they are those of the whole: a dict of lists that all grow.
+    Its figures are those of the one that gained most; where no single one gained half, and one object has that name,
+    they are those of the whole: a dict of lists that all grow.
     """
     groups: dict[Any, list[Accumulation]] = {}
     for holder in holders:
@@ -108,9 +107,7 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
         total = sum(h.growth_bytes for h in group)
         first = replace(group[0], growth_bytes=total, members=members)
         whole = {id(named): named for named in (user_place(h.place) for h in group if h.place is not None)}
-        is_told_apart = len(whole) > 1 or any(h.is_guess or h.handle for h in group)
-        enough = _NEARLY_ALL if any(named.has_members for named in whole.values()) else _MOST
-        if not is_told_apart and group[0].growth_bytes < enough * total:
+        if len(whole) == 1 and group[0].growth_bytes < _MOST * total and not any(h.is_guess or h.handle for h in group):
             (named,) = whole.values()
             gained = max(total, named.growth_bytes)  # of the others each gained too little to be told
             if named.growth_bytes >= _MOST * total:  # a ContextVar's value is another object, and none of its own

@@ -57,7 +57,7 @@ def class_place(sources: Sequence[Source], type_name: str) -> tuple[str, int] | 
 
 def breaking(row: Any, line: Line | None) -> str:
     """What to change so that no cycle comes to be."""
-    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    where = f" at {line.place}" if line is not None else ""
     if is_graph_node(text_of(row, "type_name")):
         return f"keep what a function returns or is given by ctx.save_for_backward{where}: it makes no cycle"
     return f"make one reference of the cycle a weakref.ref{where}: then nothing has to be collected at all"

@@ -749,7 +749,7 @@ static void mark_referrers(const struct graph *g, struct work *w, const uint32_t
     memset(place, 0, count * sizeof *place);
     for (uint32_t k = 0; k < total; k++)
         place[asked[k] = examples[k]] = k + 1;
-    for (int is_beside = 0; is_beside < 2; is_beside++) {
+    for (int is_beside = 0; is_beside < 2 && first < total; is_beside++) {
         uint32_t last = total;
         for (uint32_t i = 1; i < count; i++) {
             for (uint32_t k = begin[vertex[i]]; vertex[i] >= GROUPS && k < begin[vertex[i] + 1]; k++) {
@@ -789,7 +789,7 @@ static const uint32_t *find_typical(const struct graph *g, struct work *w, uint3
             continue;
         if (known && types[vertex[known]] == types[vertex[i]]) {
             lead[above] += bytes;
-            typical[above] = retained[i] >= retained[known] ? i : known; /* of equals the last, as below */
+            typical[above] = retained[i] >= retained[known] ? i : known; /* of equals the last, as above */
         } else if (known && lead[above] >= bytes)
             lead[above] -= bytes;
         else {
