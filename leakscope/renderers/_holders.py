@@ -82,17 +82,16 @@ def _is_told(holder: HeapHolder, holders: Sequence[HeapHolder]) -> bool:
 
 
 def _carrier(view: HeapView, number: int) -> int:
-    """From an object to the one that it has nearly all of that in, as long as that has a name of its own."""
+    """From an object to the one that it has nearly all of that in, and that has a name of its own."""
+    named = at = number
     while True:
-        most = _CARRIES * view.holders[number].bytes[-1]
-        below = [
-            at
-            for at, one in enumerate(view.holders)
-            if one.parent == number and one.bytes[-1] >= most and not one.path.rstrip("'").endswith(("[*]", ">", "…"))
-        ]
+        most = _CARRIES * view.holders[at].bytes[-1]
+        below = [one for one, holder in enumerate(view.holders) if holder.parent == at and holder.bytes[-1] >= most]
         if not below:
-            return number
-        number = below[0]
+            return named
+        at = below[0]
+        if not view.holders[at].path.rstrip("'").endswith(("[*]", ">", "…")):
+            named = at
 
 
 def _held(view: HeapView, number: int) -> Held:

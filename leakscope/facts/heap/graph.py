@@ -104,7 +104,7 @@ def graph_places(
     shared = recording.tables["heap_shared"]
     shared = only(shared, by_holder & (shared["pid"] == pid) & shared["take"].isin(takes))
     shared = _on_devices(shared) if on_devices else shared
-    return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes)))
+    return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes), by_holder))
 
 
 def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
@@ -283,6 +283,7 @@ def _places(
     user_modules: Mapping[Any, Any],
     sharers: Mapping[tuple[int, str], Mapping[int, _Sharer]],
     count: int,
+    by_holder: bool,
 ) -> Iterator[Place]:
     names = _Names(nodes, user_files, user_modules)
     first_of_chain = _chains(nodes)
@@ -327,6 +328,9 @@ def _places(
             found.append(_chain(place, nodes[number], names.row(links[number]), _alive(links_of[number])))
     if OF_OUTSIDE in nodes:
         found += _outside(nodes, names, places, count)
+    if by_holder:
+        for place in places.values():
+            _give_members(place)
     for place in found:
         above = place.parent
         if place.row["node"] is None and above is not None and above.row["node"] is not None:
@@ -513,10 +517,44 @@ def _give_to_holder(members: Place, sharers: Mapping[int, _Sharer], places: Mapp
     holder.children.append(members)
     holder.length = np.where(holder.length > 0, holder.length, members.count)  # where it was too small to be told of
     holder.row["member_type"] = holder.row["member_type"] or members.type_name
-    while holder is not above:
-        holder.deep_bytes = holder.deep_bytes + members.deep_bytes
-        assert holder.parent is not None
-        holder = holder.parent
+    _hold(holder, [members], above)
+    # Some were large enough to be told of by themselves, if only in some snapshots.
+    _move([child for child in above.children if child.named_by is holder and _is_like(child, members)], holder, above)
+
+
+def _give_members(above: Place) -> None:
+    """Of several objects of one type that more than one holds: to the container of the user's that they are named by."""
+    groups: dict[tuple[int, str], list[Place]] = {}
+    for child in above.children:
+        holder = child.named_by
+        if holder is not None and holder is not above and child.row["edge_kind"] == "item":
+            groups.setdefault((id(holder), child.type_name), []).append(child)
+    for members in groups.values():
+        holder = members[0].named_by
+        if len(members) > 1 and holder is not None and _is_below(holder, above) and _is_by_users_names(holder):
+            _move(members, holder, above)
+
+
+def _move(members: Sequence[Place], holder: Place, above: Place) -> None:
+    for one in members:
+        above.children.remove(one)
+        one.parent, one.row["parent_path"] = holder, holder.path
+        holder.children.append(one)
+    _hold(holder, members, above)
+
+
+def _hold(holder: Place, members: Sequence[Place], above: Place) -> None:
+    """It and what it hangs on hold these, too, up to ``above``, which did before."""
+    gained = sum((one.deep_bytes for one in members), np.zeros_like(holder.deep_bytes))
+    at = holder
+    while at is not above:
+        at.deep_bytes = at.deep_bytes + gained
+        assert at.parent is not None
+        at = at.parent
+
+
+def _is_like(one: Place, other: Place) -> bool:
+    return one.type_name == other.type_name and one is not other
 
 
 def _is_by_users_names(place: Place) -> bool:
