@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import os.path
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .confidence import Ground
 from .kinds import GROWTH, KILL, Kind
 
+_COUNT = re.compile(r"(?<!\w)\d[\d,]*(\.\d+)?(?!\w)")
 _GUESS = 0.5  # less sure than that
 SEVERITIES = ("critical", "warning", "note")
-BY_THE_END = "by the end of a run like this one"  # in a remedy: when as much would be free; no forecast
+BY_THE_END = "in a run like this one"  # in a remedy: how much it saves; no forecast
 AGENT = "_leakscope_agent"  # ``Subject.module`` of a crash that leakscope's own agent may have caused
 
 
@@ -28,6 +30,9 @@ class Evidence:
 
 
 HELD_BY = "bytes held by"
+
+# What a reader calls roles of processes, where it is something else. The root of a job may train, or serve, or neither.
+ROLES = {"trainer": "main process", "python": "child", "python-fork": "forked child", "python-spawn": "spawned child"}
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,14 @@ class Subject:
 
     @property
     def process_text(self) -> str | None:
-        """Who it is about: ``train.py (pid 4242)``, ``gunicorn (python-fork, pid 91)``, ``train.py (pid 7, cuda:1)``.
+        """Who it is about: ``train.py (pid 4242)``, ``gunicorn (forked child, pid 91)``, ``train.py (pid 7, cuda:1)``.
 
         Not what goes without saying: that the program itself is it, and that memory is the machine's.
         """
         if not self.process:
             return None
-        role, pid = self.role if self.role != "trainer" else "", f"pid {self.pid}" if self.pid is not None else ""
+        role = "" if self.role == "trainer" else ROLES.get(self.role or "", self.role)
+        pid = f"pid {self.pid}" if self.pid is not None else ""
         extra = ", ".join(filter(None, (role, pid, self.device if self.device != "cpu" else "")))
         return f"{self.process} ({extra})" if extra else self.process
 
@@ -138,10 +144,13 @@ class RuledOut:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something that could not be looked for, and why."""
+    """Something that could not be looked for, and why. ``applies``: False where the job has nothing of the kind, as no
+    GPU has memory where there is none.
+    """
 
     kind: str
     reason: str
+    applies: bool = True
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,8 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """Bytes of one account of tensors on one device: at the ``end`` of the run, or at the ``peak`` of a training step.
+    """Bytes of one account of tensors on one device: at the ``end`` (the last snapshot of the process at work), or
+    at the ``peak`` of a training step. ``time_s``: when that was, in seconds since the recording began.
 
     Accounts are model, optimizer, gradients, activations, batch, user-held, other-tensors, and ``not-tensors``: what
     the process holds (on a GPU: what the allocator reserved) beside tensors. By a memory snapshot of torch the moments
@@ -176,6 +186,7 @@ class BudgetRow:
     moment: str
     account: str
     bytes: int
+    time_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -498,10 +509,15 @@ def file_of(finding: Finding, folder: str | None) -> str | None:
 def fingerprint_of(finding: Finding, folder: str | None) -> str:
     """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process."""
     subject = finding.subject
-    held = subject.variable or subject.holder
-    parts = (finding.kind, file_of(finding, folder), subject.function, held, subject.type)
+    held = subject.variable or _without_counts(subject.holder)
+    parts = (finding.kind, file_of(finding, folder), subject.function, held, _without_counts(subject.type))
     joined = "\0".join(part or "" for part in parts)
     return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _without_counts(text: str | None) -> str | None:
+    """``156 threads of follow`` are 157 in the next run."""
+    return None if text is None else _COUNT.sub("N", text)
 
 
 def is_our_crash(finding: Finding) -> bool:

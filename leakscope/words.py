@@ -139,5 +139,5 @@ def _kept_down(recording: RecordingFacts) -> str:
         return ""
     text = " and ".join(part for part in less if part)
     spent = max(figures.get(k) or 0.0 for k in ("recorder_cpu_fraction", "take_fraction"))
-    least = " of at least four minutes" if spent > limit else ""  # what a shorter run may use, too
+    least = ", of four minutes where a run is shorter" if spent > limit else ""
     return f" {text[:1].upper()}{text[1:]} to stay within --max-overhead {100 * limit:.3g}%{least}."

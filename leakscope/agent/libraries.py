@@ -58,7 +58,7 @@ THINGS = (
     Thing("logging.Logger.manager.loggerDict", REGISTRY, library="logging",
           let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
-          let_go="pass weakref.finalize nothing that leads to the object, such as a method of it"),
+          let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 ALL_OTHERS = "*"
+_OF_SOME_JOBS = frozenset(("compile_counters", "gpu_snapshots", "phases"))  # tables that others have no rows for
 _kind_of = cache(kind_of)  # the same for each of the thousands of recordings of a fleet
 
 
@@ -60,7 +61,8 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
         missing = [table for table in analyzer.NEEDS if not len(case.rows(table))]
         if missing:
             lacks = f"the recording has no {' and no '.join(missing)}"
-            skipped.append(Skipped(kind, imported.why_not(case.recording) or lacks))
+            why_not = imported.why_not(case.recording)
+            skipped.append(Skipped(kind, why_not or lacks, applies=bool(why_not) or _OF_SOME_JOBS.isdisjoint(missing)))
             continue
         so_far = tuple(finding for other, own in found.items() if other in earlier for finding in own)
         try:

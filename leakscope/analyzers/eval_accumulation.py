@@ -59,7 +59,7 @@ def findings(
             else:
                 yield RuledOut(KIND, _innocent(process, passages, share), passages.figures)
     if not seen:
-        yield Skipped(KIND, "no evaluation or saving was seen in the judged part of the run")
+        yield Skipped(KIND, "no evaluation or saving was recognised in the judged part of the run")
 
 
 class _Passages:

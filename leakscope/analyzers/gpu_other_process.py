@@ -45,7 +45,7 @@ def findings(
     samples = case.rows("gpu_samples")
     if not len(samples):
         is_known = case.device_uses or case.gpu_budgets
-        yield Skipped(_KIND, "GPUs were not sampled from outside" if is_known else NO_GPU)
+        yield Skipped(_KIND, "GPUs were not sampled from outside" if is_known else NO_GPU, applies=bool(is_known))
         return
     ooms = [oom for oom in case.gpu_ooms if not oom.is_own_limit]
     ours = only(samples, samples["is_ours"].fillna(False).astype(bool))

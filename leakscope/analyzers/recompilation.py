@@ -78,7 +78,7 @@ def findings(
     seen = [_compiled(process, process.rows("compile_counters")) for process in case.growth.processes]
     compiled = [one for one in seen if one is not None]
     if not compiled:
-        yield Skipped(_KIND, "torch.compile was not used")
+        yield Skipped(_KIND, "torch.compile was not used", applies=False)
     for one in compiled:
         if one.time_s.size < 4 or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few snapshots of {one.process.label} to tell whether it keeps compiling")

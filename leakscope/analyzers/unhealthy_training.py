@@ -74,7 +74,9 @@ def findings(
     yield from _import_orders(case)
     looked = [looks for process in case.growth.processes if (looks := _looks(case, process))]
     if not looked:
-        yield Skipped(_KIND, "no snapshot was taken at an optimizer step")
+        yield Skipped(
+            _KIND, "no snapshot was taken at an optimizer step", applies=bool(case.rows("takes")["step"].notna().any())
+        )
     for looks in looked:
         results = (
             _nan_parameters(case, looks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the 
 _DEEPEST = 3  # below a member
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed
+_ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
@@ -76,6 +78,8 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
         )
     for line in found.lines[:3]:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+    for line in found.removing[:1]:
+        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
     made = found.made_at
     if made is not None:
         is_small = made.alive[0].allocator in OBJECTS
@@ -110,17 +114,17 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     weighed, steps = found.weighed_bytes, look.steps
     begin = place.first_seen
     count, time_s = len(look.heap.takes) - begin, look.heap.time_s
-    lasted_s = look.seconds if not begin else float(time_s[-1] - time_s[begin])
     figures: dict[str, Any] = {
         "start_bytes": int(place.deep_bytes[begin]),
         "end_bytes": int(place.deep_bytes[-1]),
         "takes": count,
     }
+    between = f"from {format_duration(float(time_s[begin]))} to {format_duration(float(time_s[-1]))}"
     text = (
         f"{place.said} held {format_bytes(place.deep_bytes[begin])} in the first and "
-        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots over {format_duration(lasted_s)}"
+        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots, {between}"
     )
-    if place.has_length:
+    if place.is_counted:
         figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
         first, last = format_count(place.length[begin]), format_count(place.length[-1])
         grew = f"went from {first} to {last}" if first != last else f"stayed {last}: its members grew"
@@ -129,12 +133,13 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
     if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
-        gained = f"{found.name} gained {format_bytes(found.holder.growth_bytes)}"
-        text = f"with the others of its name, {gained} between those snapshots"
+        gained = f"gained {format_bytes(found.holder.growth_bytes)} between those snapshots"
+        text = f"{found.name} stands for several objects, which together {gained}"
         yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
     native = float(place.native_bytes[-1])
     if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
-        text = f"{format_bytes(native)} of that is native memory to which its objects point, by samples of allocations"
+        told = f"{format_bytes(native)} of what it held at last is native memory"
+        text = f"{told} to which its objects point, by samples of allocations"
         yield Evidence(text, {"native_bytes": int(native)})
     if begin:
         yield Evidence(
@@ -153,10 +158,12 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
         gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those snapshots"
         explained = found.explained_bytes
+        own = f"its gain of {format_bytes(explained)} is"
+        part = f"{explained / whole:.0%} of {gained}" if explained < whole else f"about all of {gained}"
         yield Evidence(
-            f"that is {min(explained / whole, 1.0):.0%} of {gained}"
+            f"{own} {part}"
             if explained <= _ABOUT_ALL * whole
-            else f"that is more than {gained}: {_where_the_rest_was(found)}",
+            else f"{own} more than {gained}: {_where_the_rest_was(found)}",
             {"explained_bytes": int(explained), "process_growth_bytes": int(look.gained_bytes)},
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
@@ -176,9 +183,11 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         number = added * together
         number_told = format_count(number) if number >= 100 else f"{number:.3g}"
         gained = f"{number_told} member{'' if number_told == '1' else 's'}"
+        each = "per training step" if step_unit == "step" else per_step(step_unit)
         if not place.has_length:
             gained = format_bytes(weighed / steps * together)
-        each = "per training step" if step_unit == "step" else per_step(step_unit)
+        elif together == 1 and 0 < added < 0.5:
+            gained, each = "one member", f"in {1 / added:.2g} training steps"
         yield Evidence(f"it gained {gained} {each}", figures)
 
 
@@ -202,8 +211,9 @@ def doubts(found: Retained) -> Iterator[str]:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
     if len(heap.takes) < 4:
         few = f"only {len(heap.takes)} snapshots"
-        fills = found.place.has_length and not found.is_graph
-        yield f"{few}: a cache that is still filling would look the same" if fills else f"{few} of its growth"
+        fills = found.place.has_length and not found.is_graph and not _holds_hooks(found)
+        cache = "a cache whose limit cannot be seen would look the same while it fills"
+        yield f"{few}: {cache}" if fills else f"{few} of its growth"
     if heap.truncated:
         yield "a snapshot was cut short by its time budget: figures are estimates"
     if found.line is None:
@@ -222,10 +232,10 @@ def _bounded(limit: int, found: Retained) -> Iterator[str]:
 def remedy(found: Retained, total: int, held: int) -> list[str]:
     """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
     place, line = found.place, found.line
-    variable = text_of(found.named.row, "variable") or found.name
+    variable = _ITS_TYPE.sub("", found.name)
     where = f" at {line.place}" if line is not None else ""
     size = format_bytes(total)
-    would_free = f"would free about {size} {BY_THE_END}"
+    would_free = f"would save about {size} {BY_THE_END}"
     if _HARDLY * total <= total - held < _MUCH * total:
         would_free += f", {format_bytes(total - held)} of it freed memory in pieces between its objects"
     for registry, how in _LET_GO.items():
@@ -239,29 +249,31 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     if place.root_kind == OUTSIDE:
         return [
             f"unregister what is registered{where} after use (as atexit.unregister does), or register one function "
-            f"for all: it {would_free}"
+            f"for all: that {would_free}"
         ]
     if found.named.row["edge_kind"] == "cache":
         how = "give the cache a maxsize, or call it with arguments that repeat"
         if not found.named.is_user and found.named.root_kind == "module":
             library = found.named.path.split(".", 1)[0]
             how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
-        return [f"{how}: frees up to {size} of this run's growth"]
+        return [f"{how}: that would save up to {size} {BY_THE_END}"]
     if line is not None and line.text.startswith("raise "):
         return [
             f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "
             f"locals of every function it passed through; that {would_free}"
         ]
-    if is_hook_table(found.named.row["variable"]) or is_hook_table(place.row["variable"]):
-        return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
+    if _holds_hooks(found):
+        handle = f"registering a hook{where} returns a handle: keep it"
+        return [f"{handle}, and call its remove() once the hook has done its work; that {would_free}"]
     if not place.is_user and place.row["member_type"] in CALLABLES and line is not None:
-        return [f"unregister what is registered{where} after use: it {would_free}"]
+        return [f"unregister what is registered{where} after use: that {would_free}"]
     if place.row["variable"] == "_waiters":
-        return [f"cancel what waits for {variable}{where} once it is no longer needed: it {would_free}"]
+        return [f"cancel what waits for {variable}{where} once it is no longer needed: that {would_free}"]
     if found.is_graph:
         return [
-            f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "
-            f"{would_free}"
+            f"detach what {variable} keeps{where}, by .detach() or, where a number is enough, .item(): each tensor "
+            f"carries the history it was computed by; that {would_free}",
+            "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history",
         ]
     if found.link is not None:
         kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.row["variable"]
@@ -278,16 +290,26 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             f"that {would_free}"
         ]
     others = " and ".join(_also_held_by(found))
-    advice = [f"bound or empty {variable}{where}: it {would_free}"]
-    if others:  # by itself that frees nothing
-        advice = [f"bound or empty {variable}{where} together with {others}: that {would_free}"]
+    beside = f", and from {others} as well" if others else ""  # by itself that frees nothing
+    filled = f" (filled{where})" if where else ""
+    if found.removing and found.limit is None:
+        why = f"see why {found.removing[0].place} removes fewer members of {variable} than are added{where}"
+        also = f"; remove them{beside[5:]}" if beside else ""
+        advice = [f"{why}: it may be skipped after an exception, or not find the key{also}; that {would_free}"]
+    elif found.named.has_members:
+        advice = [f"remove what is no longer needed from {variable}{filled}{beside}, or bound it; that {would_free}"]
+    else:
+        advice = [f"empty {variable}{filled}{beside}; that {would_free}"]
     is_inside = found.named is not place or found.holder.largest is not None
     if is_inside and not found.named.has_members:  # an optimizer, a parser
-        return [f"have {variable} let go of what is no longer needed{where}, or make a new one: that {would_free}"]
+        return [f"drop what {variable} keeps and no longer needs{where}, or make a new one: that {would_free}"]
     if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
-    advice += _of_members(found.holder.largest or place)
-    return advice
+    return [*_of_members(found.holder.largest or place), *advice]
+
+
+def _holds_hooks(found: Retained) -> bool:
+    return is_hook_table(found.named.row["variable"]) or is_hook_table(found.place.row["variable"])
 
 
 def _of_members(place: Place) -> Iterator[str]:

@@ -12,6 +12,8 @@ from ..units import MiB, format_bytes, format_count, format_duration
 _MOST = 5
 _LEAST_BYTES = MiB
 _LEAST_SHARE = 0.02  # of what all of them hold
+_LEAST_STANDING_SHARE = 0.05  # the same of what gained nothing
+_HARDLY = 0.01  # of what it holds
 _CARRIES = 0.8  # of what the object above it holds
 _OF_NO_ONE = ("several modules together", "smaller modules")
 _NO_HOLDERS = ("frame", "module")
@@ -33,9 +35,14 @@ class Held(NamedTuple):
     there_bytes: int | None = None
 
     @property
+    def changed(self) -> bool:
+        return abs(self.last_bytes - self.first_bytes) > _HARDLY * self.last_bytes
+
+    @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        first, last = format_bytes(self.first_bytes), format_bytes(self.last_bytes)
-        gained = format_bytes(self.last_bytes - self.first_bytes, signed=True)
+        first = format_bytes(self.first_bytes) if self.first_bytes else "not there"
+        last = format_bytes(self.last_bytes)
+        gained = format_bytes(self.last_bytes - self.first_bytes, signed=True) if self.changed else "unchanged"
         if self.there_bytes is not None:
             last, gained = f"≤ {format_bytes(self.there_bytes)}", ""
         what = self.what
@@ -67,11 +74,11 @@ def _largest(view: HeapView, *, is_alone: bool) -> tuple[str, list[Held]]:
     least = max(_LEAST_BYTES, _LEAST_SHARE * total)
     tops = [number for number in tops if view.holders[number].bytes[-1] >= least]
     tops.sort(key=lambda number: -view.holders[number].bytes[-1])
+    found = [_held(view, _carrier(view, number)) for number in tops]
+    held = [one for one in found if one.changed or one.last_bytes >= _LEAST_STANDING_SHARE * total]
     first, last = (format_duration(view.takes[at].time_s) for at in (0, -1))
     whose = f" in {view.process}" if not is_alone else " on GPUs" if view.on_devices else ""
-    return f"Largest holders{whose}, at {first} and at {last}", [
-        _held(view, _carrier(view, number)) for number in tops[:_MOST]
-    ]
+    return f"Largest holders{whose}, at {first} and at {last}", held[:_MOST]
 
 
 def _is_told(holder: HeapHolder, holders: Sequence[HeapHolder]) -> bool:
@@ -101,7 +108,8 @@ def _held(view: HeapView, number: int) -> Held:
     counts = None
     if members is not None:
         what += f" of {members.type}"
-        told = holder.length or members.count  # members that others hold too are among its length alone
+    told = holder.length or (members.count if members is not None else None)  # what others hold too is in its length
+    if told:
         counts = (told[0], told[-1])
     own = (band.value_bytes[-1] for band in view.accounts if band.name != "mapped-files")
     there = sum(own) if not view.on_devices else 0

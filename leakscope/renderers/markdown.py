@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ..findings import BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, ProcessRow, Report, Subject, Verdict
+from ..findings import ROLES, BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, ProcessRow, Report, Subject, Verdict
 from ..units import format_bytes, format_duration, format_rate, per_step, steps_together
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts
@@ -148,7 +148,7 @@ def _processes(rows: Sequence[ProcessRow]) -> str:
     titles = ("process", " count", " lived", " core", " real (PSS)", " private", " summed RSS")
     cells = (
         (
-            f"{code(one.process, 100)} ({text(one.role, 40)})",
+            f"{code(one.process, 100)} ({text(ROLES.get(one.role, one.role), 40)})",
             f"{one.count}" if one.count == one.most_at_once else f"{one.count} ({one.most_at_once} at once)",
             format_duration(one.lifetime_s),
             f"{one.busy_share:.0%}",

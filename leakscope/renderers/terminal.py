@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..findings import (
+    ROLES,
     BudgetRow,
     Evidence,
     Excerpt,
@@ -60,6 +61,7 @@ _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "b
 _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_EVIDENCE = 4  # of the first finding; of the others the first sentence
+_MOST_NAMED = 4  # of the kinds that were ruled out
 _MOST_REASONS = 2  # why one kind was not checked
 _SHOWN_FINGERPRINT = 12
 _MOST_BUDGETS = 6  # columns of the table of tensors
@@ -123,11 +125,15 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield Padding(_gpu_lines(lines), (0, 0, 0, 2))
     if report.ruled_out:
         yield from _ruled_out(report, verbose)
-    blind = [_joined(kinds, reason) for kinds, reason in _not_checked(report.skipped, verbose)]
+    applying = [one for one in report.skipped if one.applies or verbose]
+    blind = [_joined(kinds, reason) for kinds, reason in _not_checked(applying, verbose)]
     blind += map(_clean, caveats(report))
     if blind:
         yield _heading("Not checked")
         yield _list(blind, style="dim")
+    if others := {one.kind for one in report.skipped} - {one.kind for one in applying}:
+        yield ""
+        yield Text(f"Not of this job: {', '.join(sorted(others))} (--verbose says why)", style="dim")
     yield ""
     yield Text(cost(report.recording), style="dim")
 
@@ -150,7 +156,8 @@ def _ruled_out(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _list([_joined(kinds, reason) for kinds, reason in by_reason(report.ruled_out)])
     elif kinds := ruled_out_kinds(report):
         yield ""
-        yield Text.assemble(("Ruled out", "bold"), f" (--verbose says why): {_clean(', '.join(kinds))}")
+        told = _clean(", ".join(kinds)) if len(kinds) <= _MOST_NAMED else f"{len(kinds)} other kinds"
+        yield Text.assemble(("Ruled out", "bold"), f" (--verbose says why): {told}")
 
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
@@ -302,7 +309,11 @@ def _ledger(rows: Sequence[LedgerRow]) -> Group:
     if small:
         figures = (sum(r.start_bytes for r in small), sum(r.end_bytes for r in small))
         grown = format_bytes(sum(r.growth_bytes for r in small), signed=True)
-        cells = [Text("nearly unchanged"), *([Text("")] if several else []), *(Text(format_bytes(f)) for f in figures)]
+        cells = [
+            Text("the others, each < 1 MiB"),
+            *([Text("")] if several else []),
+            *(Text(format_bytes(f)) for f in figures),
+        ]
         table.add_row(*cells, Text(grown), style="dim")
     notes = ["~ estimated from snapshots of the heap"] if any(row.estimated for row in moved) else []
     notes += [beside(mapped)] if mapped else []
@@ -320,7 +331,10 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
     for row in rows:
         figures.get((row.process, row.device, row.moment), {})[row.account] = row.bytes
     for process, device, moment in columns:
-        when = {"end": "at the end", "peak": "peak of a step", **SNAPSHOT_MOMENTS}.get(moment, moment)
+        own = [row.time_s for row in rows if (row.process, row.device, row.moment) == (process, device, moment)]
+        at_s = own[0] if own else None
+        when = {"end": "in the last snapshot", "peak": "peak of a step", **SNAPSHOT_MOMENTS}.get(moment, moment)
+        when += f", {format_duration(at_s)}" if at_s is not None else ""
         title = f"{when} {process} {device}" if several else f"{when} ({device})"
         total = sum(figures[process, device, moment].values())
         table.add_column(_clean(title), format_bytes(total), justify="right")
@@ -352,7 +366,7 @@ def _processes(rows: Sequence[ProcessRow]) -> Table:
         factor = row.rss_bytes / row.pss_bytes if row.pss_bytes else 1.0
         summed = format_bytes(row.rss_bytes) + (f" ({factor:.1f}x)" if factor >= _MISLEADING else "")
         figures = (count, format_duration(row.lifetime_s), f"{row.busy_share:.0%}", format_bytes(row.pss_bytes))
-        process = _clean(f"{row.process} ({row.role})")
+        process = _clean(f"{row.process} ({ROLES.get(row.role, row.role)})")
         table.add_row(process, *map(Text, figures), Text(format_bytes(row.private_bytes)), Text(summed, style="dim"))
     return table
 

@@ -106,7 +106,7 @@ def test_lists_of_one_dict_that_all_grow_are_told_with_the_dict(tmp_path, first_
     (finding,), _ = looked(builder, "retained-objects")
     assert finding.subject.holder == "Monitor.problems (defaultdict)"
     assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
-    assert says(finding.remedy[0], "bound or empty problems")
+    assert says(finding.remedy[0], "Monitor.problems")
     assert not any("only" in doubt and "%" in doubt for doubt in finding.doubts)
 
 

@@ -40,6 +40,8 @@ def differences(expected: Any, found: Any, where: str = "") -> list[str]:
             for name in names
             for line in differences(expected.get(name), found.get(name), f"{where}.{name}" if where else str(name))
         ]
+    if _are_names(expected) and _are_names(found):
+        return [f"{where}: {'+' if name in found else '-'}{name}" for name in sorted({*expected} ^ {*found})]
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         return [line for i, pair in enumerate(zip(expected, found)) for line in differences(*pair, f"{where}[{i}]")]
     if where.endswith("bytes") and isinstance(expected, (int, float)) and isinstance(found, (int, float)):
@@ -59,16 +61,20 @@ def read(program: Program) -> dict[str, Any] | None:
 
 
 def write(program: Program, expected: dict[str, Any]) -> None:
-    """A finding a line, so that a difference reads as one."""
+    """A finding or a name a line, so that a difference reads as one."""
     findings = ",\n    ".join(json.dumps(finding) for finding in expected["findings"])
     entries = [
         f'  "verdict": {json.dumps(expected["verdict"])}',
         f'  "findings": [\n    {findings}\n  ]' if findings else '  "findings": []',
-        *(f'  "{name}": {json.dumps(expected[name])}' for name in ("ruled_out", "skipped")),
+        *(f'  "{name}": {json.dumps(expected[name], indent=4)[:-1]}  ]' for name in ("ruled_out", "skipped")),
     ]
     path = expected_of(program)
     path.parent.mkdir(exist_ok=True)
     path.write_text("{\n" + ",\n".join(entries) + "\n}\n", encoding="utf-8")
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.golden
 SAID = {
     "retained_objects_numpy_views-leaky": ".copy() of the part",
     "retained_objects_stored_exceptions-leaky": "error.with_traceback(None)",
-    "activation_hooks_left_on-leaky": "call its remove() before the next",
+    "activation_hooks_left_on-leaky": "call its remove()",
 }
 
 

@@ -37,7 +37,7 @@ def test_the_largest_are_told_with_what_they_gained_and_how_many_members() -> No
     assert heading == "Largest holders, at 3.0 s and at 63.0 s"
     assert [one.cells for one in held] == [
         ("main() memory.items", "list of numpy.ndarray, 10 → 6,000", "102 KiB", "61.0 MiB", "+60.9 MiB"),
-        ("shop.CACHE", "dict", "40.0 MiB", "40.0 MiB", "0 B"),
+        ("shop.CACHE", "dict", "40.0 MiB", "40.0 MiB", "unchanged"),
     ]
 
 

@@ -40,31 +40,31 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
    200 MiB, wasted, 80% sure · duplicate-model · train.py (pid 4242)
 
 Where the growth went
-  account               start        end      growth
-  ──────────────────────────────────────────────────
-  tensors ~          10.0 MiB    610 MiB    +600 MiB
-  native ~            100 MiB    142 MiB   +42.0 MiB
-  nearly unchanged   90.0 MiB   90.0 MiB         0 B
+  account                       start        end      growth
+  ──────────────────────────────────────────────────────────
+  tensors ~                  10.0 MiB    610 MiB    +600 MiB
+  native ~                    100 MiB    142 MiB   +42.0 MiB
+  the others, each < 1 MiB   90.0 MiB   90.0 MiB         0 B
 
-  total               200 MiB    842 MiB    +642 MiB
+  total                       200 MiB    842 MiB    +642 MiB
   ~ estimated from snapshots of the heap
 
 Largest holders, at 5.0 s and at 18.0 s
-  holder                   what it is             at first    at last     gained
+  holder                  what it is             at first    at last      gained
   ──────────────────────────────────────────────────────────────────────────────
-  main() trainer.history   list of                20.0 MiB    570 MiB   +550 MiB
-                           torch.Tensor, 120 →
-                           5,000
-  main() config            dict                   70.0 MiB   70.0 MiB        0 B
+  main()                  list of                20.0 MiB    570 MiB    +550 MiB
+  trainer.history         torch.Tensor, 120 →
+                          5,000
+  main() config           dict                   70.0 MiB   70.0 MiB   unchanged
 
 What the tensors are
-  account       at the end (cpu)   peak of a step (cpu)
-  ─────────────────────────────────────────────────────
-  model                  400 MiB                400 MiB
-  user-held              600 MiB
-  activations                                   900 MiB
+  account       in the last snapshot (cpu)   peak of a step (cpu)
+  ───────────────────────────────────────────────────────────────
+  model                            400 MiB                400 MiB
+  user-held                        600 MiB
+  activations                                             900 MiB
 
-  total                 1000 MiB                1.3 GiB
+  total                           1000 MiB                1.3 GiB
 
 What lines allocated on cuda:0 of rank 0
   line                  what for           count   at the peak   at the snapshot

@@ -114,8 +114,8 @@ class Schedule:
             self._put_off_at_s = elapsed_s if self.budget.is_due(elapsed_s) else None
         elif elapsed_s - self._put_off_at_s > IMPORTS_NOTED_S:
             self._put_off_at_s = float("inf")  # said
-            imports = f"modules were imported for more than {IMPORTS_NOTED_S:.0f} s"
-            note("take-skipped", f"{imports}, and none is made meanwhile in the first {IMPORTS_S:.0f} s of CPU time")
+            imports = f"modules were being imported for more than {IMPORTS_NOTED_S:.0f} s"
+            note("take-skipped", f"{imports}: leakscope waits for that in the first {IMPORTS_S:.0f} s of CPU time")
 
     def taken(self, cost_s: float) -> int | None:
         """A snapshot has been made. Returns resident memory."""

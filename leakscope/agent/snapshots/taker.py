@@ -429,7 +429,7 @@ class Taker:
         self._outbox.with_sources = True
         self._before_take()
         if snapshot.is_sampled:
-            self._say_what_was_left_out("of long containers some members were read, which stand for the others")
+            self._say_what_was_left_out("long containers were sampled, so that their sizes are estimates")
         elif snapshot.left_out:
             self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others stand for them")
         if shared_bytes and look is not None:

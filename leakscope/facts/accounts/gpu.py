@@ -134,7 +134,7 @@ def nothing_to_look_at(recording: Recording, kind: str) -> Skipped:
     """Why an analyzer of the allocator's figures has none."""
     if len(recording.tables["gpu_samples"]):
         return Skipped(kind, "the GPU was seen from outside only: there are no figures of torch's allocator")
-    return Skipped(kind, NO_GPU)
+    return Skipped(kind, NO_GPU, applies=False)
 
 
 def _ooms_of(notes: pd.DataFrame) -> Iterator[Oom]:

@@ -73,12 +73,15 @@ def _rows(recording: Recording, process: ProcessGrowth, rows: pd.DataFrame, mome
         for owner, size in zip(own["tensor_owner"], own["storage_bytes"]):
             account = OWNERS.get(str(owner), "other-tensors")
             accounts[account] = accounts.get(account, 0) + int(size)
-        whole = _whole(recording, process, str(device), float(own["time_s"].iloc[0]))
+        at_s = float(own["time_s"].iloc[0])
+        whole = _whole(recording, process, str(device), at_s)
         if whole is not None:
             accounts[_REST] = max(0, whole - sum(accounts.values()))
         order = [*dict.fromkeys(OWNERS.values()), _REST]
         found += [
-            BudgetRow(process.label, str(device), moment, name, accounts[name]) for name in order if name in accounts
+            BudgetRow(process.label, str(device), moment, name, accounts[name], round(at_s, 3))
+            for name in order
+            if name in accounts
         ]
     return found
 

@@ -19,11 +19,11 @@ from .points_to import ADDERS, THING, Term, Things, adds
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
-ADDS, CALLS, CREATES = "adds", "calls", "creates"
+ADDS, CALLS, CREATES, REMOVES = "adds", "calls", "creates", "removes"
 
 
 class Line(NamedTuple):
-    """One source line. ``kind``: adds, calls or creates; ``score``: 0 to 1, comparable within one answer only.
+    """One source line. ``kind``: adds, calls, creates or removes; ``score``: 0 to 1, comparable within one answer only.
 
     ``function``: qualified name of the function or class body it stands in; None in a module's own.
     """
@@ -79,6 +79,7 @@ _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
 _WAITED_FOR = re.compile(r"(asyncio\.locks|threading)\.(Event|Condition|Semaphore|BoundedSemaphore|Lock|Barrier)$")
 _LOOKING_UP = frozenset(("get", "setdefault"))
 _WAITING = frozenset(("wait", "wait_for", "acquire"))
+REMOVERS = frozenset(("clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"))
 _WHOLE = 0.76  # calls count only on the object itself
 
 
@@ -103,6 +104,30 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         or _ranked(index, _repeated(index, calls))
         or _ranked(index, _calls_of_objects(index, package), calls)
     )
+
+
+def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
+    """Lines that remove members of a holder, or all of them."""
+    variable = _plain_variable(holder)
+    if not variable:
+        return []
+    holder = holder._replace(variable=variable)
+    index = index_of(sources, variable, holder.owner_file)
+    names = Names(index, holder)
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in REMOVERS:
+            yield _Event(node, REMOVES, _surely(names.strength(func.value, scope)))
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
+            yield _Event(node, REMOVES, _surely(names.strength(node.value, scope)))
+
+    return _ranked(index, events)
+
+
+def _surely(strength: float) -> float:
+    return strength if strength >= _WHOLE else 0.0
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:

@@ -523,7 +523,7 @@ def _give_to_holder(members: Place, sharers: Mapping[int, _Sharer], places: Mapp
 
 
 def _give_members(above: Place) -> None:
-    """Of several objects of one type that more than one holds: to the container of the user's that they are named by."""
+    """To a container of the user's: several objects of one type that are named by it, and that others hold as well."""
     groups: dict[tuple[int, str], list[Place]] = {}
     for child in above.children:
         holder = child.named_by
@@ -746,6 +746,7 @@ class _Names:
             "type_name": type_name,
             "member_type": None,
             "length": 1.0 if is_container else None,
+            "is_counted": bool(type_name in _CONTAINERS or node.length.any()),
             "length_limit": self._limit(node),
             "limits": self._limits(node),
             "opaque": node.row["opaque"] is True,

@@ -56,6 +56,11 @@ class Place:
         return self.growth_bytes >= 2.0 * float(self.error_bytes.max())
 
     @property
+    def is_counted(self) -> bool:
+        """Its length is that of a container, and not how many objects it alone holds."""
+        return self.has_length and self.row.get("is_counted", True) is not False
+
+    @property
     def has_members(self) -> bool:
         """A container, also of a class of its own: it has some that can be removed, where others have attributes."""
         return self.has_length or any(child.row["edge_kind"] == "item" for child in self.children)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...confidence import Ground
-from ..code.adding import CALLS, Line, Source, adding_lines
+from ..code.adding import CALLS, Line, Source, adding_lines, removing_lines
 from ..code.index import tail
 from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
@@ -45,6 +45,7 @@ class Retained:
     named: Place
     kept: Place
     lines: Sequence[Line]
+    removing: Sequence[Line]  # lines that remove members of it
     link: Place | None  # of a chain: by what each of its objects keeps the one before
     weighed_bytes: float
     explained_bytes: float
@@ -148,6 +149,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
+        removing=removing_lines(sources, holder_of(named.row)) if named.has_members and adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),

@@ -179,7 +179,7 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
         told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
         return verdict(CANNOT_TELL, f"{told}; a longer run would tell")
     if growth < least:
-        return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
+        return verdict(FLAT, teeth.text() or _stood(y))
     if teeth.floors_at and not by_floors and growth < teeth.height_bytes:
         if _all_rise(y[teeth.floors_at]) and growth >= _MUCH_OF_A_TOOTH * teeth.height_bytes:
             return verdict(CANNOT_TELL, "rises and falls, and each floor was higher; a longer run would tell")
@@ -276,6 +276,13 @@ def _last_gulp(t: Floats, y: Floats, most: int, fell_bytes: float) -> int:
 def _fall_of(level: float) -> float:
     """Less than this is how a job breathes."""
     return max(3 * MiB, 0.03 * level)
+
+
+def _stood(y: Floats) -> str:
+    low, high = (float(part) for part in np.percentile(y, (5, 95)))
+    if format_bytes(low) == format_bytes(high):
+        return f"stands at {format_bytes(high)}"
+    return f"stays between {format_bytes(low)} and {format_bytes(high)}"
 
 
 def _hardly_falls(y: Floats) -> bool:

@@ -1,0 +1,146 @@
+"""Mappings that are made and never unmapped.
+
+Looks for:     a process whose number of mappings keeps rising.
+Why:           a process may have 65,530 of them (vm.max_map_count); at that limit malloc, threads and imports fail with
+               "cannot allocate memory" though memory is free.
+Decides by:    min_mappings more at the last look than at the first, and late_share of them in the second half.
+Mistaken when: libraries are loaded, or a cache of mapped files is filled, all through a short recording.
+Do:            close each mapping, or take many small ones from one that is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..confidence import Ground
+from ..evidence.keepers import MAPPINGS, keeper, opening_line
+from ..evidence.sentences import at_line, curve
+from ..facts.code.adding import find_calls
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.series.arithmetic import Floats
+from ..facts.tables import look_of, narrow
+from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import PILE
+from ..units import MOST, format_duration
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+NEEDS = ("memory_maps",)
+TELLS = (PILE,)
+AFTER = ("fd-pileup", "mapped-files", "shared-memory", "thread-pileup")  # what they tell of has mappings, too
+_KIND = "map-pileup"
+_USUAL_LIMIT = 65_530  # vm.max_map_count, where nobody raised it
+_SOON_S = 24 * 3600.0
+_LEAST_LOOKS = 3  # two cannot tell what is loaded once from what goes on
+_NAMES = {
+    "anonymous": "mappings of anonymous memory",
+    "file": "mappings of files",
+    "deleted-file": "mappings of deleted files",
+    "shared-memory": "mappings of shared memory",
+    "device": "mappings of devices",
+}
+
+
+class _Looks(NamedTuple):
+    """How many mappings a process had at each look, and of each kind."""
+
+    owner: ProcessGrowth
+    time_s: Floats
+    total: Floats
+    by_kind: dict[str, Floats]
+
+    @property
+    def risen(self) -> int:
+        return int(self.total[-1] - self.total[0])
+
+    @property
+    def late(self) -> int:
+        """Of these, in the second half of the time."""
+        middle = (self.time_s[0] + self.time_s[-1]) / 2
+        return int(self.total[-1] - np.interp(middle, self.time_s, self.total))
+
+
+def findings(
+    case: Case,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_mappings: int = 800,  # of libraries that are loaded late some hundred were seen
+    late_share: float = 0.3,  # of a steady rise it is half
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process whose mappings pile up, or the largest rise that was seen."""
+    looks = [seen for process in case.growth.processes if (seen := _looks(process)) is not None]
+    piles = [one for one in looks if one.risen >= min_mappings and one.late >= late_share * one.risen]
+    told = {finding.subject.pid: finding for finding in so_far}
+    for pile in piles:
+        other = told.get(pile.owner.pid)
+        if other is not None:
+            reason = f"the mappings of {pile.owner.label} are those of what {other.kind} tells of"
+            yield RuledOut(_KIND, reason, {"risen": pile.risen})
+        else:
+            yield _finding(case, pile)
+    if not looks:
+        yield Skipped(_KIND, f"too few readings of the mappings: it takes {_LEAST_LOOKS} before a process ends")
+    elif not piles:
+        most = max(looks, key=lambda one: one.risen)
+        reason = f"mappings do not pile up: {most.owner.label} had {most.risen} more at the end than at first"
+        yield RuledOut(_KIND, reason, {"risen": most.risen, "most_mappings": int(max(x.total.max() for x in looks))})
+
+
+def _looks(process: ProcessGrowth) -> _Looks | None:
+    """None where there are too few to tell."""
+    rows = narrow(process.rows("memory_maps"), "time_s", "map_kind", "map_count")
+    rows = rows[(rows["time_s"] <= process.exit_s) & rows["map_count"].notna()]
+    if not len(rows):
+        return None
+    rows = rows.assign(look=look_of(rows), map_count=rows["map_count"].astype("float64"))
+    time_s = rows.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
+    if time_s.size < _LEAST_LOOKS:
+        return None
+    kinds = rows.groupby(["map_kind", "look"])["map_count"].sum().unstack(fill_value=0)
+    counts = kinds.to_numpy(dtype=np.float64)
+    return _Looks(process, time_s, counts.sum(axis=0), dict(zip(map(str, kinds.index), counts)))
+
+
+def _finding(case: Case, pile: _Looks) -> Finding:
+    first, last = int(pile.total[0]), int(pile.total[-1])
+    kind, gained = max(((kind, int(n[-1] - n[0])) for kind, n in pile.by_kind.items()), key=lambda pair: pair[1])
+    what = _NAMES.get(kind, "mappings") if gained >= MOST * pile.risen else "mappings"
+    text = f"{pile.owner.label} had {first:,} mappings at first and {last:,} at the end"
+    evidence = [Evidence(text, {"first_count": first, "last_count": last})]
+    evidence.append(Evidence(f"{gained:,} of the new ones were {_NAMES.get(kind, kind)}", {"map_count": gained}))
+    made = find_calls(case.sources, "mmap.mmap", "numpy.memmap")
+    kept = keeper(case, pile.owner, MAPPINGS, (pile.time_s, pile.total), made[0] if made else None)
+    evidence += kept.evidence
+    line = opening_line(made, kept)
+    if line is not None:
+        evidence.append(at_line(line, "maps such"))
+    per_s = pile.risen / max(float(pile.time_s[-1] - pile.time_s[0]), 1.0)
+    left_s = max(0.0, (_USUAL_LIMIT - last) / per_s)
+    text = (
+        f"at this rate the usual limit of {_USUAL_LIMIT:,} (vm.max_map_count) is reached in {format_duration(left_s)}"
+    )
+    evidence.append(Evidence(text, {"limit_count": _USUAL_LIMIT, "left_s": round(left_s)}))
+    doubts = [] if line is not None else ["the line that maps them was not found in the recorded sources"]
+    return case.finding(
+        _KIND,
+        f"{what[:1].upper()}{what[1:]} pile up: {pile.risen:,} more than at the start",
+        severity="warning" if left_s < _SOON_S else "note",
+        grounds=[
+            Ground("mappings were counted; looks are few, and a library may mean to keep some", 0.8),
+            *([Ground("a line that makes such is known", 0.7)] if line is not None else ()),
+        ],
+        bytes=0,  # an address range; what lies in it, others tell
+        process=pile.owner,
+        line=line,
+        holder=f"{what}{kept.words}",
+        variable=kept.variable,
+        type="mmap.mmap" if line is not None else None,
+        evidence=evidence,
+        doubts=[*doubts, *kept.doubts],
+        remedy=["close() each mapping after use, or take many small pieces from one large mapping"],
+        series=[curve("mappings", pile.time_s, pile.total, "mappings")],
+    )
