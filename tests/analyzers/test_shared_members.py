@@ -100,3 +100,28 @@ def test_rather_at_the_users_own_than_in_a_cache_of_a_library(tmp_path: Path, le
     places = graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)
     (told,) = [place for place in places if place.type_name == "function" and place.deep_bytes[-1] > 1 << 20]
     assert told.path == ("library._seen[*]" if less else "app.routes[*]")
+
+
+def test_members_with_rows_of_their_own_in_some_snapshots_hang_at_their_holder_in_all(tmp_path: Path) -> None:
+    """A snapshot that found few of them gave each a row, below what dominates it; later ones counted them together."""
+    each = 200_000
+    builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "sessions = {}\n", module="app")
+    for take, count in ((1, 10), (2, 40), (3, 80)):
+        for node in (
+            _node(MODULES, 1, None, None, "dict", retained_bytes=count * each),
+            _node(20, MODULES, "key", "app", "module", owner_file="/home/me/app.py"),
+            _node(21, 20, "namespace", None, "dict"),
+            _node(ROUTES, 21, "key", "sessions", "dict", length=count),
+            _node(CACHE, 21, "key", "lanes", "dict", length=count),
+            *(_node(100 + n, ROUTES, "key", f"['{n}']", "app.Session", retained_bytes=each, dominator_node=MODULES)
+              for n in range(count if take == 1 else 0)),
+        ):  # fmt: skip
+            builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
+        members = {"type_name": "app.Session", "object_count": count, "retained_bytes": count * each}
+        builder.row("heap_children", 10.0 * take, PID, take=take, node=MODULES, **members)
+        for number in (ROUTES, CACHE):
+            shared = {**members, "direct_count": count}
+            builder.row("heap_shared", 10.0 * take, PID, take=take, node=number, dominator_node=MODULES, **shared)
+    places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
+    held = places["app.sessions"].deep_bytes / each
+    assert held == pytest.approx([10, 40, 80], rel=0.01)

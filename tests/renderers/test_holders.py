@@ -79,3 +79,20 @@ def test_what_is_on_gpus_has_a_table_of_its_own() -> None:
 def test_one_snapshot_says_nothing_of_growth() -> None:
     assert not list(largest_holders(with_heap(*HOLDERS, takes=1)))
     assert "Largest holders" not in render(with_heap(*HOLDERS, takes=1), "terminal")
+
+
+def test_who_carries_nearly_all_is_told_by_a_name_of_its_own() -> None:
+    """Below the table of running functions: what lies between has no name that a person would use."""
+    ((_, held),) = largest_holders(
+        with_heap(
+            holder("events._local", "events._Local", 1, 24),
+            holder("events._local.<dict>", "dict", 1, 24, parent=0),
+            holder("run() main engine", "app.Engine", 1, 23.5, parent=1),
+        )
+    )
+    assert [one.path for one in held] == ["run() main engine"]
+
+
+def test_what_does_not_gain_and_is_small_beside_others_is_left_out() -> None:
+    ((_, held),) = largest_holders(with_heap(*HOLDERS, holder("linecache.cache", "dict", 3, 3)))
+    assert "linecache.cache" not in [one.path for one in held]

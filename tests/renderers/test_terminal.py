@@ -185,3 +185,12 @@ def test_the_first_screen_is_enough_to_act(name):
     assert f"> {first.subject.line} " in words
     assert first.remedy[0] in words
     assert first.evidence[0].text in words
+
+
+def test_what_a_job_has_nothing_of_is_a_line_until_it_is_asked_for():
+    skipped = [Skipped("recompilation", "torch.compile was not used", applies=False), *FULL.skipped]
+    report = dataclasses.replace(FULL, skipped=skipped)
+    text = " ".join(render(report, "terminal", width=100, color=False).split())
+    assert "Not of this job: recompilation (--verbose says why)" in text
+    assert "torch.compile" not in text
+    assert "torch.compile was not used" in render(report, "terminal", width=100, color=False, verbose=True)

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats
 from ..tables import Row, cells, in_time
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
+_SELDOM = 0.1
 _AT_ONCE_S = 1e-6
 
 
@@ -120,11 +122,22 @@ def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Float
     if not read.any():
         return np.ones_like(time_s)
     at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
-    # Both are read from a running program, not at the same instant: a few percent apart is no sharing.
-    share[share >= _UNSHARED] = 1.0
+    _without_noise(share, family.size_at(at_s) <= 1)
     share = _without_unseen_forks(at_s, share, family)
     times, values = _with_steps(at_s, share, family.changes_s)
     return np.interp(time_s, *_left_alone(times, values, share[family.size_at(at_s) <= 1], family))
+
+
+def _without_noise(share: Floats, is_alone: NDArray[np.bool_]) -> None:
+    """Both are read from a running program, not at the same instant: a few percent apart is no sharing.
+
+    Of one that has its parent's pages, or its children's, and grows, the share that is its own passes the same mark: then
+    it still has them. That it seldom lies below tells the two apart.
+    """
+    for own in (is_alone, ~is_alone):
+        apart = share[own]
+        if apart.size and (own is is_alone or np.quantile(apart, _SELDOM) >= _UNSHARED):
+            share[own] = np.where(apart >= _UNSHARED, 1.0, apart)
 
 
 def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats:
