@@ -377,9 +377,9 @@ class HeapHolder:
 class HeapView:
     """The heap of one process by holder; parents stand before their members. ``left_out_count`` paths were smaller.
 
-    ``exact``: from the graph of all objects. Then bytes are what could be freed with a holder. ``accounts`` divide all
-    memory of the process at each snapshot. ``on_devices``: bytes are those that tensors have on GPUs, and ``accounts``
-    what torch's allocator has there.
+    ``exact``: from the graph of all objects. Then bytes are what could be freed with a holder, and with the others that
+    hold the same. ``accounts`` divide all memory of the process at each snapshot. ``on_devices``: bytes are those that
+    tensors have on GPUs, and ``accounts`` what torch's allocator has there.
     """
 
     process: str

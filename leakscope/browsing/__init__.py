@@ -180,9 +180,8 @@ def _below(
         if figure(place) < least:
             break
         place = steps_of(place, last)
-        name = (_shorter(place.path, above[-1]) if above else place.path).rstrip(
-            "'"
-        )  # which tell two of one name apart
+        name = _shorter(place.path, above[-1]) if above else place.path
+        name = name.rstrip("'")  # which tell two of one name apart
         if name.startswith("["):
             alike = members.setdefault(place.type_name, [])
             alike.append(place)
@@ -203,7 +202,8 @@ def _below(
 
 def _kind(place: Place, at: int) -> str:
     if place.count[at] > 1:
-        return f"{format_count(int(place.count[at]))} {place.type_name}"
+        others = f", also held by {' and '.join(o.said for o in place.also_held_by[:2])}" if place.also_held_by else ""
+        return f"{format_count(int(place.count[at]))} {place.type_name}{others}"
     if place.has_length and place.length[at] >= 2:
         return f"{place.type_name} holding {format_count(int(place.length[at]))}"
     return place.type_name

@@ -131,8 +131,8 @@ def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Float
 def _without_noise(share: Floats, is_alone: NDArray[np.bool_]) -> None:
     """Both are read from a running program, not at the same instant: a few percent apart is no sharing.
 
-    Of one that has its parent's pages, or its children's, and grows, the share that is its own passes the same mark: then
-    it still has them. That it seldom lies below tells the two apart.
+    Of one that has its parent's pages, or its children's, and grows, the share that is its own passes the same mark:
+    then it still has them. That it seldom lies below tells the two apart.
     """
     for own in (is_alone, ~is_alone):
         apart = share[own]
