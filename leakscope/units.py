@@ -72,6 +72,14 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 86400:.1f} days"
 
 
+def format_about(seconds: float) -> str:
+    """``about 45 s``, ``about 12 min``, ``about 8 h`` or ``about 3 days``: a forecast, whose minutes nobody knows."""
+    units = ((90, 1, "s"), (90 * 60, 60, "min"), (48 * 3600, 3600, "h"), (float("inf"), 86400, "days"))
+    unit_s, unit = next((unit_s, unit) for below_s, unit_s, unit in units if seconds < below_s)
+    figure = seconds / unit_s
+    return f"about {figure:.0f} {unit}" if figure >= 10 else f"about {figure:.2g} {unit}"
+
+
 def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False) -> str:
     """``88.4 MiB per minute``; per hour where so much was gained, or more: then it was watched for an hour."""
     if abs(bytes_per_hour) > abs(gained_bytes):

@@ -57,6 +57,12 @@ def _of_what(found: Retained) -> str:
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
     if arrays >= 0.5 * growth:
         return f"of arrays ({name})"
+    others = [
+        kind for one in found.holder.members
+        if one.growth_bytes >= _MUCH * found.holder.growth_bytes and (kind := one.type_name.rsplit(".", 1)[-1]) != name
+    ]  # fmt: skip
+    if others and len(found.holder.members) > 1:  # several containers have one name
+        name = f"{name} and {others[0]}"
     return f"of {name} objects" if name not in ("str", "bytes") else f"of {name}"
 
 

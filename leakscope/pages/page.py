@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..findings import Series
-from ..units import format_bytes, format_count, format_duration, format_per_step, format_rate
+from ..units import format_about, format_bytes, format_count, format_duration, format_per_step, format_rate
 from ..version import __version__
 from ..words import accepted, beside, judged, printable, rests_on
 from . import charts, plots
@@ -159,6 +159,7 @@ def environment() -> Environment:
         judged=judged,
         count=format_count,
         duration=format_duration,
+        about=format_about,
         lines=_lines,
         per_step=format_per_step,
         slot=charts.account_slot,

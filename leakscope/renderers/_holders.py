@@ -64,6 +64,9 @@ def largest_holders(report: Report) -> Iterator[tuple[str, list[Held]]]:
         views = [view for view in report.heap if view.on_devices is is_on_devices]
         if views and len(views[0].takes) >= 2:
             heading, held = _largest(views[0], is_alone=len(views) == 1)
+            start_s = report.verdict.start_s
+            if start_s is not None and views[0].takes[0].time_s < start_s:
+                heading += f" (growth is judged from {format_duration(start_s)})"
             if held:
                 yield heading, held
 

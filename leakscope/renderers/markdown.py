@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ..findings import ROLES, BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, ProcessRow, Report, Subject, Verdict
-from ..units import format_bytes, format_duration, format_rate, per_step, steps_together
+from ..units import format_about, format_bytes, format_duration, format_rate, per_step, steps_together
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
@@ -80,7 +80,7 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.wasted_bytes:
         yield "wasted", format_bytes(verdict.wasted_bytes)
     if verdict.seconds_to_limit is not None:
-        yield f"{text(verdict.limit or 'limit', 40)} full in", format_duration(verdict.seconds_to_limit)
+        yield f"{text(verdict.limit or 'limit', 40)} full in", format_about(verdict.seconds_to_limit)
 
 
 def _finding(finding: Finding, number: int, excerpts: dict[tuple[str, int], Excerpt]) -> str:

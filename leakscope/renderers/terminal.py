@@ -36,7 +36,7 @@ from ..findings import (
     Subject,
     Verdict,
 )
-from ..units import format_bytes, format_duration
+from ..units import format_about, format_bytes, format_duration
 from ..words import (
     VERDICTS,
     accepted,
@@ -166,7 +166,7 @@ def _verdict(verdict: Verdict) -> ConsoleRenderable:
     if verdict.killed:
         badges.append(" ").append(" KILLED ", style="bold white on red")
     if verdict.seconds_to_limit is not None:
-        badges.append(f"  {verdict.limit or 'limit'} full in {format_duration(verdict.seconds_to_limit)}", style="red")
+        badges.append(f"  {verdict.limit or 'limit'} full in {format_about(verdict.seconds_to_limit)}", style="red")
     return Group(badges, _styled(_clean(verdict.headline), "bold"))
 
 

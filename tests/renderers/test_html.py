@@ -147,7 +147,7 @@ def test_two_runs_give_the_same_bytes(report):
 def test_everything_a_report_says_is_in_the_page_without_javascript():
     text = Page(render(FULL, "html")).text
     for said in (
-        "Leaking", FULL.verdict.headline, "python train.py", "21.4 s", "+642 MiB", "cgroup full in", "12 min 00 s",
+        "Leaking", FULL.verdict.headline, "python train.py", "21.4 s", "+642 MiB", "cgroup full in", "about 12 min",
         "Trainer.history keeps every loss tensor", "97% sure", "the list grew from 120 to 5,000 members",
         "sizes are estimated from a sample of the members", "store loss.item(): frees about 600 MiB",
         "self.history.append(loss)", "200 MiB wasted", "mapped-files", "+600 MiB",

@@ -17,7 +17,7 @@ from tests.golden import RECORDINGS
 from .reports import EMPTY, FULL, RETAINED
 
 EXPECTED = """\
- LEAKING   cgroup full in 12 min 00 s
+ LEAKING   cgroup full in about 12 min
 Memory leaks: Trainer.history keeps every loss tensor.
 python train.py  ·  21.4 s, 3 processes, exit status 0
 
