@@ -54,7 +54,7 @@ def peak(known: Peak) -> str:
     of = f"by {printable(known.process)}, " if known.process is not None else ""
     between = f" ({of}between samples)" if known.between_samples else ""
     cgroup = f", {format_bytes(known.cgroup_bytes)} in its cgroup with page cache" if known.cgroup_bytes else ""
-    return f"peak {format_bytes(known.bytes)}{between}{cgroup}"
+    return f"peak {format_bytes(known.bytes)} without mapped files{between}{cgroup}"
 
 
 def ended(recording: RecordingFacts) -> str:
@@ -139,5 +139,5 @@ def _kept_down(recording: RecordingFacts) -> str:
         return ""
     text = " and ".join(part for part in less if part)
     spent = max(figures.get(k) or 0.0 for k in ("recorder_cpu_fraction", "take_fraction"))
-    least = ", of four minutes where a run is shorter" if spent > limit else ""
+    least = " (a shorter run may use as much as one of four minutes)" if spent > limit else ""
     return f" {text[:1].upper()}{text[1:]} to stay within --max-overhead {100 * limit:.3g}%{least}."

@@ -165,9 +165,7 @@ def _growing(case: Case, team: _Team, gained: int) -> Finding:
     else:
         title = f"{count} compile workers grow: {format_bytes(team.added, signed=True)} in all"
         evidence.insert(0, Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)}))
-    remedy = [
-        f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers: keeps about {format_bytes(gained)} from growing"
-    ]
+    remedy = [f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers, which saves about {format_bytes(gained)}"]
     if team.is_forked:
         remedy.append("TORCHINDUCTOR_WORKER_START=subprocess starts workers that share nothing with the trainer")
     return _finding(case, team, title, evidence, remedy, gained)

@@ -66,7 +66,7 @@ class _Collector:
         return {
             "off": "the garbage collector is off",
             "frozen": "gc.freeze() hides them from the collector",
-            "idle": "the garbage collector never runs",
+            "idle": "the garbage collector has not run",
             "no-full-collection": "no full collection runs",
             "works": "the collector does not keep up",
         }[self.state]
@@ -324,6 +324,9 @@ def _finding(
     what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
     title = f"{what} pile up: {collector.short()}"
     doubts = [] if cycles else ["no cycle was examined: C code may also hold the objects"]
+    if collector.state == "idle" and collector.threshold and 0 < (collector.pending or 0) < collector.threshold:
+        waiting, threshold = format_count(collector.pending or 0), format_count(collector.threshold)
+        doubts.append(f"it runs once {threshold} new objects wait, and may free all: {waiting} did at most")
     if collector.state in ("works", "no-full-collection"):
         doubts.append("the collector runs: a later full collection may free all of it")
     return case.finding(

@@ -90,7 +90,9 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None
     bytes = max(0, min(process.growth_bytes, free))
-    copied = f"copy what {name} holds after the rest is freed, so that the survivors lie together"
+    copied = (
+        f"make the temporary objects beside {name} in smaller pieces, or build what it holds anew after they are freed"
+    )
     return case.finding(
         _KIND,
         f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"

@@ -92,12 +92,9 @@ def _finding(
     place = one.place
     named, lines = named_in(case.sources, place)
     name, size = holder_name(named), format_bytes(one.held_bytes)
-    before_s = max((at for at in takes_s if at < one.since_s), default=0.0)
-    since = (
-        f"and has hardly grown since {format_duration(one.since_s)}"
-        if one.stood
-        else f"of which most came after {format_duration(before_s)}"
-    )
+    since = f"and has hardly grown since {format_duration(one.since_s)}"
+    if not one.stood:
+        since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
     series = [Series(f"{HELD_BY} {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
@@ -115,7 +112,9 @@ def _finding(
         type=place.type_name,
         module=text_of(named.row, "owner_module"),
         evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
-        doubts=["nobody knows whether it is still needed: a data set, or weights for evaluation, would look the same"],
+        doubts=[
+            "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
+        ],
         remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
         series=series,
     )
@@ -125,7 +124,8 @@ def _in_others(process: ProcessGrowth, held_bytes: Sequence[float]) -> Iterator[
     """Each may have its own, or what it shares with the one that it was forked from: so there is no sum."""
     if held_bytes:
         text = (
-            f"so it is in {format_count(len(held_bytes))} more of {process.name}: up to {format_bytes(max(held_bytes))}"
+            f"{format_count(len(held_bytes))} more processes of {process.name} have one each, "
+            f"of up to {format_bytes(max(held_bytes))}"
         )
         yield Evidence(text, {"process_count": len(held_bytes), "most_bytes": round(max(held_bytes))})
 
@@ -150,7 +150,7 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
     stood_s = takes_s[-1] - one.since_s
     if stood_s >= 1:
         yield Evidence(
-            f"it stood for the last {format_duration(stood_s)} of the snapshots", {"stood_s": round(stood_s, 1)}
+            f"it stood for {format_duration(stood_s)}, up to the last snapshot", {"stood_s": round(stood_s, 1)}
         )
     elif one.stood:
         yield Evidence("after the last snapshot its process hardly grew or shrank")

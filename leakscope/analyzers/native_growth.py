@@ -8,7 +8,7 @@ Decides by:    the ledger: min_native_share of what a process gained is native, 
                Python's own allocator grow, and objects in them do not: C code may ask there, too. A known cache that
                took much and fills ever more slowly is waste: it may not be a leak.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
-Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
+Do:            look whether a newer version mends it, or a setting bounds what it keeps; or call it in a process that
                ends now and then.
 """
 
@@ -304,7 +304,8 @@ def _is_partly_read(process: ProcessGrowth) -> bool:
 
 def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:
     if library:
-        return f"look whether {library} has a newer version or a limit for its cache, or call it in a process that ends"
+        mends = f"look whether a newer {library} mends it, or a setting bounds what it keeps"
+        return f"{mends}; or call it in a process that ends"
     name = f"{place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else "C code"
     return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -230,10 +231,14 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
         evidence.append(Evidence(text, {"line": at.line}))
     title = f"A C extension drops references to None that it does not own ({rate})"
-    remedy = ["run it on Python 3.12 or later: None is immortal there, and the program survives"]
+    drops = "references to None"
     if per_step:
-        drops = f"{format_count(-per_step)} references in one {case.step_unit}"
-        remedy.append(f"look for an extension whose calls could drop {drops}")
+        drops = f"{format_count(-per_step)} reference{'s' if per_step < -1 else ''} in one {case.step_unit}"
+    where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None and at.file is not None else "in use"
+    remedy = [
+        f"mend or update the extension {where} that can drop {drops}",
+        "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
+    ]
     doubts = ["the count does not show which extension it is"]
     is_short = one.rest is not None and one.rest.rest[-1] < 0  # objects have more than there are
     if not one.aborted and not is_short:

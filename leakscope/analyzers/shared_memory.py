@@ -184,7 +184,12 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
     else:
         unlink = "close() and unlink() each segment after use"
         if line is None or "SharedMemory" not in line.text:
-            unlink += ", or clone() a tensor that is kept"
+            unlink = "let go of tensors in shared memory after use: a segment is freed with its last tensor"
+            if holder is not None and holder.subject.line:
+                unlink = (
+                    f"bound {holder.subject.holder}, or remove from it what is no longer needed: a segment is freed "
+                )
+                unlink += "with its last tensor"
     return case.finding(
         _KIND,
         title,
@@ -199,7 +204,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         bytes_per_hour=round(trend.growth_bytes / hours, 1),
         evidence=evidence,
         doubts=[] if mapping else ["no process of the job was seen with one of them: readings are seconds apart"],
-        remedy=[f"{unlink}: keeps about {format_rate(trend.growth_bytes / hours, trend.growth_bytes)} from piling up"],
+        remedy=[f"{unlink}; that saves about {format_rate(trend.growth_bytes / hours, trend.growth_bytes)}"],
         series=[curve(f"segments {where}", time_s, size)],
     )
 

@@ -85,7 +85,31 @@ def keeper(
         seen = _seen(heap, _types_of(kept.owner, heap), counted, sources)
         if seen is not None and not seen.is_each:
             return seen
+    there = _length_of(kept, known) if kept.is_container else None
+    gained = float(counted[1][-1] - counted[1][0])
+    if there is not None and there < _LEAST_SHARE * gained:
+        return NOBODY._replace(evidence=[_replaced(kept, there)])
     return _by_source(kept)
+
+
+def _length_of(kept: Kept, heaps: Sequence[Heap]) -> float | None:
+    """How many members a snapshot saw in it at last."""
+    for heap in heaps:
+        for place in heap.places:
+            if place.is_counted and (place.row["variable"], tail(str(place.row["owner"]))) == (
+                kept.variable,
+                kept.owner,
+            ):
+                return float(place.length[-1])
+    return None
+
+
+def _replaced(kept: Kept, there: float) -> Evidence:
+    name = f"{kept.owner}.{kept.variable}" if kept.owner else kept.variable
+    text = f"{name} keeps only {there:.0f} of them: each new one takes the place of another, which goes on"
+    return Evidence(
+        f"{text} ({kept.line.place}: {kept.line.text})", {"kept_count": round(there), "line": kept.line.line}
+    )
 
 
 def _types_of(class_name: str | None, heap: Heap) -> frozenset[str]:

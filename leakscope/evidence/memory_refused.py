@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..facts.code.adding import find_calls
 from ..facts.endings.counters import of_host
 from ..facts.tables import int_of, only
 from ..findings import Evidence
@@ -71,7 +72,7 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
         too_much = requested is not None and requested > use.room_bytes
         if too_much or use.used_bytes >= near_fraction * use.limit_bytes:
             by = f"its {what} is limited to {format_bytes(use.limit_bytes)} ({command})"
-            return Refusal(by, evidence, [], [remedy])
+            return Refusal(by, evidence, [], [_set_by_program(case) or remedy])
     total, used = (host := of_host(case.recording)).limit_bytes, host.used_bytes
     if total is not None and used is not None:
         figures = {"available_bytes": total - used, "total_bytes": total}
@@ -82,6 +83,12 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
         return Refusal(None, evidence, ["between two readings it may have asked for more than its limit allows"], [])
     doubt = "no limit of this process was seen: ulimit -v, and /proc/sys/vm/overcommit_memory, show what refused it"
     return Refusal(None, evidence, [doubt], [])
+
+
+def _set_by_program(case: Case) -> str | None:
+    for line in find_calls(case.sources, "resource.setrlimit"):
+        return f"the program sets such a limit itself, at {line.place}: raise it there, if what grew is meant to"
+    return None
 
 
 def shared_memory_use(case: Case) -> Use | None:

@@ -38,7 +38,7 @@ def title(found: Retained, total: int, held: int, processes: int) -> str:
     size = total if total - held < _HARDLY * total else held  # then the remedy has one figure with the title
     text = f"{found.name} keeps growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
     if total - held >= _MUCH * total:
-        text += f", and {format_bytes(total - held)} of freed memory between them that cannot be used again"
+        text += f", and {format_bytes(total - held)} of freed memory in pieces between them"
     return text
 
 
@@ -162,7 +162,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         )
     else:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
-        gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those snapshots"
+        took = "that came into use" if look.pinned_bytes else "the process gained"
+        gained = f"the {format_bytes(max(whole, 0.0))} {took} between those snapshots"
         explained = found.explained_bytes
         own = f"its gain of {format_bytes(explained)} is"
         part = f"{explained / whole:.0%} of {gained}" if explained < whole else f"about all of {gained}"
@@ -174,8 +175,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(
-            f"malloc also kept {format_bytes(look.pinned_bytes)} more of freed memory in pieces between live "
-            f"objects, too small for later requests",
+            f"beside that, malloc kept {format_bytes(look.pinned_bytes)} more of freed memory, in pieces between live "
+            f"objects that are too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
     rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
@@ -309,7 +310,8 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     is_inside = found.named is not place or found.holder.largest is not None
     if is_inside and not found.named.has_members:  # an optimizer, a parser
         return [f"drop what {variable} keeps and no longer needs{where}, or make a new one: that {would_free}"]
-    if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
+    member = text_of(place.row, "member_type") or found.kept.type_name
+    if member.startswith("torch.") and found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
     return [*_of_members(found.holder.largest or place), *advice]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _CALLED = {DATALOADER_WORKER: "loader worker", "pool-worker": "pool worker"}
 _FEW = 4  # curves of workers that can be told apart in one chart
 _POINTS = 500  # of each
+_BESIDE = 1.2  # times what a parent no longer shares: more is growth of its own
 
 
 def is_costly(
@@ -62,7 +64,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
         subject=_subject(team, suspect, most, count),
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
-        remedy=_remedy(suspect, gained / max(1, count), count, is_copying=is_copying),
+        remedy=_remedy(suspect, sum(team.by_worker) / max(1, count), count, is_copying=is_copying),
         series=_curves(team.alive),
     )
 
@@ -146,24 +148,24 @@ def _grounds(team: Team, share: float) -> list[Ground]:
 
 
 def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) -> Iterator[Evidence]:
-    each = [format_bytes(gained, signed=True) for gained in team.by_worker[:8]]
+    each = [format_bytes(gained) for gained in team.by_worker[:8]]
     figures = {"worker_count": len(team.alive), "gained_bytes": team.gained, "explained_share": round(share, 3)}
-    text = f"since they started up the workers gained {', '.join(each)}{', all alike' if team.are_alike else ''}"
+    text = f"since they started the workers gained {', '.join(each)}{', all alike' if team.are_alike else ''}"
     if team.parent_copied >= MiB:
-        text += f", and their parent {format_bytes(team.parent_copied, signed=True)} that it no longer shares with them"
+        text += f"; what their parent no longer shares with them adds {format_bytes(team.parent_copied)}"
     yield Evidence(f"{text}: {share:.0%} of all growth", figures)
     own, copied = int(sum(team.own)), int(team.all_copied)
-    text = f"{format_bytes(own)} are pages the workers added themselves, {format_bytes(copied)} are copies of pages "
-    yield Evidence(text + "they shared with their parent", {"own_bytes": own, "copied_bytes": copied})
+    text = f"{format_bytes(own)} of that are new pages, {format_bytes(copied)} copies of pages that workers and parent"
+    yield Evidence(f"{text} had shared", {"own_bytes": own, "copied_bytes": copied})
     parent = growth.process(team.parent.pid) if team.parent is not None else None
     is_copying = _is_copying(team, suspect)
-    if parent is not None and not is_copying:
+    if parent is not None and not is_copying and parent.growth_bytes > _BESIDE * team.parent_copied:
         gained = parent.growth_bytes
         yield Evidence(f"their parent, {parent.label}, {changed(gained)}", {"parent_growth_bytes": gained})
     in_use = _handed_out(growth, team)
     if not is_copying and in_use > 0.3 * team.gained:
-        text = f"malloc allocated {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"
-        yield Evidence(text, {"malloc_growth_bytes": in_use})
+        text = f"malloc allocated {format_bytes(in_use)} more in the workers"
+        yield Evidence(f"{text}: what they keep is arrays, buffers or C memory", {"malloc_growth_bytes": in_use})
     if team.dataset_type is not None:
         yield Evidence(f"they read {team.dataset_type}", {"dataset_type": team.dataset_type})
     for line in suspect.grown[:2]:
@@ -215,8 +217,12 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
 
 
 def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:
-    each, line = format_bytes(bytes_each), suspect.line
-    where = f" at {line.place}" if line is not None else ""
+    each, where = format_bytes(bytes_each), ""
+    known = suspect.finding.subject if suspect.finding is not None else Subject()
+    if suspect.line is not None:
+        where = f" at {suspect.line.place}"
+    elif known.file and known.line:
+        where = f" at {PurePath(known.file).name}:{known.line}"
     if is_copying:
         yield (
             f"keep {suspect.name or 'the data set'}{where} as one array, tensor or Arrow table instead of Python "

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..findings import Series
+from ..findings import ROLES, Series
 from ..units import format_about, format_bytes, format_count, format_duration, format_per_step, format_rate
 from ..version import __version__
 from ..words import accepted, beside, judged, printable, rests_on
@@ -160,6 +160,7 @@ def environment() -> Environment:
         count=format_count,
         duration=format_duration,
         about=format_about,
+        role=lambda role: ROLES.get(role, role),
         lines=_lines,
         per_step=format_per_step,
         slot=charts.account_slot,

@@ -12,7 +12,7 @@ from ..findings import Band, Moment, Outlook, Report, Timeline
 from ..pages import charts
 from ..pages.charts import Lane, Mark
 from ..pages.plots import Curve, Plot, Trend
-from ..units import format_duration
+from ..units import format_about, format_duration
 from ._places import heap_place
 
 TIMELINE = "timeline"  # its key among the plots of a report
@@ -203,7 +203,7 @@ def _full(report: Report, ahead: Outlook | None) -> str:
     if ahead is None or ahead.full_s is None or ahead.limit_bytes is None:
         return ""
     at = clock(report.recording.started_at, ahead.full_s)
-    return f"{ahead.limit or 'limit'} full {at + ', ' if at else ''}in {format_duration(ahead.full_s - ahead.end_s)}"
+    return f"{ahead.limit or 'limit'} full {at + ', ' if at else ''}in {format_about(ahead.full_s - ahead.end_s)}"
 
 
 def clock(started_at: str, after_s: float) -> str:

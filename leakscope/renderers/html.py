@@ -64,13 +64,14 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
         "heaps": [(view, _tree(view), *_boxes(view)) for view in report.heap],
         "excerpts": {(e.file, e.line): _excerpt(e) for e in report.excerpts},
         "budgets": list(_budgets(report.tensor_budget)),
-        "moment_titles": {"end": "At the end", "peak": "Peak of a step", **SNAPSHOT_MOMENTS},
+        "moment_titles": {"end": "In the last snapshot", "peak": "Peak of a step", **SNAPSHOT_MOMENTS},
         "gpu_lines": [
             (title, [line_cells(line) for line in lines]) for title, lines in largest_lines(report.gpu_lines)
         ],
         "line_columns": LINE_COLUMNS,
         "ruled_out": by_reason(report.ruled_out),
-        "skipped": by_reason(report.skipped),
+        "skipped": by_reason([one for one in report.skipped if one.applies]),
+        "not_of_this_job": sorted({one.kind for one in report.skipped if not one.applies}),
     }
 
 

@@ -118,7 +118,9 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _heading("Processes, when the job had most memory")
         yield Padding(_processes(report.processes), (0, 0, 0, 2))
     if report.tensor_budget:
-        yield _heading("What the tensors are")
+        whose = {row.process for row in report.tensor_budget}
+        several = len(whose) == 1 < sum(row.count for row in report.processes)
+        yield _heading(printable("What the tensors are" + (f" in {whose.pop()}" if several else "")))
         yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
     for heading, lines in largest_lines(report.gpu_lines):
         yield _heading(printable(heading))
@@ -310,7 +312,7 @@ def _ledger(rows: Sequence[LedgerRow]) -> Group:
         figures = (sum(r.start_bytes for r in small), sum(r.end_bytes for r in small))
         grown = format_bytes(sum(r.growth_bytes for r in small), signed=True)
         cells = [
-            Text("the others, each < 1 MiB"),
+            Text("others (changed by < 1 MiB)"),
             *([Text("")] if several else []),
             *(Text(format_bytes(f)) for f in figures),
         ]

@@ -235,6 +235,14 @@ def test_a_limit_of_the_process_is_named(tmp_path: Path) -> None:
     assert finding.remedy
 
 
+def test_a_limit_that_the_program_sets_is_raised_there(tmp_path: Path) -> None:
+    source = "import resource\n\n\nresource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))\n"
+    builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError").source(PID, "/home/me/limits.py", source)
+    use = {"limit_name": "rlimit-as", "used_bytes": [380 * MiB, 390 * MiB], "limit_bytes": 400 * MiB}
+    (finding,) = answers(builder.series("limit_samples", PID, from_s=18.0, **use).ends(exit_code=1))
+    assert "limits.py:4" in finding.remedy[0] and "ulimit" not in finding.remedy[0]
+
+
 @pytest.mark.parametrize(("held_mib", "line"), [(80, 30), (20, 7)])
 def test_what_filled_the_memory_is_the_line_to_mend(tmp_path: Path, held_mib: int, line: int) -> None:
     """Where it took most of it; else all that is known is who asked for more."""

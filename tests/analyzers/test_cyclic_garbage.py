@@ -37,7 +37,7 @@ def looked(recording):
     ("collector", "call", "words"),
     [
         ({"gc_enabled": False, **STOPPED}, "disable()", "the garbage collector is off"),
-        ({"gc_threshold": 150_000, **STOPPED}, "set_threshold(150_000, 40, 40)", "the garbage collector never runs"),
+        ({"gc_threshold": 150_000, **STOPPED}, "set_threshold(150_000, 40, 40)", "the garbage collector has not run"),
         ({"gc_threshold": 0, **STOPPED}, "set_threshold(0)", "the garbage collector is off"),
         ({"gc_frozen_count": [5000 * s for s in range(int(RUN_S))]}, "freeze()", "gc.freeze() hides them"),
     ],

@@ -61,7 +61,7 @@ def test_what_is_full_as_the_run_ends_is_said(tmp_path: Path) -> None:
     (finding,) = report.findings
     assert report.verdict.leaking is not True
     assert (finding.kind, finding.severity) == ("held-memory", "note")
-    assert says(finding.title, "Cache.entries", "191 MiB", "21")
+    assert says(finding.title, "Cache.entries", "191 MiB", "27.0 s")
 
 
 def test_the_line_of_what_stands_is_where_it_was_made(tmp_path: Path) -> None:

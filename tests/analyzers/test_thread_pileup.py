@@ -132,3 +132,24 @@ def test_the_attribute_that_keeps_each_thread_is_named(tmp_path):
         builder.take(PID, number, at_s, holders=[{**poll, "variable": "self", "owner": "Feed.poll"}, {**poll, **own}])
     (finding,), _ = looked(builder.open())
     assert finding.subject.variable == "_thread" and "each Feed._thread" in finding.subject.holder
+
+
+@pytest.mark.parametrize(("kept", "is_named"), [(3, False), (RISING[-1], True)])
+def test_a_dict_that_keeps_few_of_them_is_not_said_to_keep_them(tmp_path, kept, is_named):
+    """Each new thread takes the place of another, which runs on: to empty the dict would end none."""
+    source = (
+        "class Service:\n    def __init__(self):\n        self.pollers = {}\n\n    def configure(self, feed):\n"
+        "        poller = FeedPoller(feed)\n        poller.start()\n        self.pollers[feed] = poller\n"
+        "\n\nclass FeedPoller(Thread):\n    def run(self):\n        pass\n"
+    )
+    builder = with_pollers(
+        trainer(tmp_path, thread_count=RISING).source(PID, "/home/me/rates.py", source, module="rates")
+    )
+    row = {"root_kind": "module", "owner_module": "rates", "owner_file": "/home/me/rates.py", "is_user": True}
+    for number, at_s in enumerate((4, 9, 17), 1):
+        pollers = {"path": "rates.SERVICE.pollers", "edge_kind": "attribute", "variable": "pollers", "owner": "Service"}
+        pollers |= {"type_name": "dict", "length": kept, "object_count": 1.0, "deep_bytes": 5000}
+        builder.row("holders", at_s, PID, take=number, **row, **pollers)
+    (finding,), _ = looked(builder.open())
+    assert ("Service.pollers" in (finding.subject.holder or "")) is is_named
+    assert any("keeps only 3" in one.text for one in finding.evidence) is not is_named

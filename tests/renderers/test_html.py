@@ -170,7 +170,7 @@ def test_the_answer_stands_before_the_chart():
 
 
 def test_the_limit_is_told_with_its_time_of_day():
-    assert "cgroup full 10:00 UTC, in 12.0 s" in Page(render(FULL, "html")).text
+    assert "cgroup full 10:00 UTC, in about 12 s" in Page(render(FULL, "html")).text
 
 
 def test_a_job_of_several_processes_is_shown_by_process_first():

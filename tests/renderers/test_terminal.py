@@ -40,13 +40,13 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
    200 MiB, wasted, 80% sure · duplicate-model · train.py (pid 4242)
 
 Where the growth went
-  account                       start        end      growth
-  ──────────────────────────────────────────────────────────
-  tensors ~                  10.0 MiB    610 MiB    +600 MiB
-  native ~                    100 MiB    142 MiB   +42.0 MiB
-  the others, each < 1 MiB   90.0 MiB   90.0 MiB         0 B
+  account                          start        end      growth
+  ─────────────────────────────────────────────────────────────
+  tensors ~                     10.0 MiB    610 MiB    +600 MiB
+  native ~                       100 MiB    142 MiB   +42.0 MiB
+  others (changed by < 1 MiB)   90.0 MiB   90.0 MiB         0 B
 
-  total                       200 MiB    842 MiB    +642 MiB
+  total                          200 MiB    842 MiB    +642 MiB
   ~ estimated from snapshots of the heap
 
 Largest holders, at 5.0 s and at 18.0 s

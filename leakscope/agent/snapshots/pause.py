@@ -203,9 +203,11 @@ class Pauses:
         if self.refused_s is None:
             return None
         needs_s = self.refused_s / SWEEP_SHARE
-        text = f"a snapshot of all objects, up to {_rounded(self.tracked_at_most())}, "
-        text += f"would stop this process for up to {1e3 * self.refused_s:.0f} ms: {what_was_left}"
-        return text + f" (--max-pause {1.05 * needs_s:.2g}s allows more)"
+        text = (
+            f"{what_was_left}: to read all objects, up to {_rounded(self.tracked_at_most())}, would stop this process "
+        )
+        text += f"for up to {1e3 * self.refused_s:.0f} ms (--max-pause {1.05 * needs_s:.2g}s allows that)"
+        return text
 
 
 def unlimited() -> Pauses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...units import format_count, format_duration, format_rate
+from ...units import format_about, format_count, format_duration, format_rate
 from ..growth.limits import Limit
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
@@ -37,7 +37,7 @@ class Forecast:
         rate = format_rate(self.bytes_per_s * 3600, self.bytes_per_s * self.watched_s)
         between = f"{format_duration(self.low_s)} to {format_duration(self.high_s)}"
         steps = f", at about step {format_count(self.step)}" if self.step is not None else ""
-        return f"at this rate ({rate}) {self.limit.label} is full in {format_duration(self.seconds)} ({between}){steps}"
+        return f"at this rate ({rate}) {self.limit.label} is full in {format_about(self.seconds)} ({between}){steps}"
 
     @property
     def figures(self) -> dict[str, object]:

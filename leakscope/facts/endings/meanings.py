@@ -9,7 +9,7 @@ import re
 import signal
 from typing import NamedTuple
 
-_NO_LACK = "this is not a lack of memory: less data or a smaller batch will not help"
+_NO_LACK = "this is not a lack of memory"
 
 
 class Meaning(NamedTuple):
@@ -30,8 +30,8 @@ def _m(name: str, pattern: str, title: str, why: str, **more: object) -> Meaning
 
 MEANINGS = (
     _m("deallocating-none", r"Fatal Python error: (?:none_dealloc|.*deallocating None)|deallocating None",
-       "{process} was aborted because None ran out of references: a C extension drops one too often",
-       "each call of the extension takes a reference to None that is not its own; when none is left, Python aborts; "
+       "{process} was aborted because None ran out of references: a C extension drops references that it does not own",
+       "calls of the extension drop references to None that are not its own; once there are no more, Python aborts; "
        + _NO_LACK, ends_by=signal.SIGABRT,
        remedy=("run it on Python 3.12 or later, where None cannot run out; or update the extension",)),
     _m("bad-references", r"Fatal Python error: (?P<what>.*(?:deallocating|negative ref ?count).*)",
