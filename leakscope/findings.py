@@ -362,7 +362,8 @@ class HeapHolder:
     """What was found at one path, in each of the heap's snapshots: bytes with all that was first reached through it.
 
     ``parent`` is the index of the nearest path above it that is shown, None at the top. ``length``: of a container how
-    many members it has, also those that others hold too; None where it has none, or nobody counted.
+    many members it has, also those that others hold too; None where it has none, or nobody counted. ``member_type``:
+    what most of them are; None where that is not known.
     """
 
     path: str
@@ -371,6 +372,7 @@ class HeapHolder:
     bytes: Sequence[int]
     count: Sequence[int]
     length: Sequence[int] | None = None
+    member_type: str | None = None
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,9 @@ def _held(view: HeapView, number: int) -> Held:
     members = _members(view.holders, number)
     what = holder.type
     counts = None
-    if members is not None:
-        what += f" of {members.type}"
+    kind = holder.member_type or (members.type if members is not None else None)
+    if kind is not None:
+        what += f" of {kind}"
     told = holder.length or (members.count if members is not None else None)  # what others hold too is in its length
     if told:
         counts = (told[0], told[-1])

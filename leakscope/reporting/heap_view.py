@@ -101,6 +101,7 @@ def _holders(places: Sequence[Place], chosen: NDArray[np.int_], most: int) -> tu
                 bytes=[round(float(value)) for value in place.deep_bytes[chosen]],
                 count=[round(float(value)) for value in place.count[chosen]],
                 length=[round(float(value)) for value in place.length[chosen]] if place.is_counted else None,
+                member_type=text_of(place.row, "member_type") if place.is_counted else None,
             )
         )
     return holders, len(places) - len(largest)

@@ -125,3 +125,22 @@ def test_members_with_rows_of_their_own_in_some_snapshots_hang_at_their_holder_i
     places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
     held = places["app.sessions"].deep_bytes / each
     assert held == pytest.approx([10, 40, 80], rel=0.01)
+
+
+def test_members_are_what_the_container_refers_to_and_not_what_these_share(tmp_path: Path) -> None:
+    """Records of which each has the array of the one before: the list dominates the arrays as well."""
+    builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "items = []\n", module="app")
+    for take in (1, 2, 3):
+        for node in (
+            _node(MODULES, 1, None, None, "dict", retained_bytes=take << 20),
+            _node(20, MODULES, "key", "app", "module", owner_file="/home/me/app.py"),
+            _node(21, 20, "namespace", None, "dict"),
+            _node(ROUTES, 21, "key", "items", "list", length=20 * take, retained_bytes=take << 20),
+            _node(40, ROUTES, "index", "0", "app.Transition", retained_bytes=900),
+        ):
+            builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
+        for kind, held in (("numpy.ndarray", take << 20), ("app.Transition", 2000 * take)):
+            members = {"type_name": kind, "object_count": 20 * take, "retained_bytes": held}
+            builder.row("heap_children", 10.0 * take, PID, take=take, node=ROUTES, **members)
+    places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
+    assert places["app.items"].row["member_type"] == "app.Transition"

@@ -323,6 +323,7 @@ def _places(
             links[first] = nodes[number]
     for number, place in list(places.items()):
         own = [place, *_others(place, nodes[number], list(place.children), count)]
+        place.row["member_type"] = _type_of_members(place, nodes[number]) or place.row["member_type"]
         found += [*own, *_autograd(own, nodes[number], count)]
         if number in links:
             found.append(_chain(place, nodes[number], names.row(links[number]), _alive(links_of[number])))
@@ -712,6 +713,20 @@ def _others(place: Place, node: _Node, known: Sequence[Place], count: int) -> It
         place.row["member_type"] = place.row["member_type"] or type_name
         place.children.append(members)
         yield members
+
+
+def _type_of_members(container: Place, node: _Node) -> str | None:
+    """Of what it refers to itself, by an example: most bytes may be of what the members refer to, and share."""
+    examples = {
+        child.type_name
+        for child in container.children
+        if child.named_by is container and child.row["node"] is not None and child.row["edge_kind"] != "attribute"
+    }
+    kinds = [
+        kind for kind in examples & node.by_type.keys()
+        if container.is_counted and node.by_type[kind][0][-1] >= MOST * container.length[-1] > 0
+    ]  # fmt: skip
+    return kinds[0] if len(kinds) == 1 else None
 
 
 class _Names:
