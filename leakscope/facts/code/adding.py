@@ -120,6 +120,8 @@ def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         func = node.func if isinstance(node, ast.Call) else None
         if isinstance(func, ast.Attribute) and func.attr in REMOVERS:
             yield _Event(node, REMOVES, _surely(names.strength(func.value, scope)))
+        elif isinstance(node, ast.Call) and node.args and last_name(node.func) == "heappop":
+            yield _Event(node, REMOVES, _surely(names.strength(node.args[0], scope)))
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
             yield _Event(node, REMOVES, _surely(names.strength(node.value, scope)))
 
