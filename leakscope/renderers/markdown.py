@@ -42,7 +42,9 @@ def render(report: Report) -> str:
         table = "\n".join([head([*COLUMNS[:2], *(f" {name}" for name in COLUMNS[2:])]), *map(row, cells)])
         parts.append(folded(heading, table))
     if sum(process.count for process in report.processes) > 1:
-        parts.append(folded("Processes, when the job had most memory", _processes(report.processes)))
+        parts.append(
+            folded("Processes, when the job had most memory (with mapped files)", _processes(report.processes))
+        )
     if report.tensor_budget:
         parts.append(folded("What the tensors are", _budget(report.tensor_budget)))
     if report.gpu_lines:

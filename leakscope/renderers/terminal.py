@@ -61,6 +61,7 @@ _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "b
 _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_EVIDENCE = 4  # of the first finding; of the others the first sentence
+_LEAST_TENSOR_SHARE = 0.01  # of what a process holds
 _MOST_NAMED = 4  # of the kinds that were ruled out
 _MOST_REASONS = 2  # why one kind was not checked
 _SHOWN_FINGERPRINT = 12
@@ -115,9 +116,9 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _heading(printable(heading))
         yield Padding(_holders(held), (0, 0, 0, 2))
     if sum(row.count for row in report.processes) > 1:
-        yield _heading("Processes, when the job had most memory")
+        yield _heading("Processes, when the job had most memory (with mapped files)")
         yield Padding(_processes(report.processes), (0, 0, 0, 2))
-    if report.tensor_budget:
+    if report.tensor_budget and (verbose or _are_tensors_some(report.tensor_budget)):
         whose = {row.process for row in report.tensor_budget}
         several = len(whose) == 1 < sum(row.count for row in report.processes)
         yield _heading(printable("What the tensors are" + (f" in {whose.pop()}" if several else "")))
@@ -344,6 +345,14 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))
     return table
+
+
+def _are_tensors_some(rows: Sequence[BudgetRow]) -> bool:
+    """Whether they are any part of what a process holds that a reader would look for."""
+    whole: dict[tuple[str, str, str], list[int]] = {}
+    for row in rows:
+        whole.setdefault((row.process, row.device, row.moment), [0, 0])[row.account == "not-tensors"] += row.bytes
+    return any(tensors >= _LEAST_TENSOR_SHARE * (tensors + others) for tensors, others in whole.values())
 
 
 def _gpu_lines(lines: Sequence[GpuLine]) -> Table:

@@ -194,3 +194,13 @@ def test_what_a_job_has_nothing_of_is_a_line_until_it_is_asked_for():
     assert "Not of this job: recompilation (--verbose says why)" in text
     assert "torch.compile" not in text
     assert "torch.compile was not used" in render(report, "terminal", width=100, color=False, verbose=True)
+
+
+def test_tensors_that_are_hardly_any_of_the_process_have_no_table_until_it_is_asked_for():
+    rows = [
+        dataclasses.replace(row, account=account, bytes=size)
+        for row, account, size in zip(FULL.tensor_budget, ("model", "not-tensors"), (1 << 20, 400 << 20))
+    ]
+    report = dataclasses.replace(FULL, tensor_budget=[dataclasses.replace(row, moment="end") for row in rows])
+    assert "What the tensors are" not in render(report, "terminal", width=100, color=False)
+    assert "What the tensors are" in render(report, "terminal", width=100, color=False, verbose=True)
