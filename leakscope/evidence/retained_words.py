@@ -26,6 +26,7 @@ _LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGI
 _SOME_NATIVE = 0.1  # of what it holds
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
 _DEEPEST = 3  # below a member
+_MOST = 0.8  # of the growth: what one holder does not explain, others do
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
@@ -214,7 +215,7 @@ def doubts(found: Retained) -> Iterator[str]:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif found.holder.bytes_each is not None:
         yield "what its members hold outside Python cannot be measured: it grew in step with their number"
-    elif found.share < 0.5:
+    elif found.share < 0.5 and found.look.explained_share < _MOST:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
     if len(heap.takes) < 4:
         few = f"only {len(heap.takes)} snapshots"
