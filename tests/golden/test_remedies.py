@@ -1,4 +1,4 @@
-"""What the remedy says beside "bound or empty it", where the recording shows what the members keep."""
+"""What the remedy says beside removing members, where the recording shows what these keep."""
 
 from __future__ import annotations
 

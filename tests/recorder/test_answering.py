@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope.findings import BY_THE_END
 from leakscope.recorder import answering, finalizing, helpers
 from leakscope.recorder.answering import Answering
 from tests.comparing.runs import MiB, run
@@ -74,7 +75,7 @@ def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatc
     monkeypatch.setattr(answering, "PATIENCE_SHARE", 0.0)
     answer = answers.answer(40.0)
     assert answer is not None and answer.told()[0].endswith("(As of 30.0 s.)")
-    assert "would free about" in answer.lines[2] and answer.lines[2].endswith("by then")
+    assert "would save about" in answer.lines[2] and answer.lines[2].endswith("by then")
 
 
 @pytest.mark.slow
@@ -85,7 +86,7 @@ def test_what_it_says_at_the_end_is_worked_out_while_the_file_is_made(answers: A
     answers.begin(30.0, 0)
     answer = answers.answer(30.0)
     assert answer is not None and answer.told() == answer.lines
-    assert answer.lines[2].endswith("by the end of a run like this one")
+    assert answer.lines[2].endswith(BY_THE_END)
 
 
 @pytest.mark.live
