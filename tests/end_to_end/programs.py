@@ -36,6 +36,7 @@ class Program(NamedTuple):
     names: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     exit_status: int = 0
+    seconds: float = 0.0  # it has to run at least so long
 
     @property
     def name(self) -> str:
@@ -47,15 +48,15 @@ def programs(folder: Path = FIXTURES) -> list[Program]:
     found = []
     for truth_path in sorted(folder.glob("*/truth.json")):
         truth = json.loads(truth_path.read_text())
-        requires = tuple(truth.get("requires", ()))
+        needs = {"requires": tuple(truth.get("requires", ())), "seconds": truth.get("seconds", 0.0)}
         if truth["kind"] is not None:
             places = tuple(Place(t["kind"], t["variable"], t["line_text"]) for t in [truth, *truth.get("also", [])])
-            leaky = Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True), requires=requires)
+            leaky = Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True), **needs)
             as_right = {field: tuple(truth.get(field, ())) for field in ("kinds", "names")}
             found.append(leaky._replace(exit_status=truth.get("exit_status", 0), **as_right))
         clean = truth_path.with_name("clean.py")
         if truth["kind"] is None or clean.exists():  # programs that are only run have no twin
-            found.append(Program(clean, (), requires=requires))
+            found.append(Program(clean, (), **needs))
     return found
 
 

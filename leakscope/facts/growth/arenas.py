@@ -8,6 +8,7 @@ import pandas as pd
 from ..tables import narrow, only, without_last
 
 _OF_GRAPHS = {"pymalloc_bytes": "arena_bytes", "pymalloc_in_use_bytes": "block_bytes"}  # of a graph of the heap
+_JUST_BEFORE_S = 0.05  # the agent's last reading is made as the interpreter ends, a moment before the last snapshot
 _WHEN = ("time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns", "pid", "start_ticks")
 
 
@@ -22,7 +23,7 @@ def with_snapshots(sentinels: pd.DataFrame, graphs: pd.DataFrame, takes: pd.Data
         return sentinels
     read = narrow(at_work, *_WHEN).assign(**{ours: at_work[theirs] for ours, theirs in _OF_GRAPHS.items()})
     ended_s = graphs["time_s"][~graphs["take"].isin(at_work["take"])].min()
-    is_late = sentinels["time_s"].to_numpy(dtype=np.float64) >= ended_s
+    is_late = sentinels["time_s"].to_numpy(dtype=np.float64) >= ended_s - _JUST_BEFORE_S
     known = sentinels["pymalloc_bytes"].notna().to_numpy()
     if is_late.any() and int((known & ~is_late).sum()) + len(read) >= 2:
         sentinels = sentinels.assign(**{name: sentinels[name].mask(is_late) for name in _OF_GRAPHS})
