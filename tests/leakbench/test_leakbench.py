@@ -14,7 +14,19 @@ from tests.leakbench import BENCH_PROGRAMS, UNSEEN_PROGRAMS, all_programs, unsee
 from tests.leakbench.score import Score, calibration, score, share
 from tests.leakbench.table import markdown
 
-FIELDS = {"kind", "variable", "line_text", "grows", "also", "kinds", "names", "function", "requires", "exit_status"}
+FIELDS = {
+    "kind",
+    "variable",
+    "line_text",
+    "grows",
+    "also",
+    "kinds",
+    "names",
+    "function",
+    "requires",
+    "exit_status",
+    "seconds",
+}
 
 
 @pytest.mark.parametrize(
