@@ -177,7 +177,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(
             f"beside that, malloc kept {format_bytes(look.pinned_bytes)} more of freed memory, in pieces between live "
-            f"objects that are too small for later requests",
+            f"objects, which are too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
     rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
@@ -298,11 +298,12 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             f"that {would_free}"
         ]
     others = " and ".join(_also_held_by(found))
-    beside = f", and from {others} as well" if others else ""  # by itself that frees nothing
+    as_well = f"from {others} as well" if others else ""  # by itself that frees nothing
+    beside = f", and {as_well}" if others else ""
     filled = f" (filled{where})" if where else ""
     if found.removing and found.limit is None:
         why = f"see why {found.removing[0].place} removes fewer members of {variable} than are added{where}"
-        also = f"; remove them{beside[5:]}" if beside else ""
+        also = f"; remove them {as_well}" if others else ""
         advice = [f"{why}: it may be skipped after an exception, or not find the key{also}; that {would_free}"]
     elif found.named.has_members:
         advice = [f"remove what is no longer needed from {variable}{filled}{beside}, or bound it; that {would_free}"]

@@ -79,7 +79,8 @@ _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
 _WAITED_FOR = re.compile(r"(asyncio\.locks|threading)\.(Event|Condition|Semaphore|BoundedSemaphore|Lock|Barrier)$")
 _LOOKING_UP = frozenset(("get", "setdefault"))
 _WAITING = frozenset(("wait", "wait_for", "acquire"))
-REMOVERS = frozenset(("clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"))
+_REMOVERS = frozenset(("clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"))
+_PULLS = frozenset(("heappop", "heappushpop", "heapreplace"))  # functions: the container comes first
 _WHOLE = 0.76  # calls count only on the object itself
 
 
@@ -111,25 +112,25 @@ def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
     variable = _plain_variable(holder)
     if not variable:
         return []
-    holder = holder._replace(variable=variable)
     index = index_of(sources, variable, holder.owner_file)
-    names = Names(index, holder)
+    names = Names(index, holder._replace(variable=variable))
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        node = site.node
-        func = node.func if isinstance(node, ast.Call) else None
-        if isinstance(func, ast.Attribute) and func.attr in REMOVERS:
-            yield _Event(node, REMOVES, _surely(names.strength(func.value, scope)))
-        elif isinstance(node, ast.Call) and node.args and last_name(node.func) == "heappop":
-            yield _Event(node, REMOVES, _surely(names.strength(node.args[0], scope)))
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
-            yield _Event(node, REMOVES, _surely(names.strength(node.value, scope)))
+        for value in removed_from(site.node):
+            strength = names.strength(value, scope)
+            yield _Event(site.node, REMOVES, strength if strength >= _WHOLE else 0.0)
 
     return _ranked(index, events)
 
 
-def _surely(strength: float) -> float:
-    return strength if strength >= _WHOLE else 0.0
+def removed_from(node: ast.AST) -> Iterator[ast.expr]:
+    """What a node removes members from."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
+        yield node.value
+    elif isinstance(node, ast.Call) and node.args and last_name(node.func) in _PULLS:
+        yield node.args[0]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _REMOVERS:
+        yield node.func.value
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from .adding import JOINERS
+from .adding import JOINERS, removed_from
 from .index import Index, Scope, last_name, pairs
 from .names import Holder
 from .points_to import ADDERS, Field, Node, Variable
@@ -18,8 +18,6 @@ from .points_to import ADDERS, Field, Node, Variable
 _NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
 _PUSHES = frozenset(("heappush", "insort", "insort_left", "insort_right"))  # functions: the container comes first
 _MEMBERS = frozenset(("get", "setdefault", "values", "__getitem__"))  # what they return is in the container
-_EMPTIES = frozenset(("clear", "discard", "pop", "popitem", "popleft", "remove"))
-_PULLS = frozenset(("heappop", "heappushpop", "heapreplace"))
 _LIMITS = frozenset(("maxlen", "maxsize", "max_size", "capacity"))
 _OF_FIXED_SIZE = frozenset(("array", "arange", "empty", "full", "memmap", "ones", "zeros"))
 _CACHES = frozenset(("cache", "lru_cache"))
@@ -201,11 +199,7 @@ def emptied(index: Index) -> frozenset[str]:
 
 
 def _emptied_at(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, ast.Call):
-        if last_name(node.func) in _PULLS and node.args:
-            yield node.args[0]
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in _EMPTIES:
-            yield node.func.value
+    yield from removed_from(node)
     yield from (
         t for t, _ in pairs(node) if isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Slice)
     )  # x[:] = []

@@ -17,7 +17,7 @@ from ..tables import Row, cells, in_time
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
-_SELDOM = 0.1
+_SELDOM = 0.1  # of the readings
 _AT_ONCE_S = 1e-6
 
 
@@ -134,10 +134,10 @@ def _without_noise(share: Floats, is_alone: NDArray[np.bool_]) -> None:
     Of one that has its parent's pages, or its children's, and grows, the share that is its own passes the same mark:
     then it still has them. That it seldom lies below tells the two apart.
     """
-    for own in (is_alone, ~is_alone):
-        apart = share[own]
-        if apart.size and (own is is_alone or np.quantile(apart, _SELDOM) >= _UNSHARED):
-            share[own] = np.where(apart >= _UNSHARED, 1.0, apart)
+    is_noise = share >= _UNSHARED
+    if not is_alone.all() and np.quantile(share[~is_alone], _SELDOM) < _UNSHARED:
+        is_noise &= is_alone
+    share[is_noise] = 1.0
 
 
 def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats:
