@@ -9,6 +9,7 @@ import gc
 import io
 import json
 import mmap
+import os
 import random
 import subprocess
 import sys
@@ -72,8 +73,8 @@ class Nodes:
         return Node(row, int(self._rows[row["dominator_row"]]["address"]))
 
 
-def nodes(with_labels: bool = False) -> Nodes:
-    graph = HeapGraph()
+def nodes(with_labels: bool = False, graph: HeapGraph | None = None) -> Nodes:
+    graph = graph or HeapGraph()
     graph.read(1, 1 << 40, 1 << 36)
     read = graph._read[0][0]
     assert graph._analyse(read, None, 0, 1 << 31, 1)
@@ -81,7 +82,7 @@ def nodes(with_labels: bool = False) -> Nodes:
         assert graph._label(read, id(sys.modules), None, None)
     size = read.contents.row_count * ctypes.sizeof(_ROW)
     found = Nodes(numpy.frombuffer(ctypes.string_at(read.contents.rows, size), _LAYOUT))
-    graph._free(read)
+    graph.drop()
     return found
 
 
@@ -350,6 +351,45 @@ def test_near_a_limit_what_hangs_on_each_object_is_learnt_from_the_first_graph()
         seen.append((is_sampled, is_read and graph.work_out() is not None))
     assert seen == [(False, False), (True, True)]
     assert len(kept) == 20_000
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 1, 3])
+def test_room_made_before_changes_nothing_of_what_is_read(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [[number, f"{number}"] for number in range(50_000)]
+    graph = HeapGraph()
+    expected = nodes(graph=graph)
+    monkeypatch.setattr(heap_graph, "MORE_ROOM", share)
+    graph.make_room(1 << 36, 1e9)
+    assert graph._rooms
+    found = nodes(graph=graph)
+    assert not graph._rooms
+    for one in (held, held[0], held[-1]):
+        assert found[id(one)].retained_bytes == expected[id(one)].retained_bytes
+    assert found[id(held)].retained_bytes > 50_000 * 100
+
+
+def test_room_is_given_back_where_nothing_is_read() -> None:
+    def mapped_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+    graph = HeapGraph()
+    graph._expected = 1_000_000, 4_000_000, 4_000_000
+    before = mapped_bytes()
+    graph.make_room(1 << 36, 1e9)
+    assert mapped_bytes() - before > 100 << 20
+    sys.setprofile(lambda *_: None)
+    try:
+        assert graph.read(1, 1 << 40, 1 << 36) is None
+    finally:
+        sys.setprofile(None)
+    assert mapped_bytes() - before < 50 << 20
+
+
+def test_room_is_within_what_memory_is_left_for() -> None:
+    graph = HeapGraph()
+    graph._expected = 1_000_000, 4_000_000, 4_000_000
+    graph.make_room(100 << 20, 1e9)
+    assert not graph._rooms
 
 
 @pytest.mark.further

@@ -51,6 +51,9 @@ BYTES_AN_OBJECT = 100  # while it is read and worked out: 93 were measured of a 
 BYTES_A_SAMPLED_NODE = (
     155  # where members stand for others: how many, and how unlike; before that, with 100 it did not suffice
 )
+MORE_ROOM = 1.1  # than the last graph needed
+# Of a process with torch and transformers, for each block of Python's allocator: objects, nodes and edges.
+OBJECTS_A_BLOCK, NODES_A_BLOCK, EDGES_A_BLOCK = 0.27, 0.57, 1.5
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
@@ -93,8 +96,10 @@ _Kind = _structure(
     c_uint8="base is_gc is_made_in_c is_wanted may_hold is_wrapper",
 )
 _Bounds = _structure(
-    "Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting"
+    "Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting room"
 )
+_ARRAYS_OF_ROOM = 8
+_Room = _structure("Room", c_uint64=" ".join(f"at{n} bytes{n}" for n in range(_ARRAYS_OF_ROOM)))
 
 _Stray = _structure(
     "Stray",
@@ -252,6 +257,15 @@ def _was_not_built() -> bool:
     return not os.path.lexists(_FILE) and os.path.isdir(os.path.dirname(_FILE))
 
 
+def _bytes_of(room: Any) -> int:
+    return sum(getattr(room, f"bytes{n}") for n in range(_ARRAYS_OF_ROOM))
+
+
+def _first_expected() -> tuple[int, int, int]:
+    blocks = doors.allocated_blocks() or 0
+    return int(OBJECTS_A_BLOCK * blocks), int(NODES_A_BLOCK * blocks), int(EDGES_A_BLOCK * blocks)
+
+
 def _find_arenas(find: Any) -> bool:
     """Whether the library knows now where the arenas of Python's small objects are."""
     begin, end = layout.variables()
@@ -282,6 +296,8 @@ class HeapGraph:
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
         self._at_work: list[None] = []  # one for each thread that is, or would be
+        self._rooms: list[Any] = []  # at most one
+        self._expected: tuple[int, int, int] | None = None  # objects, nodes and edges that were read last
         self._past: int | None = None
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
@@ -315,6 +331,7 @@ class HeapGraph:
             _Places,
             _History,
             _Saved,
+            _Room,
         )
         sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, structures)))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
@@ -340,6 +357,9 @@ class HeapGraph:
         self._histories.argtypes = (pointer, pointer, pointer, word, pointer, word, word)
         self._referred = held.graph_referred
         self._referred.argtypes = (pointer, pointer, word, pointer)
+        self._make_room, self._drop_room = free.graph_make_room, free.graph_drop_room
+        self._make_room.argtypes = pointer, word, word, word, word
+        self._drop_room.restype, self._drop_room.argtypes = None, (pointer,)
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
         take.restype, take.argtypes = ctypes.POINTER(_Graph), (pointer,) * 5
         self._given: list[list[Any]] = [[None] for _ in take.argtypes]  # where C functions find it
@@ -373,6 +393,28 @@ class HeapGraph:
         sizes = [_size_of_arrow(names.getattr_plain(library, name)) for name in _ARROW_TYPES]
         sizes.append(_made_in_c(names.getattr_plain(library, "total_allocated_bytes")))
         self._know_arrow(arrays.filled(ctypes.c_void_p, sizes))
+
+    # ---- before
+
+    def make_room(self, left_bytes: int, most_s: float) -> None:
+        """Memory for the next graph, without the GIL: a fourth of what reading one costs is the kernel's work for fresh
+        pages, and the job need not wait for it. For as much as was read last, and ``most_s`` are enough for.
+
+        On the agent's thread, right before ``read``, which uses it up.
+        """
+        at_work = self._at_work
+        at_work.append(None)
+        try:
+            if len(at_work) == 1 and not self._read and not self._rooms:
+                objects, nodes, edges = self._expected or _first_expected()
+                most = most_s / self._node_s
+                share = MORE_ROOM * min(1.0, most / (nodes or 1))
+                room = _Room()
+                sizes = [int(share * count) for count in (objects, nodes, edges)]
+                if self._make_room(ctypes.byref(room), left_bytes // MEMORY_SHARE, *sizes):
+                    self._rooms.append(room)
+        finally:
+            at_work.pop()
 
     # ---- where objects hold still
 
@@ -418,7 +460,8 @@ class HeapGraph:
     def _read_alone(
         self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, most_nodes: float
     ) -> Swept | None:
-        most_bytes = left_bytes // MEMORY_SHARE
+        room = self._rooms.pop() if self._rooms else _Room()
+        most_bytes = (left_bytes + _bytes_of(room)) // MEMORY_SHARE
         nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_A_SAMPLED_NODE)) if most_nodes else 0
         users = arrays.filled(ctypes.c_uint64, self.user_namespaces)
         known = arrays.filled(ctypes.c_uint64, sorted({address for address, _ in self._serials}))
@@ -427,6 +470,7 @@ class HeapGraph:
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
             nodes=nodes if nodes >= LEAST_NODES else 0,
         )  # fmt: skip
+        bounds.room = ctypes.addressof(room)
         picked: list[Any] = []
         types: list[Any] = []
         counts: Any = ()
@@ -450,10 +494,12 @@ class HeapGraph:
         self._nones.read(graph)
         took_s = thread_time() - began
         self._given[-1][0] = None  # it is large
+        self._drop_room(ctypes.byref(room))  # of it what was not used, which is nothing mostly
         self.counted = bounds.count
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
             nodes = graph.contents.nodes
+            self._expected = graph.contents.listed_count, nodes, graph.contents.edges
             if self.counted > LEAST_NODES and not self.is_sampled:
                 self._bytes_each = BYTES_AN_OBJECT * max(1.0, nodes / self.counted)
             if self.counted > MEANINGFUL and not self.is_sampled:
@@ -590,7 +636,7 @@ class HeapGraph:
 
     def forget(self) -> None:
         """In a forked child: it is the parent's, which may just be at work on it, and most of it is not here."""
-        self._read, self._at_work, self._past = [], [], None
+        self._read, self._at_work, self._rooms, self._past = [], [], [], None
         self._serials = {}
 
     def running(self) -> dict[int, list[Call]]:

@@ -3,6 +3,7 @@
  * One shared library for every CPython from 3.8 on that has a GIL and keeps no list of all objects. It knows no header
  * of Python's: where things lie is told by layout.py, which has checked each figure on objects whose contents it knows.
  *
+ *   graph_make_room without it, before: memory that the kernel has made ready
  *   graph_take      with the GIL: every object, who refers to whom, and how large each is; or, where these are too many,
  *                   what is nearest to the roots, and of long containers some members
  *   graph_add       with the GIL, right after: references that only C++ has, and what the caller wants to find again
@@ -79,13 +80,13 @@ EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
 #include "reader/file.h"
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */
-EXPORT int graph_sizes_fit(const uint64_t sizes[18])
+EXPORT int graph_sizes_fit(const uint64_t sizes[19])
 {
     const uint64_t own[] = {sizeof(struct layout), sizeof(struct row), sizeof(struct share), offsetof(struct graph, budget),
                             sizeof(struct sweep), sizeof(struct bounds), sizeof(struct kind), sizeof(struct largest),
                             sizeof(struct sharer), sizeof(struct stray), sizeof(struct link), sizeof(struct pin),
                             sizeof(struct further), sizeof(struct tie), sizeof(struct mark),
-                            sizeof(struct history_places), sizeof(struct history), sizeof(struct saved)};
+                            sizeof(struct history_places), sizeof(struct history), sizeof(struct saved), sizeof(struct room)};
     return !memcmp(sizes, own, sizeof own);
 }
 

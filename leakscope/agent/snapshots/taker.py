@@ -417,6 +417,8 @@ class Taker:
         snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
+        if safe_point == "agent-thread":  # elsewhere the job would wait for that, too
+            snapshot.make_room(self._longest_pause_s())
         self.pauses.begin(self._longest_pause_s())
         is_read = snapshot.read(
             holds_still=look is not None and self._others_wait(),

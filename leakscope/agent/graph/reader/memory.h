@@ -91,3 +91,23 @@ static void drop(struct budget *budget, struct array *array)
     array->at = NULL;
     array->bytes = 0;
 }
+
+/* Has the kernel make all pages of it zero now, and not as each is touched. */
+static void touch(struct array *array)
+{
+    enum { POPULATE_WRITE = 23 }; /* of Linux 5.14 and later */
+    if (!madvise(array->at, array->bytes & ~(size_t)4095, POPULATE_WRITE))
+        return;
+    for (size_t at = 0; at < array->bytes; at += 4096)
+        ((volatile char *)array->at)[at] = 0;
+}
+
+/* What was grown elsewhere, of the same process; where the budget does not allow that it stays there. */
+static void move(struct budget *budget, struct array *to, struct array *from)
+{
+    if (from->bytes > budget->left)
+        return;
+    budget->left -= from->bytes;
+    *to = *from;
+    *from = (struct array){0};
+}

@@ -183,14 +183,23 @@ static inline uint64_t slot_of(uintptr_t address, uint32_t node)
     return (uint64_t)(uint32_t)(address >> 3) << 32 | node;
 }
 
-static int begin_table(struct graph *g, uint64_t for_nodes)
+static uint64_t table_slots(uint64_t for_nodes)
 {
     uint64_t size = 1024;
     while (size < for_nodes * 2)
         size *= 2;
+    return size;
+}
+
+static int begin_table(struct graph *g, uint64_t for_nodes)
+{
+    uint64_t size = table_slots(for_nodes);
     if (size > (uint64_t)1 << 31)
         return 0;
-    drop(&g->budget, &g->table);
+    if (g->table.bytes >= size * 8) /* of the room that was made: none that is in use is asked to be as large as it is */
+        size = g->table.bytes / 8;
+    else
+        drop(&g->budget, &g->table);
     if (!grow(&g->budget, &g->table, size * 8))
         return 0;
     g->table_mask = (uint32_t)size - 1;
