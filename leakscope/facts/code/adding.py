@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from .names import Holder, Names
 from .package_calls import package_calls
-from .points_to import ADDERS, THING, Term, Things, adds
+from .points_to import ADDERS, PUSHES, THING, Term, Things, adds
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
@@ -58,7 +58,7 @@ _READING = re.compile(
     r"|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size|cursor|save|backward"
     r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|__\w+__$"
 )
-_FIRST_ARGUMENT = frozenset(("heappush", "insort", "insort_left", "insort_right", "setattr", "setitem"))
+_FIRST_ARGUMENT = PUSHES | {"setattr", "setitem"}
 JOINERS = frozenset(
     ("append", "cat", "chain", "column_stack", "concat", "concatenate", "dstack", "hstack", "insert", "merge", "stack",
      "union", "vstack")
@@ -129,8 +129,10 @@ def removed_from(node: ast.AST) -> Iterator[ast.expr]:
         yield node.value
     elif isinstance(node, ast.Call) and node.args and last_name(node.func) in _PULLS:
         yield node.args[0]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _REMOVERS:
-        yield node.func.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        is_of_queue = node.func.attr == "get" and not node.args  # a mapping's takes a key, and leaves the member
+        if node.func.attr in _REMOVERS or is_of_queue:
+            yield node.func.value
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:

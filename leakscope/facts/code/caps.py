@@ -13,16 +13,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from .adding import Line, line_at
+from .adding import Line, line_at, removed_from
 from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
 from .names import Holder, Names
-from .points_to import Field, Node, Variable, adds
+from .points_to import PUSHES, Field, Node, Variable, adds
 
 CAPS = "caps"
 _SURE = 0.9  # that an expression is the object itself
-_TAKES_OUT = frozenset(("clear", "discard", "get", "get_nowait", "pop", "popitem", "popleft", "remove"))
-_FROM_FIRST = frozenset(("heappop", "heappushpop", "heapreplace"))  # functions that are given the container
-_INTO_FIRST = frozenset(("heappush", "insort", "insort_left", "insort_right"))
 _LENGTHS = frozenset(("qsize", "__len__"))
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
@@ -128,18 +125,12 @@ class _Caps:
     def _takes_out(self, nodes: Sequence[ast.AST], scope: Scope, calls: int = _CALLS) -> bool:
         """Something there takes members out, or puts another container in its place."""
         for node in (inner for one in nodes for inner in ast.walk(one)):
+            if any(self._is_it(one, scope) for one in removed_from(node)):
+                return True
             if isinstance(node, ast.Call):
-                func = node.func
-                if isinstance(func, ast.Attribute) and func.attr in _TAKES_OUT and self._is_it(func.value, scope):
-                    return True
-                if last_name(func) in _FROM_FIRST and node.args and self._is_it(node.args[0], scope):
-                    return True
-                for function in self._index.callees(func, scope) if calls else ():
+                for function in self._index.callees(node.func, scope) if calls else ():
                     if function.kind == "function" and self._takes_out(_body(function.node), function, calls - 1):
                         return True
-            elif isinstance(node, ast.Delete):
-                if any(isinstance(t, ast.Subscript) and self._is_it(t.value, scope) for t in node.targets):
-                    return True
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = [target for target, _ in pairs(node) if not isinstance(target, ast.Subscript)]
                 if any(self._is_it(target, scope) or self._names.is_seed(target, scope) for target in targets):
@@ -151,7 +142,7 @@ class _Caps:
             if isinstance(node, ast.Call):
                 if isinstance(node.func, ast.Attribute) and adds(node.func.attr) and self._is_it(node.func.value):
                     return True
-                if last_name(node.func) in _INTO_FIRST and node.args and self._is_it(node.args[0]):
+                if last_name(node.func) in PUSHES and node.args and self._is_it(node.args[0]):
                     return True
             for target, _ in pairs(node):
                 if isinstance(target, ast.Subscript) and self._is_it(target.value):

@@ -13,10 +13,9 @@ from typing import NamedTuple
 from .adding import JOINERS, removed_from
 from .index import Index, Scope, last_name, pairs
 from .names import Holder
-from .points_to import ADDERS, Field, Node, Variable
+from .points_to import ADDERS, PUSHES, Field, Node, Variable
 
 _NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
-_PUSHES = frozenset(("heappush", "insort", "insort_left", "insort_right"))  # functions: the container comes first
 _MEMBERS = frozenset(("get", "setdefault", "values", "__getitem__"))  # what they return is in the container
 _LIMITS = frozenset(("maxlen", "maxsize", "max_size", "capacity"))
 _OF_FIXED_SIZE = frozenset(("array", "arange", "empty", "full", "memmap", "ones", "zeros"))
@@ -133,7 +132,7 @@ def added_to(node: ast.AST) -> ast.expr | None:
         value = targets[0].value if targets else None
     elif isinstance(node, ast.AugAssign) and isinstance(node.value, (ast.List, ast.ListComp, ast.Tuple)):
         value = node.target
-    elif isinstance(node, ast.Call) and last_name(node.func) in _PUSHES and node.args:
+    elif isinstance(node, ast.Call) and last_name(node.func) in PUSHES and node.args:
         value = node.args[0]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDERS - _NOT_KEPT:
         value = node.func.value

@@ -29,6 +29,7 @@ ADDERS = frozenset(
     ("add", "append", "appendleft", "enqueue", "extend", "extendleft", "insert", "on", "push", "put", "put_nowait",
      "register", "setdefault", "subscribe", "update", "write", "writelines", "writerow", "writestr", "__setitem__")
 )  # fmt: skip
+PUSHES = frozenset(("heappush", "insort", "insort_left", "insort_right"))  # functions: the container comes first
 _ADDING_VERB = re.compile(
     r"(add|append|push|put|register|insert|subscribe|enqueue|extend|store|remember|record)(_\w*[^_]|[A-Z]\w*|all)?$"
 )
