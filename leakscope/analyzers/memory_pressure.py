@@ -60,11 +60,19 @@ def findings(
     fullest = [max(group, key=lambda limit: limit.peak_fraction) for group in groups if group]
     near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
     for limit in near:
-        own = forecast_of(limit, case.growth) if not killed else None
+        is_told = killed or limit.pid in ended or _has_killed(case, limit)
+        own = None if is_told else forecast_of(limit, case.growth)
         pressure = _Pressure(case, limit, own, high_fraction, full_fraction, others_fraction)
-        yield pressure.finding(so_far, is_told=killed or limit.pid in ended)
+        yield pressure.finding(so_far, is_told=is_told)
     if not near:
         yield _ruled_out(case, fullest, case.forecast if not killed else None)
+
+
+def _has_killed(case: Case, limit: Limit) -> bool:
+    """A process of the job was killed at it, which the kill's own finding tells."""
+    if limit.kind == CGROUP:
+        return case.kills.is_of_cgroup(limit.name.removeprefix("cgroup "))
+    return limit.kind == HOST and case.kills.is_of_machine
 
 
 def _ruled_out(case: Case, fullest: Sequence[Limit], ahead: Forecast | None) -> RuledOut | Skipped:

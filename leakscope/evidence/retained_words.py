@@ -222,6 +222,9 @@ def doubts(found: Retained) -> Iterator[str]:
         fills = found.place.has_length and not found.is_graph and not _holds_hooks(found)
         cache = "a cache whose limit cannot be seen would look the same while it fills"
         yield f"{few}: {cache}" if fills else f"{few} of its growth"
+    if found.constructor is not None:
+        running = f"{found.constructor}() still ran at the last of these snapshots"
+        yield f"{running}: a load that ends when it returns would look the same"
     if heap.truncated:
         yield "a snapshot was cut short by its time budget: figures are estimates"
     if found.line is None:

@@ -87,6 +87,26 @@ def test_what_only_libraries_name_has_the_nearest_of_their_names(tmp_path):
     assert "_parser" in finding.remedy[0]
 
 
+def test_what_a_running_constructor_fills_may_be_a_load(tmp_path):
+    found = {}
+    for function in ("Corpus.__init__", "main"):
+        folder = tmp_path / function
+        folder.mkdir()
+        builder = recorded(
+            folder,
+            node(2, 0, None, None, **SMALL, root_kind=None),
+            node(9, 2, None, None, type_name="frame", owner=function, owner_file="/home/me/jobs.py", **SMALL),
+            node(10, 9, "local", "self", type_name="jobs.Corpus", retained_bytes=leaked),
+            node(11, 10, "attribute", "rows", type_name="list", retained_bytes=leaked, length=lambda s: 9000 * s),
+        )
+        (found[function],), _ = looked(builder, "retained-objects")
+    in_constructor, in_main = found.values()
+    assert in_constructor.subject.holder == in_main.subject.holder == "Corpus.rows (list)"
+    assert in_constructor.confidence < in_main.confidence
+    assert any(says(doubt, "Corpus.__init__()", "returns") for doubt in in_constructor.doubts)
+    assert not any("returns" in doubt for doubt in in_main.doubts)
+
+
 @pytest.mark.parametrize("first_share", [0.35, 0.65])
 def test_lists_of_one_dict_that_all_grow_are_told_with_the_dict(tmp_path, first_share):
     """Whichever grows most; and what its class has of its own hides no member of it."""

@@ -290,3 +290,19 @@ def test_a_kill_of_leakscopes_own_process_explains_none_of_the_jobs(tmp_path: Pa
     builder.row("events", 10.0, event="helper-killed", pid=OUR_OWN, text="x")
     finding = found(answer(logged(builder, OUR_OWN_LINE, at_s=10.0)))
     assert "train.py" in finding.title
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_that_a_limit_was_reached_is_a_note_where_a_kill_at_it_is_told(tmp_path: Path, is_killed: bool) -> None:
+    """Also of a worker, after which the job goes on."""
+    builder = job(tmp_path, step=0, exit_signal=None)
+    signals = {"exit_signal": 9} if is_killed else {}
+    builder.process(WORKER, role="dataloader-worker", comm="pt_data_worker", died_s=19.0, **signals)
+    builder.samples(WORKER, [100 * MiB + 40 * MiB * s for s in range(19)])
+    counted(builder, host=int(is_killed), own=int(is_killed))
+    if is_killed:
+        logged(builder, *kill_lines(WORKER, "pt_data_worker"), at_s=18.9)
+    report = answer(builder, whole=True)
+    assert report.verdict.killed is is_killed
+    (pressure,) = [f for f in report.findings if f.kind == "memory-pressure"]
+    assert (pressure.severity == "note") is is_killed

@@ -66,6 +66,15 @@ class Kills:
         """Without those that are a mere possibility or nobody the recorder had seen."""
         return tuple(k for k in self.found if k.victim is not None and k.confidence >= SURE)
 
+    def is_of_cgroup(self, name: str) -> bool:
+        """Somebody in it was killed, and not for lack of memory of the whole machine."""
+        return any(_is_in(k.victim.cgroup, name) and not _is_global(k) for k in self.sure if k.victim is not None)
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Somebody was killed since the whole machine lacked memory."""
+        return any(map(_is_global, self.sure))
+
     @property
     def of_root(self) -> bool:
         return any(k.victim is not None and k.victim.is_root for k in self.sure)
@@ -136,6 +145,10 @@ def _by_log(match: Match, clock: Clock, own: Counter | None) -> Kill:
     is_counted = own is not None and own.new_count > 0 and match.victim.was_sigkilled
     confidence = max(match.confidence, BY_COUNTER) if is_counted else match.confidence
     return Kill(match.victim, confidence, clock.time_s(match.event), match.event, own, match.rivals)
+
+
+def _is_global(kill: Kill) -> bool:
+    return kill.event is not None and kill.event.constraint == "global"
 
 
 def _is_in(cgroup: str | None, name: str) -> bool:

@@ -82,6 +82,15 @@ class Retained:
         return int_of(self.place.row, "length_limit") if self.link is None else None
 
     @property
+    def constructor(self) -> str | None:
+        """``Dataset.__init__``, where that runs still and nothing else holds what it fills."""
+        place = self.place
+        while place.named_by is not None and place.named_by.type_name != "frame":
+            place = place.named_by
+        function = text_of(place.row, "owner") if place.named_by is not None else None
+        return function if function is not None and function.endswith(".__init__") else None
+
+    @property
     def is_graph(self) -> bool:
         return self.kept.type_name == GRAPH_TYPE
 
@@ -114,6 +123,8 @@ class Retained:
             found.append(Ground("what stays was seen to be allocated for it", 0.6))
         if heap.truncated:
             found.append(Ground("snapshots were cut short: figures are estimates", 0.3))
+        if self.constructor is not None:
+            found.append(Ground("the constructor that fills it has not returned", 0.35))
         if self.limit is not None:
             found.append(Ground("it has a limit of its own", 0.2))
         if self.holder.handle is not None:
