@@ -72,7 +72,8 @@ class Sweep:
     def _judged(self, name: str, keys: Collection[str], factor: float) -> tuple[Outcome, frozenset[str]]:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
         signal.signal(signal.SIGPROF, _too_long)
-        signal.setitimer(signal.ITIMER_PROF, LONGEST_CPU_S)
+        signal.setitimer(signal.ITIMER_PROF, LONGEST_CPU_S, 1.0)  # again: who runs the diagnoses goes on with the next
+        resource.setrlimit(resource.RLIMIT_CPU, (2 * LONGEST_CPU_S, 2 * LONGEST_CPU_S))
         self.numbers.change(keys, factor)
         self.numbers.read.clear()
         try:
