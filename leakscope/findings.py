@@ -158,7 +158,8 @@ class LedgerRow:
     """Growth of one account in one process, bytes.
 
     Rows ``in_total`` sum to the measured growth of the tree. Pages of mapped files stand beside: the kernel takes them
-    back when memory is short, and whether they are counted here or in another process is chance.
+    back when memory is short, and whether they are counted here or in another process is chance. So does shared memory
+    that no process maps, ``unmapped-shared-memory``: no sum of processes has it.
     """
 
     account: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .units import format_bytes, format_duration, format_per_step, format_rate, signal_name
@@ -21,10 +21,22 @@ def in_a_line(verdict: Verdict) -> str:
     return f"{VERDICTS[verdict.leaking]}: {headline}"
 
 
-def beside(mapped: Sequence[LedgerRow]) -> str:
+_BESIDE = {
+    "mapped-files": "mapped files, which the kernel takes back when memory is short",
+    "unmapped-shared-memory": "shared memory that no process maps, which stays until it is unlinked",
+}
+
+
+def beside(rows: Sequence[LedgerRow]) -> Iterator[str]:
     """What a ledger says below its sum of rows that are no part of it."""
-    start, end = (format_bytes(sum(bytes)) for bytes in zip(*((row.start_bytes, row.end_bytes) for row in mapped)))
-    return f"beside: {start} → {end} of mapped files, which the kernel takes back when memory is short"
+    for account, what in _BESIDE.items():
+        own = [row for row in rows if row.account == account]
+        start, end = (
+            format_bytes(sum(row.start_bytes for row in own)),
+            format_bytes(sum(row.end_bytes for row in own)),
+        )
+        if own:
+            yield f"beside: {start} → {end} of {what}"
 
 
 def judged(verdict: Verdict) -> str:

@@ -17,25 +17,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..agent import libraries
 from ..confidence import Ground
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
-from ..facts.code.starts import calls, mentions
+from ..facts.code.starts import calls
 from ..facts.growth.filling import fills
 from ..facts.growth.tree import severity_of
-from ..facts.processes.table import Process
-from ..facts.series.arithmetic import Floats
+from ..facts.processes.segments import DEV_SHM, Segments, made_as, making_line
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
-from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_rate
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
@@ -44,7 +39,6 @@ TELLS = (GROWTH, ELSEWHERE)
 HEADLINE = "Shared memory leaks"
 AFTER = ("retained-objects",)  # segments that are still mapped are held by somebody, whom it names
 _KIND = "shared-memory"
-_UNTRACKED = ("unregister(", "track=False")  # by which a program takes segments off the list of Python's tracker
 # Who makes segments of a name, and by which call.
 _STATES = {
     "deleted": "unlinked but still mapped",
@@ -63,15 +57,12 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per kind and name of segments that pile up, or how much there was."""
     growth = case.growth
-    everyone = case.processes
-    sources = case.sources
     time_s = growth.time_s
     most = 0
     found = undecided = False
-    for _, rows in case.rows("shared_segments").groupby(["segment_kind", "segment_name"]):
-        kind, name = str(rows["segment_kind"].iloc[0]), str(rows["segment_name"].iloc[0])
-        size = _at(rows, "segment_bytes", time_s)
-        if not size.size or not _is_the_jobs(case, rows, everyone, sources):
+    for segments in case.segments:
+        size = segments.at("segment_bytes", time_s)
+        if not size.size:
             continue
         most = max(most, round(float(size.max())))
         if np.ptp(size) < min_bytes:
@@ -81,7 +72,7 @@ def findings(
         undecided = undecided or may_end or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING and not may_end:
             found = True
-            yield _finding(case, kind, name, rows, trend, so_far)
+            yield _finding(case, segments, trend, so_far)
     if found:
         return
     if undecided:
@@ -101,51 +92,19 @@ def _is_bounded(case: Case, trend: Trend) -> bool:
     return any(one is not None and one.share >= MOST for one in found)
 
 
-def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
-    """A column at each moment: what was last seen, and 0 before (rows are written when something changed)."""
-    rows = rows.sort_values("time_s", kind="stable")
-    values = np.concatenate([[0.0], rows[column].to_numpy(dtype=np.float64)])
-    seen = np.searchsorted(rows["time_s"].to_numpy(dtype=np.float64), time_s, side="right")
-    return np.asarray(values[seen], dtype=np.float64)
-
-
-def _is_the_jobs(case: Case, rows: pd.DataFrame, everyone: Sequence[Process], sources: Sequence[Source]) -> bool:
-    """Python's tracker has them on its list; or a process of the tree was seen with one, or the sources make such."""
-    name = str(rows["segment_name"].iloc[0])
-    tracked = _tracked_share(case.rows("tracked_segments"), rows, name)
-    if tracked is not None and not mentions(sources, *_UNTRACKED):
-        return tracked >= MOST
-    if rows["mapped_by"].fillna("").ne("").any() or rows["segment_kind"].iloc[0] != "dev-shm":
-        return True
-    if any(process.role in ("resource-tracker", "shm-manager") for process in everyone) and name.startswith("psm_"):
-        return True
-    return _making_line(sources, name) is not None
-
-
-def _tracked_share(tracked: pd.DataFrame, rows: pd.DataFrame, name: str) -> float | None:
-    """Of what there was of a name when the trackers looked, what the job had made. None: no tracker looked."""
-    own = (
-        only(tracked, tracked["segment_name"] == name)
-        if rows["segment_kind"].iloc[0] == "dev-shm"
-        else tracked.iloc[:0]
-    )
-    there = float(_at(rows, "segment_bytes", own["time_s"].to_numpy(dtype=np.float64)).sum())
-    return float(own["segment_bytes"].sum()) / there if there else None
-
-
-def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend, so_far: Sequence[Finding]) -> Finding:
+def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Finding]) -> Finding:
+    kind, name, rows = segments
     everyone, sources, time_s = case.processes, case.sources, case.growth.time_s
-    size, count, unmapped = (
-        _at(rows, column, time_s) for column in ("segment_bytes", "segment_count", "unmapped_bytes")
-    )
+    columns = ("segment_bytes", "segment_count", "unmapped_bytes")
+    size, count, unmapped = (segments.at(column, time_s) for column in columns)
     at_end = int(np.searchsorted(time_s, trend.end_s, side="right")) - 1
     forgotten = unmapped[at_end] >= MOST * max(size[at_end], 1.0)
     mapping = {int(pid) for text in rows["mapped_by"].dropna() for pid in text.split(",") if pid}
     if kind in _SYSTEM_V:
         mapping.add(int(name.rpartition(" ")[2]))  # the kernel knows who made it
     owner = next((p for p in everyone if p.pid in mapping), next((p for p in everyone if p.role == "trainer"), None))
-    line = _system_v_line(sources, kind) if kind in _SYSTEM_V else _making_line(sources, name)
-    where = f"of System V, {name}" if kind in _SYSTEM_V else f"/dev/shm/{name}" if kind == "dev-shm" else name
+    line = _system_v_line(sources, kind) if kind in _SYSTEM_V else making_line(sources, name)
+    where = f"of System V, {name}" if kind in _SYSTEM_V else f"/dev/shm/{name}" if kind == DEV_SHM else name
     made = round(float(count[at_end] - count[0]))
     unlinked = "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
     state = _STATES.get(kind, unlinked)
@@ -164,7 +123,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         holder=f"{made} segments {where}",
         path=where,
         type="shared memory segment",
-        library=_made_as(name).library,
+        library=made_as(name).library,
     )
     title, bytes = f"Shared memory piles up: {made} segments {where}, {state}", trend.growth_bytes
     severity = "critical" if forgotten else severity_of(case.growth, bytes)
@@ -212,21 +171,6 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
 def _holder(so_far: Sequence[Finding], mapping: set[int], bytes: int) -> Finding | None:
     """What was found to keep objects in a process that maps the segments, and in like amount."""
     return next((f for f in so_far if f.subject.pid in mapping and f.bytes >= MOST * bytes), None)
-
-
-def _making_line(sources: Sequence[Source], name: str) -> Line | None:
-    """The call that makes such segments: of ``SharedMemory``, one that creates comes before one that opens."""
-    names = _made_as(name).made_by
-    made = calls(sources, *names)
-    creating = [call for call in made if any(keyword.arg == "create" for keyword in call.node.keywords)]
-    own = [call for call in made if name.rstrip("*_-.") and any(name.rstrip("*_-.") in word for word in call.words)]
-    chosen = creating or own or (made if name.startswith(("psm_", "torch_")) else [])
-    return chosen[0].line if chosen else None
-
-
-def _made_as(name: str) -> libraries.Thing:
-    """The library that names its segments so, and what makes them."""
-    return next(thing for thing in libraries.all_of(libraries.SHARED) if name.startswith(thing.name))
 
 
 def _system_v_line(sources: Sequence[Source], kind: str) -> Line | None:

@@ -28,6 +28,7 @@ from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.holders import with_exact_holders
 from .processes.ranks import growth_of_ranks
+from .processes.segments import Segments, segments_of_job, unmapped
 from .processes.table import Process, processes
 from .processes.teams import Team, teams
 from .subject import About, Spot, Whose, subject_of
@@ -97,7 +98,12 @@ class Case:
     @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
-        return ledger(self.growth)
+        return [*ledger(self.growth), *unmapped(self.segments, self.growth)]
+
+    @cached_property
+    def segments(self) -> list[Segments]:
+        """Segments of shared memory that the job made."""
+        return segments_of_job(self.recording, self.processes, self.sources)
 
     @cached_property
     def limits(self) -> list[Limit]:

@@ -127,7 +127,7 @@ def _numbered(excerpt: Excerpt) -> list[str]:
 
 def _ledger(rows: Sequence[LedgerRow]) -> str:
     """Those that moved most first, and the sum, so that a reader sees the accounts close."""
-    rows, mapped = [one for one in rows if one.in_total], [one for one in rows if not one.in_total]
+    rows, others = [one for one in rows if one.in_total], [one for one in rows if not one.in_total]
     cells = (
         (
             code(one.account, 60) + (" ~" if one.estimated else ""),
@@ -142,7 +142,7 @@ def _ledger(rows: Sequence[LedgerRow]) -> str:
     growth = format_bytes(sum(one.growth_bytes for one in rows), signed=True)
     table = _table(("account", "process", " start", " end", " growth"), cells, len(rows), _LEDGER)
     notes = ["~ estimated from snapshots of the heap"] if any(one.estimated for one in rows) else []
-    notes += [beside(mapped)] if mapped else []
+    notes += beside(others)
     return table + "\n" + row(("**total**", "", start, end, f"**{growth}**")) + "".join(f"\n\n{note}" for note in notes)
 
 

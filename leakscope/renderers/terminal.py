@@ -287,7 +287,7 @@ def _holders(held: Sequence[Held]) -> Table:
 
 def _ledger(rows: Sequence[LedgerRow]) -> Group:
     """Rows that moved; processes named once; the sum below, so that a reader sees the accounts close."""
-    rows, mapped = [row for row in rows if row.in_total], [row for row in rows if not row.in_total]
+    rows, others = [row for row in rows if row.in_total], [row for row in rows if not row.in_total]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     several = len({row.process for row in rows}) > 1
     total = sum(row.growth_bytes for row in rows)
@@ -319,7 +319,7 @@ def _ledger(rows: Sequence[LedgerRow]) -> Group:
         ]
         table.add_row(*cells, Text(grown), style="dim")
     notes = ["~ estimated from snapshots of the heap"] if any(row.estimated for row in moved) else []
-    notes += [beside(mapped)] if mapped else []
+    notes += beside(others)
     return Group(table, *(Text(note, style="dim") for note in notes))
 
 

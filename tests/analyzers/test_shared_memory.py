@@ -49,6 +49,16 @@ def test_segments_nobody_maps_are_found_though_the_job_is_flat(tmp_path):
     assert (finding.subject.file, finding.subject.line) == ("/home/me/publish.py", 3)
 
 
+@pytest.mark.parametrize("mapped_by", ["", str(PID)])
+def test_what_no_process_maps_stands_beside_the_accounts_of_processes(tmp_path, mapped_by):
+    builder = with_segments(trainer(tmp_path, leak=0), range(LOOKS), mapped_by).source(
+        PID, "/home/me/publish.py", SOURCE
+    )
+    rows = [row for row in Case(builder.open()).ledger if row.account == "unmapped-shared-memory"]
+    assert all(row.growth_bytes > 25 * MiB and not row.in_total for row in rows)
+    assert bool(rows) is (not mapped_by)
+
+
 def test_mapped_segments_belong_to_who_maps_them(tmp_path):
     (finding,), _ = looked(with_segments(trainer(tmp_path, leak=0), range(LOOKS), mapped_by=str(PID)))
     assert finding.subject.pid == PID
