@@ -208,7 +208,9 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
         return verdict(FLAT, _FADES)
     walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
     if low <= 0 or growth < max(_NOISE * noise, _WALK * walk):
-        return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}; a longer run would tell")
+        moves = f"moves up and down by {format_bytes(2 * noise)}"
+        rose = f"rose by {format_bytes(to_end)}, too unevenly to tell a leak from chance"
+        return verdict(CANNOT_TELL, f"{moves if to_end < _NOISE * noise else rose}; a longer run would tell")
     early, later = float(rises[:third].sum()), rises[third:]
     if early >= _MUCH * max(middle.sum(), late.sum()) and _quiet_at_end(later) > _QUIET * later.size:
         return verdict(CANNOT_TELL, "most of it came early, and the end was flat; a longer run would tell")
