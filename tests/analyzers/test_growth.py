@@ -404,6 +404,36 @@ def test_memory_that_stays_free_and_is_not_given_back_is_one(tmp_path):
     assert kept_free(tmp_path, lambda s: s).leaking is True
 
 
+def small_objects(folder, in_use_mib):
+    """60 s in which Python's arenas rise from 30 to 60 MiB; their blocks of 100 bytes are counted each second."""
+    builder = RecordingBuilder(folder).process(PID)
+    builder.samples(PID, [(40 + n / 8) * MiB for n in range(240)], every_s=0.25)
+    in_use = [round(in_use_mib(s) * MiB) for s in range(60)]
+    builder.sentinels(
+        PID, malloc_in_use_bytes=5 * MiB, malloc_free_bytes=MiB, gc_enabled=True, gc_threshold=700,
+        allocated_blocks=[used // 100 for used in in_use],
+        pymalloc_in_use_bytes=[used if s % 3 == 0 else None for s, used in enumerate(in_use)],
+        pymalloc_bytes=[(30 + s / 2) * MiB if s % 3 == 0 else None for s in range(60)],
+    )  # fmt: skip
+    return tree_growth(builder.ends(60.0, exit_code=0).open())
+
+
+@pytest.mark.parametrize("phase_s", range(0, 7, 2))
+def test_arenas_that_rise_while_their_objects_come_and_go_are_no_leak_yet(tmp_path, phase_s):
+    """In whatever phase of it the run ends."""
+    growth = small_objects(tmp_path, lambda s: (28 + s / 2) * ((s + phase_s) % 7) / 6)
+    assert growth.leaking is None and "falls back to where it was" in growth.reason
+
+
+@pytest.mark.parametrize(
+    "in_use_mib",
+    [lambda s: 5 + s / 2 + 20 * (s % 7) / 6, lambda s: 3 + 5 * (s % 7) / 6],
+    ids=["the objects pile up as well", "what is free is not used again"],
+)
+def test_arenas_that_rise_beside_a_saw_are_one(tmp_path, in_use_mib):
+    assert small_objects(tmp_path, in_use_mib).leaking is True
+
+
 def up_and_down(folder, held_mib, takes_s=None, steps=None):
     """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds.
 

@@ -407,8 +407,10 @@ class HeapGraph:
         try:
             if len(at_work) == 1 and not self._read and not self._rooms:
                 objects, nodes, edges = self._expected or _first_expected()
-                most = most_s / self._node_s
-                share = MORE_ROOM * min(1.0, most / (nodes or 1))
+                is_too_much = self._expected is None and nodes * self._node_s > most_s
+                if nodes < MEANINGFUL or is_too_much:
+                    return  # it would save a millisecond; a sample has far fewer, nobody knows how many
+                share = MORE_ROOM * min(1.0, most_s / self._node_s / nodes)
                 room = _Room()
                 sizes = [int(share * count) for count in (objects, nodes, edges)]
                 if self._make_room(ctypes.byref(room), left_bytes // MEMORY_SHARE, *sizes):

@@ -133,6 +133,40 @@ def reused(
     )
 
 
+def breathing(
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    max_floor_share: float = 0.2,  # of the growth: by which the least in use rose, or the least that was free
+) -> str | None:
+    """What is in use goes up and down by more than was gained, and falls back to where it was: no object stayed.
+
+    As in ``reused``, but the end may be in any phase of it. Of Python's small objects blocks are counted at each look;
+    how large they are, and what there is for them in all, is known more rarely.
+    """
+    columns = [*_MALLOC, "allocated_blocks", "pymalloc_bytes", "pymalloc_in_use_bytes"]
+    rows = narrow(process.rows("sentinels"), "time_s", *columns).dropna(subset=["time_s", *columns[:3]])
+    rows = only(rows, rows["time_s"].between(*window_s))
+    weighed = rows.dropna()
+    if len(rows) < 9 or len(weighed) < 2:
+        return None
+    at_s, malloc, free_of_malloc, blocks = rows[["time_s", *columns[:3]]].to_numpy(dtype=np.float64).T
+    weighed_s, weighed_blocks, there, in_use = (
+        weighed[column].to_numpy(dtype=np.float64) for column in ("time_s", *columns[2:])
+    )
+    small = blocks * np.interp(at_s, weighed_s, in_use / np.maximum(weighed_blocks, 1.0))
+    used = malloc + small
+    free = free_of_malloc + np.interp(at_s, weighed_s, there) - small
+    rose = [_rise(figure, np.min, len(rows) // 2) for figure in (used, free)]  # in a third there may be no peak
+    swing = float(np.ptp(used))
+    if swing < process.growth_bytes or max(rose) > max_floor_share * process.growth_bytes:
+        return None
+    return (
+        f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run would "
+        "tell whether allocators need ever more for that"
+    )
+
+
 def _rise(figure: Floats, of: Callable[[Floats], float], count: int) -> float:
     """From its first values to its last."""
     return float(of(figure[-count:]) - of(figure[:count])) if count and figure.size >= 2 * count else 0.0

@@ -17,7 +17,18 @@ from ...units import MOST, format_bytes, format_count, format_duration
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
-from .doubts import importing, newborn, observed, reused, settling, starting, starved, uncollected, unfinished
+from .doubts import (
+    breathing,
+    importing,
+    newborn,
+    observed,
+    reused,
+    settling,
+    starting,
+    starved,
+    uncollected,
+    unfinished,
+)
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
@@ -155,7 +166,9 @@ def _doubted(
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None
     asked = (recording, main, window_s)
-    doubt = doubt or reused(main, window_s) or observed(*asked) or uncollected(main, window_s)
+    doubt = (
+        doubt or reused(main, window_s) or breathing(main, window_s) or observed(*asked) or uncollected(main, window_s)
+    )
     doubt = doubt or starting(*asked) or importing(*asked, filling) or unfinished(*asked)
     if doubt is not None:
         return None, doubt

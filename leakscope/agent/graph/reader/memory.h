@@ -92,6 +92,20 @@ static void drop(struct budget *budget, struct array *array)
     array->bytes = 0;
 }
 
+/* Gives back what of it is not needed. */
+static void shrink(struct budget *budget, struct array *array, size_t bytes)
+{
+#ifndef __SANITIZE_ADDRESS__
+    size_t wanted = (bytes + 4095) & ~(size_t)4095;
+    if (!wanted || wanted >= array->bytes || mremap(array->at, array->bytes, wanted, 0) == MAP_FAILED)
+        return;
+    budget->left += array->bytes - wanted;
+    array->bytes = wanted;
+#else
+    (void)budget, (void)array, (void)bytes;
+#endif
+}
+
 /* Has the kernel make all pages of it zero now, and not as each is touched. */
 static void touch(struct array *array)
 {

@@ -294,6 +294,13 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     struct budget *b = &g->budget;
     uint64_t n = g->nodes;
     int is_done = 0;
+    struct {
+        struct array *array;
+        uint64_t bytes;
+    } read[] = {{&g->address, n * 8},    {&g->own, n * 8},          {&g->type, n * 4},
+                {&g->references, n * 4}, {&g->begin, (n + 1) * 4}, {&g->edge, g->edges * 4}};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) /* there was room for more */
+        shrink(b, read[i].array, read[i].bytes);
     struct array *by_node[] = {&w->number, &w->vertex, &w->parent, &w->cursor, &w->edges_in};
     for (size_t i = 0; i < sizeof by_node / sizeof *by_node; i++)
         if (!grow(b, by_node[i], (n + 1) * 4))
