@@ -107,6 +107,21 @@ def test_what_a_running_constructor_fills_may_be_a_load(tmp_path):
     assert not any("returns" in doubt for doubt in in_main.doubts)
 
 
+@pytest.mark.parametrize("others", [(), (20,)], ids=["alone", "beside another of its type"])
+def test_an_attribute_that_got_a_new_value_before_its_name_was_read_has_the_name_it_had(tmp_path, others):
+    """Each snapshot sees another object there, and of the last one no name: it was replaced by then."""
+    builder = sentinels(trainer(tmp_path)).source(PID, "/home/me/jobs.py", JOBS, module="jobs")
+    owner = node(9, 8, "key", "['MONITOR']", type_name="jobs.Monitor", retained_bytes=leaked)
+    for number, second in enumerate(TAKES_S, 1):
+        is_last = second == TAKES_S[-1]
+        kind, name = (None, None) if is_last else ("attribute", "running")
+        value = node(100 + number, 9, kind, name, type_name="jobs.Sum", retained_bytes=leaked, is_named=not is_last)
+        beside = [node(one, 9, "attribute", "other", type_name="jobs.Sum", retained_bytes=64 * 1024) for one in others]
+        with_graphs(builder, nodes=[*MODULE, owner, value, *beside], at_s=(second,), first=number)
+    (finding,), _ = looked(builder, "retained-objects")
+    assert (finding.subject.holder == "Monitor.running (Sum)") is (not others)
+
+
 @pytest.mark.parametrize("first_share", [0.35, 0.65])
 def test_lists_of_one_dict_that_all_grow_are_told_with_the_dict(tmp_path, first_share):
     """Whichever grows most; and what its class has of its own hides no member of it."""

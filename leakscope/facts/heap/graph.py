@@ -86,6 +86,7 @@ def graph_places(
     position = {take: i for i, take in enumerate(takes)}
     nodes = _nodes(rows[is_asked_for], position)
     _name_by_others(nodes, rows[~is_asked_for])
+    _name_as_before(nodes, rows)
     children = recording.tables["heap_children"]
     children = only(children, (children["pid"] == pid) & children["take"].isin(takes))
     children = _on_devices(children) if on_devices else children
@@ -202,6 +203,31 @@ def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
             node.row |= {"edge_kind": edge_kind, "edge_name": edge_name}
         elif of_owner.get(above) == node.row["path_node"]:
             node.row |= {"edge_kind": "attribute", "edge_name": edge_name}
+
+
+def _name_as_before(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
+    """An attribute or a local that got a new value before its name was looked up, and whose name other snapshots saw.
+
+    Where one object never had two of that type at a time, it is the one it has now.
+    """
+    held: dict[tuple[int, str], dict[int, list[tuple[int, Any]]]] = {}  # by holder and type, then by snapshot
+    for take, number, above, type_name, kind, name in cells(
+        rows, "take", "node", "path_node", "type_name", "edge_kind", "edge_name"
+    ):
+        if above is not None and above >= GROUPS and isinstance(type_name, str):
+            of_snapshot = held.setdefault((above, type_name), {}).setdefault(take, [])
+            of_snapshot.append((number, (kind, name) if isinstance(name, str) else None))
+    for of_holder in held.values():
+        if any(len(of_snapshot) > 1 for of_snapshot in of_holder.values()):
+            continue
+        seen = {name for ((_, name),) in of_holder.values() if name is not None}
+        if len(seen) != 1:
+            continue
+        ((kind, name),) = seen
+        for ((number, own),) in of_holder.values():
+            node = nodes.get(number)
+            if node is not None and own is None and kind in ("attribute", "local") and _edge_name(node) is None:
+                node.row |= {"edge_kind": kind, "edge_name": name}
 
 
 def _join_successors(nodes: dict[int, _Node]) -> dict[int, int]:
