@@ -62,7 +62,7 @@ def frozen_finding(
     out_of_reach_bytes: int,
     *,
     strays: Strays | None = None,
-    min_objects: int = 500,
+    min_objects: int,
     min_share: float = 0.5,  # of the growth that has to be out of reach, and of the frozen objects
     max_object_bytes: int = 16 * 1024,  # with the strings and buffers on it: larger, and it is no matter of objects
 ) -> Finding | None:

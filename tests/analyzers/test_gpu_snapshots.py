@@ -135,6 +135,21 @@ def test_expandable_segments_are_not_advised_where_they_are_on(told):
         assert not finding.remedy
 
 
+@pytest.mark.parametrize(("segments", "is_told"), [(20, True), (1, False)])
+def test_pieces_are_told_before_anything_failed_where_they_are_many(told, segments, is_told):
+    """Of a small job most may be: torch takes large segments, and little else is in use."""
+    device = Device()
+    freed = []
+    for _ in range(segments):
+        device.free(device.alloc(62 * MiB, called(31)))
+        freed.append(device.alloc(50 * MiB, called(60)))
+        device.alloc(12 * MiB, called(61))
+    for address in freed:
+        device.free(address)
+    findings = told(device, "gpu-fragmentation").findings
+    assert [finding.severity for finding in findings] == ["note"] * is_told
+
+
 def test_a_large_cache_is_no_fragmentation(told):
     device = Device()
     device.alloc(100 * MiB, moved())
@@ -162,3 +177,12 @@ def test_one_model_with_layers_that_are_alike_is_no_copy(told):
     [device.alloc(size * MiB, moved()) for size in [4, 9, 2] * 8]
     train(device, 2, layers=8)
     assert not told(device, "duplicate-model").findings
+
+
+@pytest.mark.parametrize(("others", "is_told"), [([7], True), ([7] * 7, False)], ids=["another-head", "another-model"])
+def test_a_model_that_is_loaded_elsewhere_with_another_head_is_a_copy(told, others, is_told):
+    """A reference model without the head that is trained; two models have a few sizes in common as well."""
+    device = Device()
+    [device.alloc(size * MiB, moved()) for size in LAYERS]
+    [device.alloc(size * MiB, moved(40)) for size in [*LAYERS[: -len(others)], *others]]
+    assert bool(told(device, "duplicate-model").findings) is is_told

@@ -404,6 +404,16 @@ def test_memory_that_stays_free_and_is_not_given_back_is_one(tmp_path):
     assert kept_free(tmp_path, lambda s: s).leaking is True
 
 
+@pytest.mark.parametrize(("used", "leaking"), [(0.6, True), (0.1, None)])
+def test_a_high_water_mark_excuses_no_growth_of_what_is_in_use(tmp_path, used, leaking):
+    """60 s of a large heap that rises by a tenth, of which malloc keeps a part free, as between objects that leak."""
+    builder = RecordingBuilder(tmp_path).process(PID)
+    builder.samples(PID, [(300 + n / 8) * MiB for n in range(240)], every_s=0.25)
+    in_use, free = ([round((200 + part * s / 2) * MiB) for s in range(60)] for part in (used, 1 - used))
+    builder.sentinels(PID, malloc_in_use_bytes=in_use, malloc_free_bytes=free, gc_enabled=True, gc_threshold=700)
+    assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
+
+
 def small_objects(folder, in_use_mib):
     """60 s in which Python's arenas rise from 30 to 60 MiB; their blocks of 100 bytes are counted each second."""
     builder = RecordingBuilder(folder).process(PID)
@@ -502,16 +512,18 @@ def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is False
 
 
-def littering(folder, *, enabled=True, collections=3):
-    """40 s in which 16 MiB of cycles pile up in a heap of 40 MiB."""
+def littering(folder, *, enabled=True, collections=3, kept_mib=0):
+    """40 s in which 16 MiB of cycles pile up in a heap of 40 MiB, and ``kept_mib`` in ``store.KEPT``."""
     builder = RecordingBuilder(folder).process(1)
-    builder.samples(1, [(60 + 16 * n / 160) * MiB for n in range(160)], every_s=0.25)
+    builder.samples(1, [(60 + (16 + kept_mib) * n / 160) * MiB for n in range(160)], every_s=0.25)
     counts = [collections * n for n in range(41)]
     builder.sentinels(1, gc_collections=counts, gc_enabled=[enabled] * 41, gc_threshold=[700] * 41)
     for number, at_s in enumerate((3.0, 12.0, 21.0, 30.0, 38.0), 1):
         garbage = round(16 * MiB * at_s / 40)
         builder.take(1, number, at_s, rss_bytes=60 * MiB)
-        builder.heap(1, number, at_s, MiB, 5, retained_bytes=40 * MiB + garbage, unreached_bytes=garbage)
+        kept = MiB + round(kept_mib * MiB * at_s / 40)
+        heap = {"retained_bytes": 39 * MiB + kept + garbage, "unreached_bytes": garbage}
+        builder.heap(1, number, at_s, kept, 5 * number if kept_mib else 5, **heap)
         builder.row(
             "heap_strays", at_s, 1, take=number, type_name="store.Node", unreached_count=garbage // 500,
             unreached_bytes=garbage, frozen_count=0,
@@ -528,6 +540,10 @@ def test_garbage_that_a_full_collection_will_free_is_no_leak_yet(tmp_path):
 @pytest.mark.parametrize("collector", [{"enabled": False}, {"collections": 0}])
 def test_garbage_that_nobody_collects_leaks(tmp_path, collector):
     assert littering(tmp_path, **collector).leaking is True
+
+
+def test_garbage_excuses_no_holder_of_as_much(tmp_path):
+    assert littering(tmp_path, kept_mib=18).leaking is True
 
 
 def importing(folder, counts, *, kept_mib=0):
@@ -631,6 +647,24 @@ def test_what_came_before_the_first_step_is_growth_only_if_it_goes_on(tmp_path, 
     growth = tree_growth(builder.open())
     assert growth.leaking is leaking
     assert ("before the first step" in growth.reason) is not bool(leaking)
+
+
+@pytest.mark.parametrize(("kept", "leaking"), [(0.8, True), (0.0, None)])
+def test_what_is_seen_to_pile_up_leaks_however_late_the_first_step_comes(tmp_path, kept, leaking):
+    """Data is read on, into a list: after the first step too little came to be judged by itself."""
+    builder = trainer(tmp_path).sentinels(PID, step=[None] * 13 + list(range(7)))
+    for number, at_s in enumerate((3.0, 7.0, 11.0, 15.0, 19.0), 1):
+        grown = round(at_s * LEAK_BYTES_PER_S)
+        builder.take(PID, number, at_s, rss_bytes=100 * MiB + grown)
+        builder.heap(PID, number, at_s, round(kept * grown), 100 * number)
+    assert tree_growth(builder.ends(20.0, exit_code=0).open()).leaking is leaking
+
+
+def test_a_worker_that_grew_and_ended_is_no_leak(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [500 * MiB] * 120, every_s=0.25)
+    builder.process(2, role="dataloader-worker", died_s=22.0, exit_code=0)
+    growth = tree_growth(builder.samples(2, [(50 + i) * MiB for i in range(88)], every_s=0.25).ends(30.0).open())
+    assert growth.leaking is False
 
 
 @pytest.mark.parametrize(("noted", "by_mib", "leaking"), [(True, 1, None), (False, 1, True), (True, 8, True)])

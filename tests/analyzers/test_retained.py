@@ -415,6 +415,73 @@ def test_a_graph_of_which_later_inventories_follow_less_is_suspected(tmp_path: P
     assert (found.kind, found.subject.variable) == ("retained-graph", "state")
 
 
+def test_a_holder_of_a_small_part_is_not_critical_though_none_has_more(tmp_path: Path) -> None:
+    """A list of results beside a leak in C code."""
+    report = recorded(tmp_path, lambda f: history(36 * MB * f, 2000 * f))
+    (found,) = [one for one in report.findings if one.kind == "retained-objects"]
+    assert (found.subject.variable, found.severity) == ("history", "warning")
+
+
+def test_two_holders_of_half_explain_the_growth_together(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        cache = {"edge_kind": "global", "variable": "CACHE", "owner": "train", "root_kind": "module"}
+        rows = history(110 * MB * f, 2000 * f)
+        rows.append(place("train.CACHE", 110 * MB * f, parent=None, type_name="dict", length=500 * f, **cache))
+        return rows
+
+    report = recorded(tmp_path, holders)
+    assert {one.subject.variable for one in report.findings} == {"CACHE", "history"}
+    assert not [doubt for one in report.findings for doubt in one.doubts if "of the growth" in doubt]
+
+
+@pytest.mark.parametrize(("part", "is_advised"), [(0.9, True), (0.1, False)])
+def test_what_keeps_the_memory_of_exceptions_is_said_where_it_is_much(
+    tmp_path: Path, part: float, is_advised: bool
+) -> None:
+    """A response that failed, with its body and its error: without the traceback the body would stay."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        rows = history(240 * MB * f, 2000 * f)
+        kept = "main() trainer.history[*]"
+        for path, kind in ((f"{kept}.error", "builtins.ValueError"), (f"{kept}.error.__traceback__", "traceback")):
+            rows.append(place(path, part * 235 * MB * f, type_name=kind, object_count=2000 * f))
+        return rows
+
+    remedy = first(recorded(tmp_path, holders)).remedy
+    assert any("with_traceback(None)" in advice for advice in remedy) is is_advised
+
+
+TWO_LINES = SOURCE.replace(
+    "\n\ndef main", "\n    def log(self, batch):\n        self.history.append(batch)\n\n\ndef main", 1
+)
+
+
+def allocated(folder: Path, samples: int) -> Finding:
+    """Of two functions that add to one list, all that stays is allocated under the second."""
+    builder = growing_run(folder, TWO_LINES)
+    for number, at_s in enumerate(TAKES_S, 1):
+        live = round(10 * MB * at_s)
+        builder.take(100, number, at_s, holders=history(live, 100 * at_s), rss_bytes=50 * MB + live)
+        builder.row(
+            "allocation_stacks", at_s, 100, allocator="malloc", owner_file="/job/train.py", owner_line=9,
+            function="Trainer.log", stack="/job/train.py:15 main\n/job/train.py:9 Trainer.log", sample_count=samples,
+            live_bytes=live, settled_bytes=live, asked_bytes=live, error_bytes=round(live / samples**0.5),
+            native_stack="python3.11:PyByteArray_Resize",
+        )  # fmt: skip
+    return first(analyze(builder.ends(24.0, exit_code=0).open()))
+
+
+def test_of_two_lines_that_add_the_one_is_named_under_which_memory_was_allocated(tmp_path: Path) -> None:
+    found = allocated(tmp_path, 60)
+    assert (found.subject.variable, found.subject.line) == ("history", 9)
+
+
+def test_few_samples_are_no_evidence_of_where_memory_was_allocated(tmp_path: Path) -> None:
+    few, many = tmp_path / "few", tmp_path / "many"
+    few.mkdir(), many.mkdir()
+    assert allocated(few, 4).confidence < allocated(many, 60).confidence
+
+
 def test_what_was_never_written_to_is_not_said_to_take_memory(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(2400 * MB * f, 2000 * f)))
     assert found.bytes < 240 * MB
@@ -535,6 +602,29 @@ def test_what_lies_between_freed_memory_answers_for_it(tmp_path: Path) -> None:
     assert "of freed memory in pieces between them" in found.title
     assert any("malloc kept" in e.text for e in found.evidence)
     assert "unexplained-growth" in [r.kind for r in report.ruled_out]
+
+
+@pytest.mark.parametrize(("pinned", "is_one"), [(0.02, True), (0.12, False)])
+def test_hardly_anything_in_pieces_gives_title_and_remedy_one_figure(
+    tmp_path: Path, pinned: float, is_one: bool
+) -> None:
+    builder = growing_run(tmp_path)
+    builder.sentinels(100, malloc_free_bytes=[round(10 * MB * pinned * s) for s in range(24)])
+    for number, at_s in enumerate(TAKES_S, 1):
+        rows = history((1 - pinned) * 10 * MB * at_s, 100 * at_s)
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    told = found.title.partition("+")[2].partition(" of ")[0]
+    assert (f"about {told} " in found.remedy[0]) is is_one
+    assert ("in pieces" in found.remedy[0]) is not is_one
+
+
+@pytest.mark.parametrize(("ratio", "is_more"), [(1.03, False), (1.2, True)])
+def test_a_gain_is_more_than_the_process_gained_only_beyond_what_estimates_are_off(
+    tmp_path: Path, ratio: float, is_more: bool
+) -> None:
+    found = first(recorded(tmp_path, lambda f: history(ratio * 240 * MB * f, 2000 * f)))
+    assert any("memory that it had before" in evidence.text for evidence in found.evidence) is is_more
 
 
 def test_a_small_list_does_not_answer_for_a_heap_full_of_holes(tmp_path: Path) -> None:

@@ -323,6 +323,14 @@ def test_a_start_after_which_too_little_came_is_judged_with_it():
     assert judge(t, y * MiB, begun_s=55.0).start_s < 15
 
 
+@pytest.mark.parametrize(("each_mib", "verdict"), [(4, FLAT), (20, CANNOT_TELL)])
+def test_a_few_floors_that_rise_by_little_of_a_tooth_may_do_so_by_chance(each_mib, verdict):
+    """A batch of 200 MiB is freed every 10 s; where in that the samples meet it differs a little."""
+    t = np.arange(0, 60, 0.25)
+    y = (100 + each_mib * np.floor(t / 10) + 200 * (t % 10) / 10) * MiB
+    assert judge(t, y).verdict == verdict
+
+
 def test_a_copy_of_everything_at_the_end_is_no_growth():
     """What a program joined, and wrote, and let go of, as it ended."""
     t = np.arange(0, 60, 0.25)

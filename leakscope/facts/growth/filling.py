@@ -31,7 +31,6 @@ _LIMIT = re.compile(r"max_?(size|len|entries|items|count|length)|capacity|^_*lim
 _LEAST_SHARE = 0.05  # of what its process gained: below, it matters to nobody
 _OVER = 1.02  # times the limit: a program that compares before it adds has one more, or a batch
 _DEARER = 1.5  # times what a member takes on average: new ones that take more are not all that grows
-_WHEN_FULL = 0.25  # of its growth: what members hold on to has no such limit
 _FAR = 0.1  # of the limit: what it takes when it is full is no more than a guess
 _AFTER = 0.3  # of the window: growth that goes on so long after it was full is not its own
 
@@ -200,7 +199,7 @@ def _held_as(place: Place) -> Iterator[Place]:
 
 
 def _explains(filling: Filling, time_s: Floats, window_s: tuple[float, float]) -> bool:
-    """Whether it grew by having more members, and did not go on when it was full."""
+    """Whether it grew by having more members, and was not full long before the end of what grew."""
     place, limit = filling.place, filling.limit
     each = place.growth_bytes / max(float(place.length[-1] - place.length[0]), 1.0)
     if each > _DEARER * filling.held_bytes / max(filling.length, 1):
@@ -208,6 +207,4 @@ def _explains(filling: Filling, time_s: Floats, window_s: tuple[float, float]) -
     full = np.flatnonzero(place.length >= limit) if limit is not None else np.empty(0, dtype=int)
     if not full.size:
         return True
-    since = place.deep_bytes[-1] - place.deep_bytes[full[0]]
-    after_s = window_s[1] - time_s[full[0]]
-    return bool(since <= _WHEN_FULL * place.growth_bytes and after_s <= _AFTER * (window_s[1] - window_s[0]))
+    return bool(window_s[1] - time_s[full[0]] <= _AFTER * (window_s[1] - window_s[0]))

@@ -17,7 +17,6 @@ from .place import Floats, Place
 _MIN_MEMBERS = 4
 _ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
 _IN_PROPORTION, _BY_COUNT = 0.9, 0.5  # of what is missing, put down to it: where memory grew in step, and else
-_DEPTH = 6
 
 
 class _Candidate(NamedTuple):
@@ -83,10 +82,10 @@ def in_step_by_sample(count: Floats, in_use_bytes: Floats, *, min_fit: float = 0
     return each if each > 0 and fit >= min_fit else None
 
 
-def _below(place: Place, is_handle: Callable[[Place], bool], depth: int = _DEPTH) -> Place | None:
+def _below(place: Place, is_handle: Callable[[Place], bool]) -> Place | None:
     """The nearest one; the links of a chain are its members."""
     level = [place] if place.row["chained"] else list(place.children)
-    for _ in range(depth):
+    while level:
         found = next((p for p in level if is_handle(p)), None)
         if found is not None:
             return found

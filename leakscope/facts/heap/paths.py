@@ -342,7 +342,7 @@ def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fr
     return float(values[-1] - middle) >= min_recent_fraction * net
 
 
-def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float = 1.6) -> bool:
+def multiplies(place: Place, *, min_ratio: float = 1.25) -> bool:
     """More objects at this path rather than larger ones: it is what accumulates, its parent is what holds it."""
     seen = np.flatnonzero(place.count > 0)
     if not len(seen):
@@ -354,7 +354,7 @@ def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float =
     size_ratio = (place.deep_bytes[-1] / place.count[-1]) / max(place.deep_bytes[first] / place.count[first], 1.0)
     if place.count[-1] - place.count[first] < 2 or count_ratio < min_ratio:
         return False
-    return bool(size_ratio <= max_size_ratio or size_ratio <= count_ratio)
+    return bool(size_ratio <= count_ratio)
 
 
 @dataclass(frozen=True, eq=False)

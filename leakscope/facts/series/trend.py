@@ -47,7 +47,6 @@ _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance wher
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
 _GULP = 0.3  # of all that the series moves: what a program takes for a copy of its results, before it lets go of them
-_GULPED = 5.0  # times the pace before it
 _QUIET = 0.2  # of the window without any growth, at its end
 _EARLY = 0.75  # of the growth in the first third of the window, and no growth in the rest: something was filled
 _FADES = "the growth is coming to an end: the last third added little"
@@ -263,7 +262,8 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
 def _last_gulp(t: Floats, y: Floats, most: int, fell_bytes: float) -> int:
     """Where the last rise begins of a program that then lets go of everything: it joined, wrote or saved what it had.
 
-    The knee of its last samples, where all that came after it was given back, and came far faster than what was before.
+    The knee of its last samples, where all that came after it was given back. That much of all that the series moves
+    came far faster in so few samples than what was before.
     """
     first = y.size - most - 1
     chord = y[first] + (y[-1] - y[first]) * (t[first:] - t[first]) / max(float(t[-1] - t[first]), 1e-9)
@@ -271,8 +271,7 @@ def _last_gulp(t: Floats, y: Floats, most: int, fell_bytes: float) -> int:
     rise = float(y[-1] - y[knee])
     if not max(_GULP * float(np.ptp(y)), _fall_of(float(y[knee]))) <= rise <= fell_bytes:
         return y.size
-    pace, before = ((y[b] - y[a]) / max(float(t[b] - t[a]), 1e-9) for a, b in ((knee, y.size - 1), (0, knee)))
-    return knee + 1 if pace >= _GULPED * max(before, 0.0) else y.size
+    return knee + 1
 
 
 def _fall_of(level: float) -> float:
