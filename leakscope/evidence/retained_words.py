@@ -23,9 +23,11 @@ from ..units import format_bytes, format_count, format_duration, per_step, steps
 # How to let go of what a library keeps on the user's behalf.
 _LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
 
+_SOME_NATIVE = 0.1  # of what it holds: less is not worth a line
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
 _MOST = 0.8  # of the growth: what one holder does not explain, others do
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
+_SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
@@ -136,12 +138,12 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     if count == 1:
         text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
-    if found.holder.bytes_each is None and found.holder.growth_bytes > weighed > 0:
+    if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
         gained = f"gained {format_bytes(found.holder.growth_bytes)} between those snapshots"
         text = f"{found.name} stands for several objects, which together {gained}"
         yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
     native = float(place.native_bytes[-1])
-    if native > 0:
+    if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
         told = f"{format_bytes(native)} of what it held at last is native memory"
         text = f"{told} to which its objects point, by samples of allocations"
         yield Evidence(text, {"native_bytes": int(native)})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _CALLED = {DATALOADER_WORKER: "loader worker", "pool-worker": "pool worker"}
 _FEW = 4  # curves of workers that can be told apart in one chart
 _POINTS = 500  # of each
+_BESIDE = 1.2  # times what a parent no longer shares, which is estimated: more is growth of its own
 
 
 def is_costly(
@@ -158,7 +159,7 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
     yield Evidence(f"{text} had shared", {"own_bytes": own, "copied_bytes": copied})
     parent = growth.process(team.parent.pid) if team.parent is not None else None
     is_copying = _is_copying(team, suspect)
-    if parent is not None and not is_copying and parent.growth_bytes > team.parent_copied:
+    if parent is not None and not is_copying and parent.growth_bytes > _BESIDE * team.parent_copied:
         gained = parent.growth_bytes
         yield Evidence(f"their parent, {parent.label}, {changed(gained)}", {"parent_growth_bytes": gained})
     in_use = _handed_out(growth, team)
