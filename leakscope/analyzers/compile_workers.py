@@ -37,11 +37,9 @@ AFTER = ()
 _KIND = "compile-workers"
 _ROLES = (COMPILE_WORKER, "compile-sidecar")
 _SETTLED_S = 2.0  # a worker's own start-up
-_LAST_S, _LAST_SHARE = 3.0, 0.1  # of the judged window: workers that end in it are ended by the job that ends itself
-_STEP_S = 3.0  # sentinels are read each second: the last step was about then
+_LAST_S = 3.0  # before the end: workers that end in it are ended by the job that ends itself
 _KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
 _STARTERS = ("wait_pool_ready", "warm_pool", "maybe_warm_pool", "compile")
-_NOTICED_S = 0.5  # after a death it stands in the recording
 
 
 class _Team(NamedTuple):
@@ -105,11 +103,10 @@ def findings(
 
 def _work_until_s(case: Case) -> float:
     """Workers that are still there then are ended by the job that ends itself, on a slow machine seconds before it."""
-    growth = case.growth
-    last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
     steps = case.rows("sentinels")
     steps = only(steps, steps["step"].notna()).drop_duplicates(["pid", "step"])
-    return min(last_s, float(steps["time_s"].max()) - _STEP_S) if len(steps) else last_s
+    last_step_s = float(steps["time_s"].max()) if len(steps) else case.growth.end_s
+    return min(case.growth.end_s, last_step_s) - _LAST_S
 
 
 def _team(
@@ -128,7 +125,7 @@ def _team(
     late_s = rested_s - (rested_s - start_s) / 3
 
     def total(column: str) -> float:
-        return sum(_last_reading(p, column, end_s) for p in alive)
+        return sum(_last_reading(p, column, end_s - _LAST_S) for p in alive)
 
     return _Team(
         workers=alive,
@@ -149,7 +146,7 @@ def _team(
 def _last_reading(process: Process, column: str, at_s: float) -> float:
     """Not a line to the reading after: once its forks are gone, a process counts all it shared with them."""
     time_s, values = series(process.samples, column)
-    return float(values[max(0, int(np.searchsorted(time_s, at_s - _NOTICED_S)) - 1)]) if time_s.size else 0.0
+    return float(values[max(0, int(np.searchsorted(time_s, at_s)) - 1)]) if time_s.size else 0.0
 
 
 def _growing(case: Case, team: _Team, gained: int) -> Finding:

@@ -57,7 +57,6 @@ _DATA_SETS = ("BatchEncoding", "DataFrame", "Dataset", "Series")
 _LIBRARIES = ("datasets", "pandas", "transformers")
 _LEAST_ROWS_COMPARED = 3
 _LEAST_LENGTHS_COMPARED = 8
-_MOST_MARKS = 2  # begin and end of a row
 _TOKENS_PER_CHARACTER = (0.02, 1.5)  # sound or pixels beside a text are far more
 
 
@@ -262,8 +261,7 @@ def _correlation(text: _Form, tokens: _Form) -> float:
     if len(sizes) < _LEAST_LENGTHS_COMPARED or not np.ptp(sizes, axis=0).all():
         return 0.0
     if tokens.data_form == _INTEGERS:
-        marks = sizes[:, 1] - sizes[:, 0]
-        return 1.0 if not np.ptp(marks) and 0 <= marks[0] <= _MOST_MARKS else 0.0
+        return 0.0 if np.ptp(sizes[:, 1] - sizes[:, 0]) else 1.0  # marks at both ends make each as much longer
     ratio = float(np.median(sizes[:, 1] / sizes[:, 0]))
     if not _TOKENS_PER_CHARACTER[0] <= ratio <= _TOKENS_PER_CHARACTER[1]:
         return 0.0

@@ -11,7 +11,7 @@ from ..evidence.gpu_kept import no_steps
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.growth.tree import TreeGrowth
 from ..findings import BudgetRow, GpuLine
-from ..units import format_bytes
+from ..units import MOST, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _MOST_DEVICES = 16
 _MOST_LINES = 40  # of a device
 _LEAST_STEPS = 3
-_MOST_OF_IT = 0.5
 
 
 def judged(case: Case) -> TreeGrowth:
@@ -53,7 +52,7 @@ def sentence(case: Case) -> str:
     peak = format_bytes(device.peak_bytes)
     held = format_bytes(int(device.reserved_levels[device.peak_position + 1]))
     first = fullest.lines[0] if fullest.lines else None
-    is_most = first is not None and first.stack.is_known and first.peak_bytes >= _MOST_OF_IT * device.peak_bytes
+    is_most = first is not None and first.stack.is_known and first.peak_bytes >= MOST * device.peak_bytes
     where = f"; most of it was allocated at {first.place}" if first is not None and is_most else ""
     return f"At its peak {device.label} has {peak} in use of {held} that torch held: {parts(accounts)}{where}."
 

@@ -149,6 +149,14 @@ def test_a_copy_in_half_precision_is_found_and_the_line_that_makes_it(tmp_path, 
     assert finding.remedy and finding.doubts
 
 
+@pytest.mark.parametrize("layers, severity", [(1, "note"), (4, "warning")])
+def test_a_copy_is_a_warning_where_it_is_much_of_what_the_process_holds(tmp_path, layers, severity):
+    """Of 100 MiB, 5 are not much, and 20 are."""
+    held = {"one": encoder(layers=layers), "two": encoder(layers=layers)}
+    (finding,) = Job(tmp_path, trains=False).look(**held).look(**held).told().findings
+    assert finding.severity == severity
+
+
 def test_a_second_model_of_the_same_checkpoint_is_found(tmp_path):
     one, two = encoder(), encoder()
     report = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).report()

@@ -153,3 +153,13 @@ def test_copying_that_goes_on_is_what_the_job_gains_and_no_waste(tmp_path):
     assert not finding.wasted
     assert finding.bytes == pytest.approx(4 * 4 * 20 * MiB, rel=0.15)
     assert not looked(builder, "retained-objects"), "they keep nothing"
+
+
+def test_what_workers_need_to_begin_is_nothing_they_gain(tmp_path):
+    """Those of a later epoch: a buffer for each first batch comes in the judged window."""
+    builder = parent(tmp_path, (80, ROWS))
+    for pid in (5001, 5002, 5003, 5004):
+        fork(builder, pid, lambda age_s: 8 * age_s, born_s=6.0, added=lambda age_s: 40 * min(1.0, age_s / 1.5))
+    (finding,) = looked(builder)
+    assert finding.title.startswith("Each of 4 forks copies the memory it inherited")
+    assert finding.bytes == pytest.approx(4 * 8 * 16 * MiB, rel=0.1)

@@ -26,6 +26,12 @@ def test_who_had_the_room_when_the_job_ran_out(tmp_path):
     assert any(says(e.text, "6.0 GiB", "/home/me/train.py:31") for e in finding.evidence)
 
 
+def test_it_ran_out_between_two_samples(tmp_path):
+    builder = gpu(trainer(tmp_path, flat()), [35 * GiB] * SAMPLES, [30 * GiB] * SAMPLES)
+    (finding,), _, _ = looked(runs_out(builder, 35.0, requested=20 * GiB, reserved=34 * GiB, allocated=34 * GiB))
+    assert finding.severity == "critical"
+
+
 def test_a_device_that_is_almost_full(tmp_path):
     (finding,), _, _ = looked(gpu(trainer(tmp_path, flat()), [35 * GiB] * SAMPLES, [40 * GiB] * SAMPLES))
     assert finding.severity == "warning"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.importing.allocator import Device, MiB, called, moved, stepped
 from tests.sentences import says
 
@@ -29,6 +31,16 @@ def test_an_optimizer_that_fills_the_device_gets_its_own_remedy(told):
     device.oom(50 * MiB, 0, called(44))
     (finding,) = told(device, "gpu-out-of-memory").findings
     assert any("8 bits" in line for line in finding.remedy) and not any("checkpointing" in x for x in finding.remedy)
+
+
+@pytest.mark.parametrize(("asked", "is_advised"), [(300 * MiB, True), (30 * MiB, False)])
+def test_only_a_large_request_is_worth_making_in_parts(told, asked, is_advised):
+    """Of 1,200 MiB in use: the next small one would have failed in its place."""
+    device = Device()
+    [device.alloc(200 * MiB, called(31)) for _ in range(6)]
+    device.oom(asked, 0, called(44))
+    (finding,) = told(device, "gpu-out-of-memory").findings
+    assert any("model.py:44" in line for line in finding.remedy) is is_advised
 
 
 def test_an_error_that_was_caught_is_a_warning(told):

@@ -191,6 +191,15 @@ def test_by_the_driver_alone_no_holder_is_made_up(tmp_path):
     assert not finding.remedy
 
 
+def test_what_the_allocator_counts_is_surer_than_what_the_driver_does(tmp_path):
+    """In the driver's figures caches grow as well."""
+    for name in "ab":
+        tmp_path.joinpath(name).mkdir()
+    (counted,), _, _ = looked(trainer(tmp_path / "a", growing()))
+    (by_driver,), _, _ = looked(by_driver_alone(tmp_path / "b", [GiB + 200 * MiB * i for i in range(20)]))
+    assert 0.5 < by_driver.confidence < 0.7 < counted.confidence < 0.9
+
+
 def test_what_takes_its_memory_at_once_is_no_leak_by_the_driver(tmp_path):
     findings, (ruled_out,), _ = looked(with_members(by_driver_alone(tmp_path, [60 * GiB] * 20)))
     assert not findings

@@ -158,6 +158,20 @@ def test_a_large_cache_is_no_fragmentation(told):
     assert says(ruled_out.reason, "900 MiB cached")
 
 
+@pytest.mark.parametrize(("freed", "is_much"), [(10, True), (6, False)])
+def test_free_pieces_are_worth_a_note_where_they_are_much_of_what_is_reserved(told, freed, is_much):
+    """Of 20 segments of 62 MiB, 40 % or 24 %: so much may lie free at one moment and be used at the next."""
+    device = Device()
+    for _ in range(20):
+        device.free(device.alloc(62 * MiB, called(31)))
+        device.alloc(50 * MiB, called(60))
+        device.alloc(12 * MiB, called(61))
+    for segment in device.segments[:freed]:
+        device.free(max(segment["blocks"], key=lambda block: block["size"])["address"])
+    report = told(device, "gpu-fragmentation")
+    assert [(f.severity, f.bytes) for f in report.findings] == ([("note", freed * 50 * MiB)] if is_much else [])
+
+
 # duplicate-model
 
 

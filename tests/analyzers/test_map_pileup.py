@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders import RecordingBuilder
+
 from .asking import asked
-from .leaks import PID, trainer
+from .leaks import PID, MiB, trainer
 
 AT_S = (1.5, 6.5, 11.5, 16.5)
 SOURCE = """import mmap
@@ -77,3 +79,12 @@ def test_stacks_of_threads_that_pile_up_are_not_told_twice(tmp_path):
     report = asked(builder.open(), only=["map-pileup", "thread-pileup"])
     assert [finding.kind for finding in report.findings] == ["thread-pileup"]
     assert "map-pileup" in {one.kind for one in report.ruled_out}
+
+
+@pytest.mark.parametrize(("every_s", "severity"), [(5.0, "warning"), (6000.0, "note")])
+def test_a_pile_that_is_far_from_the_limit_is_a_note(tmp_path, every_s, severity):
+    """1,500 more in 15 s, or in five hours: then it takes nine days to the limit."""
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [100 * MiB] * 80, every_s=every_s / 20)
+    counts = {"map_kind": "anonymous", "map_count": [100, 600, 1100, 1600]}
+    (finding,) = looked(builder.series("memory_maps", PID, every_s, **counts)).findings
+    assert finding.severity == severity

@@ -37,10 +37,10 @@ def counted(builder: RecordingBuilder, *, host: int, own: int | None, oom: int |
     return builder.cgroup(used, LIMIT, oom_kill_count=[0] * 20 + [own], cgroup_file_bytes=0, **hits)
 
 
-def logged(builder: RecordingBuilder, *lines: str, at_s: float = END_S) -> RecordingBuilder:
+def logged(builder: RecordingBuilder, *lines: str, at_s: float = END_S, source: str = "kmsg") -> RecordingBuilder:
     for i, text in enumerate(lines):
         kernel_time_s = START_MONO_NS / 1e9 + at_s + i * 1e-6
-        builder.row("kernel_log", at_s + i * 1e-6, log_source="kmsg", kernel_time_s=kernel_time_s, text=text)
+        builder.row("kernel_log", at_s + i * 1e-6, log_source=source, kernel_time_s=kernel_time_s, text=text)
     return builder
 
 
@@ -168,6 +168,39 @@ def test_in_a_container_the_pid_is_another_and_name_and_size_tell(tmp_path: Path
     assert "train.py[4242]" in kill.title
 
 
+def elsewhere(vm_mib: int, anon_mib: int) -> tuple[str, str]:
+    """A kill as the kernel tells it of a container: pid and cgroup are not those that the recorder saw."""
+    cgroup = "/docker/0123abcd"
+    return kill_lines(900_001, cgroup=cgroup, limit=cgroup, vm_mib=vm_mib, anon_mib=anon_mib)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_sure"),
+    [
+        ((1800, 950), True),  # it grew on between the last look and the kill
+        ((1784, 1400), False),
+        ((2500, 860), False),
+    ],
+)
+def test_in_a_container_another_size_leaves_a_possibility(
+    tmp_path: Path, sizes: tuple[int, int], is_sure: bool
+) -> None:
+    report = answer(logged(job(tmp_path, cgroup="/"), *elsewhere(*sizes)))
+    assert (found(report).confidence > 0.5) is is_sure
+    assert report.verdict.killed is is_sure
+
+
+@pytest.mark.parametrize("sizes", [(1784, 200), (600, 860)])
+def test_in_a_container_one_of_the_same_name_and_far_smaller_is_another(tmp_path: Path, sizes: tuple[int, int]) -> None:
+    other_answer(answer(logged(job(tmp_path, cgroup="/"), *elsewhere(*sizes))))
+
+
+def test_the_clock_of_a_log_that_nobody_followed_may_be_off_by_what_it_drifts(tmp_path: Path) -> None:
+    """By 25 s at most, 14 hours after the machine started."""
+    kill = found(answer(logged(job(tmp_path), *kill_lines(), at_s=END_S + 15.0, source="journal")))
+    assert kill.confidence >= 0.99
+
+
 def test_a_pid_that_is_the_same_by_chance_is_not_believed(tmp_path: Path) -> None:
     lines = kill_lines(comm="java", cgroup="/elsewhere", limit="/elsewhere", vm_mib=9000, anon_mib=8000)
     text = other_answer(answer(logged(counted(job(tmp_path), host=1, own=0), *lines)))
@@ -201,6 +234,12 @@ def test_a_kill_whose_victim_nobody_saw_end(tmp_path: Path) -> None:
     kill = found(answer(counted(builder.samples(WORKER, [500 * MiB] * 10), host=1, own=1)))
     assert f"[{WORKER}]" in kill.title
     assert kill.confidence < 0.9
+
+
+def test_a_kill_in_its_cgroup_of_nobody_that_was_seen_is_less_sure(tmp_path: Path) -> None:
+    kill = found(answer(counted(job(tmp_path, exit_signal=None), host=1, own=1)))
+    assert 0.5 < kill.confidence < 0.8
+    assert any("may not belong to the job" in doubt for doubt in kill.doubts)
 
 
 def test_several_victims_are_one_finding(tmp_path: Path) -> None:
@@ -251,6 +290,17 @@ def test_when_the_recorder_died_too_the_report_says_how_near_the_limit_it_was(tm
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [890 * MiB] * 20)
     text = other_answer(answer(builder.cgroup([895 * MiB] * 20, LIMIT, oom_kill_count=[0] * 20)))
     assert "99% of the limit" in text
+
+
+@pytest.mark.parametrize(("used_mib", "last_mib"), [([800] * 20 + [10], 800), ([800] * 5 + [90] * 16, 90)])
+def test_how_near_its_limit_it_was_is_said_of_the_last_seconds(
+    tmp_path: Path, used_mib: list[int], last_mib: int
+) -> None:
+    """What it held is free at the very end, and what it had long before was given back."""
+    builder = job(tmp_path).host([99 * GiB] * 21, 100 * GiB, oom_kill_count=7)
+    builder.cgroup([mib * MiB for mib in used_mib], LIMIT, oom_kill_count=0, cgroup_file_bytes=0)
+    (ruled_out,) = answer(builder).ruled_out
+    assert ruled_out.figures["used_bytes"] == last_mib * MiB
 
 
 def test_earlier_kills_of_the_same_program_are_told(tmp_path: Path) -> None:

@@ -141,18 +141,29 @@ def test_forked_workers_that_keep_the_trainers_old_pages(tmp_path):
     assert finding.subject.variable == "AsyncCompile"
 
 
-def test_workers_that_the_job_ends_before_itself_are_measured_while_they_lived(tmp_path):
+@pytest.mark.parametrize("noticed", [0, 2], ids=["at once", "half a second later"])
+def test_workers_that_the_job_ends_before_itself_are_measured_while_they_lived(tmp_path, noticed):
     """Once its forks are gone the sidecar alone counts all that they shared."""
     builder = recorded(tmp_path).process(300, "compile-sidecar", ppid=PID, born_s=2.0, cmdline=SIDECAR)
     for pid in range(300, 305):
         if pid > 300:
             builder.process(pid, "compile-worker", ppid=300, born_s=2.0, died_s=18.5, cmdline=SIDECAR)
-        pss = [60 * MiB] * 66 + ([250 * MiB] * 6 if pid == 300 else [])
+        pss = [60 * MiB] * (66 - noticed) + ([250 * MiB] * (6 + noticed) if pid == 300 else [])
         columns = {"pss_bytes": pss, "pss_anon_bytes": pss, "uss_bytes": 4 * MiB, "cpu_s": 1.0}
         builder.samples(pid, [300 * MiB] * len(pss), every_s=0.25, from_s=2.0, **columns)
     (finding,), _ = looked(builder, "compile-workers")
     assert finding.evidence[0].figures["worker_count"] == 5
     assert finding.bytes == pytest.approx(5 * 60 * MiB, rel=0.05)
+
+
+def test_workers_that_ended_once_all_was_compiled_cost_nothing_more(tmp_path):
+    builder = recorded(tmp_path)
+    for pid in (301, 302):
+        builder.process(pid, "compile-worker", ppid=PID, born_s=2.0, died_s=12.0, cmdline=SIDECAR)
+        builder.samples(pid, [300 * MiB] * 40, every_s=0.25, from_s=2.0, cpu_s=1.0)
+    findings, (ruled_out,) = looked(builder, "compile-workers")
+    assert not findings
+    assert ruled_out.figures == {"worker_count": 2}
 
 
 def test_without_compile_workers_it_says_so(tmp_path):

@@ -246,3 +246,11 @@ def test_a_kill_that_the_machine_counted_is_no_death_of_this_job(tmp_path):
     moments = timeline_of(Case(builder.open())).moments
     kinds = {moment.text.removeprefix("oom-kill-counter: ").removeprefix(said): moment.kind for moment in moments}
     assert (kinds["host"], kinds["cgroup /small"]) == ("event", "death")
+
+
+def test_growth_began_where_memory_left_its_level_not_where_it_drifted(tmp_path):
+    """Flat for 24 s but for 5 MiB, and then 10 MiB a second."""
+    rss = [round((100 + 0.2 * min(t, 24) + 10 * max(0, t - 24)) * MiB) for t in (0.25 * i for i in range(240))]
+    builder = RecordingBuilder(tmp_path).process(100, cmdline="python train.py").samples(100, rss, every_s=0.25)
+    outlook = analyze(builder.ends(60.0).open()).timeline.outlook
+    assert outlook.began_s == pytest.approx(25.5, abs=2.5)

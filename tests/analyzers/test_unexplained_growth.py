@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leakscope.analyzers.unexplained_growth import findings as look
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
@@ -78,6 +80,20 @@ def test_of_a_program_that_a_tool_looked_into_its_own_figures_are_told(tmp_path)
     builder.samples(PID, [(100 + 3 * i) * MiB for i in range(80)], every_s=0.25)
     (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
     assert not says(finding.title, "no Python")
+
+
+@pytest.mark.parametrize(("share", "line"), [(0.5, 31), (0.1, None)])
+def test_a_line_of_a_profile_is_named_where_it_has_much_of_the_growth(tmp_path, share, line):
+    builder = RecordingBuilder(tmp_path, imports=[{"file": "profile.bin", "format": "memray"}])
+    builder.process(PID, cmdline="python train.py")
+    builder.samples(PID, [(100 + 3 * i) * MiB for i in range(80)], every_s=0.25)
+    place = {"stack": "/home/me/train.py:31 load", "owner_file": "/home/me/train.py", "owner_line": 31}
+    row = {**place, "allocator": "malloc", "function": "load", "sample_count": 99, "error_bytes": 0}
+    for at_s, bytes in ((1.0, 0), (19.0, round(share * 240 * MiB))):
+        sizes = {"live_bytes": bytes, "settled_bytes": bytes, "asked_bytes": bytes}
+        builder.row("allocation_stacks", at_s, PID, **row, **sizes)
+    (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
+    assert finding.subject.line == line
 
 
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):

@@ -45,6 +45,28 @@ def test_all_generations_tell_the_same(tmp_path, trained, generation, name):
     assert sum(budget.at_peak.values()) == whole
 
 
+@pytest.mark.parametrize(("calls", "role"), [(30, "workspaces"), (8, "activations")])
+def test_what_one_of_many_calls_leaves_is_a_workspace(tmp_path, calls, role):
+    """As cuBLAS takes one: of a few calls nobody can tell, and what stays may be kept."""
+    device = Device()
+    for step in range(calls):
+        batch = device.alloc(4 * MiB, called(31))
+        if not step:
+            device.alloc(32 * MiB, called(31))
+        device.free(batch)
+    budget = budget_of(imported(tmp_path, dump(tmp_path / "s.pickle", snapshot(device))))
+    assert budget.at_end[role] == 32 * MiB
+
+
+def test_small_outputs_of_many_sizes_that_are_kept_are_no_workspaces(tmp_path):
+    device = Device()
+    sizes = [200_000 + 1024 * n for n in range(100)]
+    for size in sizes:
+        device.alloc(size, called(31))
+    budget = budget_of(imported(tmp_path, dump(tmp_path / "s.pickle", snapshot(device))))
+    assert budget.at_end["activations"] == sum(sizes)
+
+
 @pytest.mark.parametrize("protocol", range(2, 6))
 def test_all_protocols_that_have_binary_containers(tmp_path, trained, protocol):
     file = dump(tmp_path / "s.pickle", snapshot(trained), protocol)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
-_END_S = 1.0  # helpers end a moment before or after the process they work for
 _SHOWN = 12
 _TOLD = (
     "pid", "start_ticks", "time_s", "time_mono_ns", "ppid", "ns_pid", "cmdline", "comm", "role", "born_mono_ns",
@@ -69,9 +68,7 @@ class Process:
         return self.role in _FORKS
 
     def value_at(self, column: str, at_s: float) -> float:
-        """A column of the samples at a moment of its life, or a moment before or after it; else 0."""
-        if not self.born_s - _END_S <= at_s <= self.died_s + _END_S:
-            return 0.0
+        """A column of the samples at a moment of its life, or at the end of it that is nearer."""
         return float(self.values_at(column, np.clip([at_s], self.born_s, self.died_s))[0])
 
     def values_at(self, column: str, at_s: Floats) -> Floats:

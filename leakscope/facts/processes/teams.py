@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
-_WARM_UP_S = 2.0  # a worker's imports and first batches
-_WARM_UP_LIFE = 0.2  # of a worker that lived shorter
+_WARM_UP_S = 2.0  # a worker's imports and first batches: one that lived no longer gained nothing that tells
 _LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
 _ALIKE = 0.5  # growth of the least over that of the most
 
@@ -150,8 +149,7 @@ def _window(growth: TreeGrowth, worker: Process) -> tuple[float, float]:
     """The part of the judged window in which a worker lived, its start left out."""
     lived_s = worker.growth.time_s if worker.growth is not None else growth.time_s
     first_s, last_s = float(lived_s[0]), float(lived_s[-1])
-    settled_s = first_s + min(_WARM_UP_S, _WARM_UP_LIFE * (last_s - first_s))
-    return max(growth.start_s, settled_s), min(growth.end_s, last_s)
+    return max(growth.start_s, min(first_s + _WARM_UP_S, last_s)), min(growth.end_s, last_s)
 
 
 def _loader_of(loaders: pd.DataFrame, pids: set[int]) -> pd.Series[Any] | None:
