@@ -109,6 +109,20 @@ def test_a_step_at_the_very_end_of_a_growth_that_fades_may_be_more_of_it():
     assert "MiB at 12 s" in early.reason
 
 
+@pytest.mark.parametrize(
+    ("first", "verdict"),
+    [((20.0, 50), CANNOT_TELL), ((58.0, 50), FLAT), ((20.0, 15), FLAT), (None, FLAT)],
+    ids=["it came before", "at once with it", "a smaller one came before", "it is the only one"],
+)
+def test_a_step_at_the_very_end_may_come_again_where_one_like_it_came_before(first, verdict):
+    t = np.arange(0, 60, 0.25)
+    y = (100 + 50 * (t >= 59)) * MiB
+    if first is not None:
+        at_s, size = first
+        y = y + size * (t >= at_s) * MiB
+    assert judge(t, y).verdict == verdict
+
+
 def test_a_leak_beside_a_large_step_is_seen():
     t = np.arange(0, 30, 0.25)
     assert judge(t, (np.where(t < 12, 100, 500) + 5 * t) * MiB).verdict == GROWING

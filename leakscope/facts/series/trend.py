@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...units import MiB, format_bytes, format_duration
+from ...units import MOST, MiB, format_bytes, format_duration
 from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count, without_blips
 from .teeth import Teeth, ceiling_of, cut_at_last_trough
 
@@ -137,13 +137,13 @@ def _without_warm_up(
     if t.size < _LEAST_BUCKETS:
         return Trend(FLAT, teeth.text(), float(t[0]), float(t[-1]))
     least = max(min_growth_bytes, min_growth_fraction * float(np.median(y)))
-    steps: list[str] = []
+    steps: list[tuple[float, float]] = []  # seconds, bytes
     ends_with_step = False
     for _ in range(2):
         at, step = _largest_step(t, y)
         if step < max(0.5 * least, 0.4 * gained(y)):
             break
-        steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
+        steps.append((float(t[at]), step))
         ends_with_step |= bool(t[-1] - t[at] < _STAYS * (t[-1] - t[0]))
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
     trend = _judge_window(t, y, least, teeth)
@@ -152,12 +152,21 @@ def _without_warm_up(
         return replace(trend, verdict=CANNOT_TELL, reason=reason)
     if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
         return trend
-    seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)})"
+    told = ", ".join(f"{format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
+    seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({told})"
     if trend.growth_bytes < _MUCH * least:
+        if ends_with_step and _is_repeated(steps, float(t[-1] - t[0])):
+            return replace(trend, verdict=CANNOT_TELL, reason=f"grew in {seen}; a longer run would tell")
         return replace(trend, verdict=FLAT, reason=f"grew in {seen} only")
     if ends_with_step and trend.reason == _FADES:
         return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}; a longer run would tell")
     return replace(trend, verdict=FLAT, reason=f"grew in {seen}; beside that, {trend.reason}")
+
+
+def _is_repeated(steps: list[tuple[float, float]], window_s: float) -> bool:
+    """Two steps of like size that do not belong together: where the second ends the run, there may be a third."""
+    at_s, sizes = zip(*steps)
+    return len(steps) > 1 and min(sizes) >= MOST * max(sizes) and max(at_s) - min(at_s) >= _STAYS * window_s
 
 
 def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
