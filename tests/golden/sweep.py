@@ -2,8 +2,8 @@
 
 Of a recording only those are changed that are looked at for it. Where it is judged otherwise, each half of them is
 changed apart, and so on until the one that did it is left. That one matters and is not tried again. What is left is
-tried at the extremes: at 0, then at infinity. Of a number that changes nothing even there nobody notices whether it
-exists: delete it with the code that it was for, or say in a comment which case it guards, and give that case a test.
+tried at the extremes: at 0, then at infinity. A number that changes nothing even there, and that no unit test notices
+either (``noticed.py``), goes with the code that it was for; or the case that it guards gets a test.
 ``sweep.json`` has what was found: a sweep that was stopped goes on from it.
 """
 
@@ -97,11 +97,16 @@ class Sweep:
         if new == same:
             return
         if len(left) == 1:
-            yield left[0], f"{name} x{factor:g}: {_short(same)}, now {_short(new)}"
+            yield left[0], f"{name} x{factor:g}: {self.told(same)}, now {self.told(new)}"
             return
         half = len(left) // 2
         yield from self.search(name, factor, left[:half], same, ends)
         yield from self.search(name, factor, left[half:], same, ends)
+
+    def told(self, outcome: Outcome) -> str:
+        leaking, _, *said = outcome
+        word = {True: "leaking", False: "not leaking", None: "cannot tell"}[leaking]
+        return " ".join([word, *(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in said[:2])])
 
 
 def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_once: int) -> None:
@@ -112,7 +117,7 @@ def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_o
     present = {threshold.key: threshold for threshold in thresholds()}
     matters = {
         key: row["matters"]
-        for key, row in _results().items()
+        for key, row in results().items()
         if key in present and row["text"] == present[key].text and row["matters"] and not (of_file and of_file in key)
     }
     tried = {key for key, threshold in present.items() if not of_file or of_file in threshold.file}
@@ -183,7 +188,7 @@ def write(present: dict[str, Threshold], matters: dict[str, str], is_whole: bool
     RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")  # a number a line
 
 
-def _results() -> dict[str, dict[str, Any]]:
+def results() -> dict[str, dict[str, Any]]:
     if not RESULTS.exists():
         return {}
     return {f"{row['file']} {row['name']}": row for row in json.loads(RESULTS.read_text(encoding="utf-8"))}
@@ -202,9 +207,3 @@ def _open_all(programs: Sequence[Program]) -> None:
 
 def _too_long(*_: object) -> None:
     raise TimeoutError(f"judging takes longer than {LONGEST_CPU_S} s of CPU time")
-
-
-def _short(outcome: Outcome) -> str:
-    leaking, _, *said = outcome
-    word = {True: "leaking", False: "not leaking", None: "cannot tell"}[leaking]
-    return " ".join([word, *(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in said[:2])])
