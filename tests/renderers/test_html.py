@@ -161,6 +161,18 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         assert said in text, said
 
 
+@pytest.mark.parametrize("renderer", ["html", "markdown", "terminal"])
+def test_what_is_in_no_sum_of_processes_stands_below_it(renderer):
+    beside = [
+        LedgerRow("mapped-files", "train.py[4242]", 90 * MiB, 80 * MiB, -10 * MiB, in_total=False),
+        LedgerRow("unmapped-shared-memory", "no process", 0, 256 * MiB, 256 * MiB, in_total=False),
+    ]
+    shown = render(dataclasses.replace(FULL, ledger=[*FULL.ledger, *beside]), renderer)
+    text = Page(shown).text if renderer == "html" else " ".join(shown.split())
+    assert "90.0 MiB → 80.0 MiB of mapped files" in text
+    assert "0 B → 256 MiB of shared memory that no process maps" in text
+
+
 def test_the_answer_stands_before_the_chart():
     """The line to edit, what holds it and what to do: nobody has to scroll for them."""
     html = render(FULL, "html")
