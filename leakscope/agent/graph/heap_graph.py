@@ -397,8 +397,8 @@ class HeapGraph:
     # ---- before
 
     def make_room(self, left_bytes: int, most_s: float) -> None:
-        """Memory for the next graph, without the GIL: a fourth of what reading one costs is the kernel's work for fresh
-        pages, and the job need not wait for it. For as much as was read last, and ``most_s`` are enough for.
+        """Memory for the next graph, without the GIL: up to a fifth of what reading one costs is the kernel's work for
+        fresh pages, and the job need not wait for it. For as much as was read last, and ``most_s`` are enough for.
 
         On the agent's thread, right before ``read``, which uses it up.
         """

@@ -9,7 +9,7 @@ struct sweep {
     uint64_t most_types, type_count;
 };
 
-/* Memory for a graph that is about to be read. To make fresh pages zero takes the kernel a fourth of the time that
+/* Memory for a graph that is about to be read. To make fresh pages zero takes the kernel up to a fifth of the time that
  * reading takes, for which the GIL would be held. */
 struct room {
     struct array listed, table, address, own, type, references, begin, edge;
