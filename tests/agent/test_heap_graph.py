@@ -360,9 +360,9 @@ def test_room_made_before_changes_nothing_of_what_is_read(share: float, monkeypa
     expected = nodes(graph=graph)
     monkeypatch.setattr(heap_graph, "MORE_ROOM", share)
     graph.make_room(1 << 36, 1e9)
-    assert graph._rooms
+    assert heap_graph._bytes_of(graph._room)
     found = nodes(graph=graph)
-    assert not graph._rooms
+    assert not heap_graph._bytes_of(graph._room)
     for one in (held, held[0], held[-1]):
         assert found[id(one)].retained_bytes == expected[id(one)].retained_bytes
     assert found[id(held)].retained_bytes > 50_000 * 100
@@ -373,7 +373,7 @@ def test_room_is_given_back_where_nothing_is_read() -> None:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
     graph = HeapGraph()
-    graph._expected = 1_000_000, 4_000_000, 4_000_000
+    graph._last_counts = 1_000_000, 4_000_000, 4_000_000
     before = mapped_bytes()
     graph.make_room(1 << 36, 1e9)
     assert mapped_bytes() - before > 100 << 20
@@ -387,9 +387,9 @@ def test_room_is_given_back_where_nothing_is_read() -> None:
 
 def test_room_is_within_what_memory_is_left_for() -> None:
     graph = HeapGraph()
-    graph._expected = 1_000_000, 4_000_000, 4_000_000
+    graph._last_counts = 1_000_000, 4_000_000, 4_000_000
     graph.make_room(100 << 20, 1e9)
-    assert not graph._rooms
+    assert not heap_graph._bytes_of(graph._room)
 
 
 @pytest.mark.further

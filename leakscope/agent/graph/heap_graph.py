@@ -52,8 +52,6 @@ BYTES_A_SAMPLED_NODE = (
     155  # where members stand for others: how many, and how unlike; before that, with 100 it did not suffice
 )
 MORE_ROOM = 1.1  # than the last graph needed
-# Of a process with torch and transformers, for each block of Python's allocator: objects, nodes and edges.
-OBJECTS_A_BLOCK, NODES_A_BLOCK, EDGES_A_BLOCK = 0.27, 0.57, 1.5
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
@@ -261,11 +259,6 @@ def _bytes_of(room: Any) -> int:
     return sum(getattr(room, f"bytes{n}") for n in range(_ARRAYS_OF_ROOM))
 
 
-def _first_expected() -> tuple[int, int, int]:
-    blocks = doors.allocated_blocks() or 0
-    return int(OBJECTS_A_BLOCK * blocks), int(NODES_A_BLOCK * blocks), int(EDGES_A_BLOCK * blocks)
-
-
 def _find_arenas(find: Any) -> bool:
     """Whether the library knows now where the arenas of Python's small objects are."""
     begin, end = layout.variables()
@@ -296,8 +289,8 @@ class HeapGraph:
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
         self._at_work: list[None] = []  # one for each thread that is, or would be
-        self._rooms: list[Any] = []  # at most one
-        self._expected: tuple[int, int, int] | None = None  # objects, nodes and edges that were read last
+        self._room = _Room()  # memory for the next graph; all 0: none
+        self._last_counts = 0, 0, 0  # objects, nodes and edges that were read last
         self._past: int | None = None
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
@@ -398,23 +391,20 @@ class HeapGraph:
 
     def make_room(self, left_bytes: int, most_s: float) -> None:
         """Memory for the next graph, without the GIL: up to a fifth of what reading one costs is the kernel's work for
-        fresh pages, and the job need not wait for it. For as much as was read last, and ``most_s`` are enough for.
+        fresh pages, and the job need not wait for it. For as much as was read last (nothing before the first, of which
+        nobody knows), and ``most_s`` are enough for.
 
         On the agent's thread, right before ``read``, which uses it up.
         """
         at_work = self._at_work
         at_work.append(None)
         try:
-            if len(at_work) == 1 and not self._read and not self._rooms:
-                objects, nodes, edges = self._expected or _first_expected()
-                is_too_much = self._expected is None and nodes * self._node_s > most_s
-                if nodes < MEANINGFUL or is_too_much:
-                    return  # it would save a millisecond; a sample has far fewer, nobody knows how many
+            nodes = self._last_counts[1]
+            is_free = len(at_work) == 1 and not self._read and not _bytes_of(self._room)
+            if is_free and nodes >= MEANINGFUL:  # of fewer it would save no millisecond
                 share = MORE_ROOM * min(1.0, most_s / self._node_s / nodes)
-                room = _Room()
-                sizes = [int(share * count) for count in (objects, nodes, edges)]
-                if self._make_room(ctypes.byref(room), left_bytes // MEMORY_SHARE, *sizes):
-                    self._rooms.append(room)
+                sizes = [int(share * count) for count in self._last_counts]
+                self._make_room(ctypes.byref(self._room), left_bytes // MEMORY_SHARE, *sizes)
         finally:
             at_work.pop()
 
@@ -462,17 +452,15 @@ class HeapGraph:
     def _read_alone(
         self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, most_nodes: float
     ) -> Swept | None:
-        room = self._rooms.pop() if self._rooms else _Room()
-        most_bytes = (left_bytes + _bytes_of(room)) // MEMORY_SHARE
+        most_bytes = (left_bytes + _bytes_of(self._room)) // MEMORY_SHARE
         nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_A_SAMPLED_NODE)) if most_nodes else 0
         users = arrays.filled(ctypes.c_uint64, self.user_namespaces)
         known = arrays.filled(ctypes.c_uint64, sorted({address for address, _ in self._serials}))
         bounds = _Bounds(
             users=ctypes.addressof(users), user_count=len(users), known=ctypes.addressof(known), known_count=len(known),
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
-            nodes=nodes if nodes >= LEAST_NODES else 0,
+            nodes=nodes if nodes >= LEAST_NODES else 0, room=ctypes.addressof(self._room),
         )  # fmt: skip
-        bounds.room = ctypes.addressof(room)
         picked: list[Any] = []
         types: list[Any] = []
         counts: Any = ()
@@ -496,12 +484,12 @@ class HeapGraph:
         self._nones.read(graph)
         took_s = thread_time() - began
         self._given[-1][0] = None  # it is large
-        self._drop_room(ctypes.byref(room))  # of it what was not used, which is nothing mostly
+        self._drop_room(ctypes.byref(self._room))  # what was not used of it: mostly nothing
         self.counted = bounds.count
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
             nodes = graph.contents.nodes
-            self._expected = graph.contents.listed_count, nodes, graph.contents.edges
+            self._last_counts = graph.contents.listed_count, nodes, graph.contents.edges
             if self.counted > LEAST_NODES and not self.is_sampled:
                 self._bytes_each = BYTES_AN_OBJECT * max(1.0, nodes / self.counted)
             if self.counted > MEANINGFUL and not self.is_sampled:
@@ -638,7 +626,7 @@ class HeapGraph:
 
     def forget(self) -> None:
         """In a forked child: it is the parent's, which may just be at work on it, and most of it is not here."""
-        self._read, self._at_work, self._rooms, self._past = [], [], [], None
+        self._read, self._at_work, self._room, self._past = [], [], _Room(), None
         self._serials = {}
 
     def running(self) -> dict[int, list[Call]]:

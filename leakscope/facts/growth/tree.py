@@ -166,10 +166,9 @@ def _doubted(
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None
     asked = (recording, main, window_s)
-    doubt = (
-        doubt or reused(main, window_s) or breathing(main, window_s) or observed(*asked) or uncollected(main, window_s)
-    )
-    doubt = doubt or starting(*asked) or importing(*asked, filling) or unfinished(*asked)
+    doubt = doubt or reused(main, window_s) or breathing(main, window_s) or observed(*asked)
+    doubt = doubt or uncollected(main, window_s) or starting(*asked)
+    doubt = doubt or importing(*asked, filling) or unfinished(*asked)
     if doubt is not None:
         return None, doubt
     return _LEAKING[view.trend.verdict], view.trend.reason
