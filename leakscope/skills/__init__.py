@@ -9,4 +9,4 @@ __all__ = ["skill_text"]
 
 def skill_text() -> str:
     """``SKILL.md``, with its front matter."""
-    return resources.files(__name__).joinpath("leakscope", "SKILL.md").read_text(encoding="utf-8")
+    return (resources.files(__name__) / "leakscope" / "SKILL.md").read_text(encoding="utf-8")

@@ -182,7 +182,7 @@ class _Raw:
         names = [*(f"({group})" for group in _GROUPS), *header["type_names"]]
         told = pa.array(names, pa.string()).dictionary_encode()
         self._type_names, self._type_codes = told.dictionary, told.indices
-        self._numbers = dict(zip(header["row_nodes"], header["row_numbers"], strict=True))
+        self._numbers = dict(zip(header["row_nodes"], header["row_numbers"]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for begin in range(0, self._node_count, _ROWS_AT_ONCE):

@@ -123,7 +123,7 @@ def _rest(
     counts: list[float],
     known: list[float],
 ) -> Rest | None:
-    told_of = {take: both for take, *both in zip(told, counts, known, strict=True) if take in takes}
+    told_of = {take: both for take, *both in zip(told, counts, known) if take in takes}
     numbers = sorted(told_of)
     if len(numbers) < _LEAST_TAKES or takes[numbers[-1]][0] <= takes[numbers[0]][0]:
         return None

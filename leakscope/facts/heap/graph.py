@@ -48,7 +48,7 @@ _FIGURES = (
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class _Node:
     """One object over all snapshots; ``row`` is its newest description, with 0 for a ``path_node`` that it has not.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import numpy as np
 
 from ...units import MiB
 from ..code.adding import Line, Source
+from ..code.imports import STANDARD_LIBRARY
 from ..heap.handles import in_step
 from ..heap.paths import Heap, accumulations, device_heap_of, graph_below, heap_of, heaviest_leaf, user_place
 from ..heap.place import GRAPH_TYPE, Floats, Place
@@ -128,4 +128,4 @@ def counted_holder(
 def _is_of_library(type_name: str) -> bool:
     """No object of Python itself, which has its own memory alone."""
     module = type_name.split(".", 1)[0] if "." in type_name else "builtins"
-    return module not in sys.stdlib_module_names and module not in ("builtins", "numpy", "torch", "__main__")
+    return module not in STANDARD_LIBRARY and module not in ("builtins", "numpy", "torch", "__main__")

@@ -153,7 +153,8 @@ def _in_files(ends: pd.DataFrame, texts: dict[str, list[str]]) -> pd.DataFrame:
             place, _, function = call.partition(" ")
             file, _, line = place.rpartition(":")
             if file in texts and line.isdigit():
-                ends.loc[row, ["owner_file", "owner_line", "function"]] = file, int(line), function
+                for name, value in (("owner_file", file), ("owner_line", int(line)), ("function", function)):
+                    ends.at[row, name] = value
                 break
     return ends
 
