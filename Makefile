@@ -13,8 +13,8 @@ DEMO := demo-output/run.parquet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	types agent-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen golden clean
+.PHONY: help demo quick test test-all test-sdks test-pythons test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
+	types agent-types oldest-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -22,6 +22,7 @@ help:
 	@echo "make quick  unit tests only: no job is started (1 minute)"
 	@echo "make test-all  before a release: every case, every program of fixtures/ recorded, attacks, kills, notebooks (30 minutes)"
 	@echo "make test-sdks  before a release: importers, trackers, buckets, MCP and services with the SDKs that they need (20 minutes)"
+	@echo "make test-pythons  every command on every Python of this machine, the lowest declared one first (5 minutes)"
 	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
 	@echo "make record-dist  build leakscope-record (wheel, sdist) and leakscope.pyz, which record without dependencies"
 	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
@@ -74,12 +75,37 @@ agent-types: $(MYPY_OF_3_8)
 	@PYTHONPATH=$(MYPY_OF_3_8) $(RUN) -m mypy --python-version 3.8 --no-site-packages --follow-imports silent \
 		--cache-dir .mypy_cache/oldest -p leakscope.agent
 
-lint: $(VENV)/installed-test $(MYPY_OF_3_8)
+# The whole package as the lowest Python that pyproject.toml declares, by the last mypy that knows 3.9, with the packages
+# that are installed there. Their annotations of then are others: what depends on those, `types` checks.
+LOWEST_PYTHON := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
+MYPY_OF_3_9 := $(VENV)/mypy-1.19.1
+STUBS := $(VENV)/stubs-$(LOWEST_PYTHON)
+$(MYPY_OF_3_9): $(VENV)/installed-test
+	@$(PIP) --target $@ mypy==1.19.1
+	@touch $@
+
+$(STUBS): $(VENV)/installed-test
+	@$(RUN) -m venv --without-pip $@
+	@$(PIP) --python-version $(LOWEST_PYTHON) --only-binary :all: --no-deps \
+		--target $$($@/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+		numpy pandas-stubs 'click<8.2' rich textual jinja2 markupsafe types-psutil types-pytz
+	@touch $@
+
+OTHERS_ANNOTATIONS := arg-type dict-item index list-item misc no-any-return return-value type-arg union-attr var-annotated
+oldest-types: $(MYPY_OF_3_9) $(STUBS)
+	@PYTHONPATH=$(MYPY_OF_3_9) $(RUN) -m mypy --python-version $(LOWEST_PYTHON) --python-executable $(STUBS)/bin/python \
+		--ignore-missing-imports --allow-untyped-decorators --allow-subclassing-any --no-warn-unused-ignores \
+		$(addprefix --disable-error-code ,$(OTHERS_ANNOTATIONS)) --cache-dir .mypy_cache/lowest -p leakscope
+
+lint: $(VENV)/installed-test $(MYPY_OF_3_8) $(MYPY_OF_3_9) $(STUBS)
 	@echo "== ruff check, ruff format --check, mypy"
 	@$(RUN) -m ruff check $(SOURCES)
 	@$(RUN) -m ruff format --check $(SOURCES)
-	@$(MAKE) --no-print-directory -j 2 types agent-types
+	@$(MAKE) --no-print-directory -j 2 types agent-types oldest-types
 
+# Paths of interpreters, parted by colons: those beside pyenv's and those on PATH. What a Python cannot import is not
+# tried with it.
+PYTHONS ?= all
 AT_ONCE := -n 2 --dist loadgroup
 # tests/tiers.py says what is in each, and what happens to a test that fails among others and passes alone.
 TESTS ?=
@@ -91,6 +117,7 @@ test: lint
 	@$(RUN) -m tests.tiers test $(TESTS)
 
 test-all: lint
+	@LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m tests.pythons
 	@echo "== pytest, with all that is slow"
 	@$(RUN) -m tests.tiers test-all $(TESTS)
 
@@ -104,14 +131,19 @@ SDK_TESTS ?= tests/importing tests/pushing tests/uploading tests/mcp_server test
 test-sdks: $(VENV)/installed-sdks
 	@$(RUN) -m tests.tiers test-all $(SDK_TESTS)
 
+# Every command on every Python from the lowest declared one on, each in an environment of its own (200 MB) in build/.
+test-pythons: $(VENV)/installed-test
+	@LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m tests.pythons
+	@$(RUN) -m pytest -q $(AT_ONCE) tests/pythons
+
 # The lower bounds of pyproject.toml, each as the version to install. numpy 1.24 knows no Python above 3.11.
 OLDEST := $(VENV)-oldest
 OLDEST_PYTHON ?= python3.11
-LOWER_BOUNDS = $(shell sed -n 's/^dependencies = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",' | sed 's/>=/==/g')
+LOWER_BOUNDS = $(shell sed -n '/^dependencies = /p' pyproject.toml | grep -o '"[^"]*"' | sed 's/>=/==/')
 OLDEST_TESTS ?= tests/storage tests/renderers tests/comparing tests/recorder tests/analyzers \
 	tests/test_cli.py tests/test_report_schema.py tests/test_jupyter.py tests/watching
 $(OLDEST)/installed: pyproject.toml
-	@echo "== $(OLDEST): installing $(LOWER_BOUNDS)"
+	@echo '== $(OLDEST): installing the oldest versions that pyproject.toml allows'
 	@test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check $(LOWER_BOUNDS) \
 		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'jsonschema>=4.18' 'scipy>=1.11' 'pymannkendall>=1.4' 'duckdb>=1' 'polars>=1' 'psutil>=5.9' \
@@ -132,9 +164,7 @@ sdist: $(VENV)/installed-test
 record-dist: $(VENV)/installed-test
 	@$(RUN) light/build.py dist
 
-# PYTHONS: paths of interpreters, parted by colons; what a Python cannot import is not tried with it.
 SEEDS ?= 50
-PYTHONS ?= all
 torture: $(VENV)/installed-test
 	@LEAKSCOPE_TORTURE=$(SEEDS) $(RUN) -m pytest -q $(AT_ONCE) tests/torture
 	@echo "== attacks, under LEAKSCOPE_PYTHONS=$(PYTHONS)"

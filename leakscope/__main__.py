@@ -12,7 +12,20 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command of ``sys.argv`` and exit with its status."""
+    """Run the command of ``sys.argv`` and exit with its status.
+
+    A fault of our own has a status of its own: Python's would be 1, with which ``check`` says that a rule is broken.
+    """
+    is_recorder = sys.argv[1:2] in (["record"], ["attach"])
+    try:
+        _run()
+    except Exception as error:
+        from .errors import tell_fault
+
+        sys.exit(tell_fault(error, before_start=is_recorder))
+
+
+def _run() -> NoReturn:
     if sys.argv[1:2] in (["record"], ["attach"]):
         from .recorder import main as record
 

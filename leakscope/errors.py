@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _IPYTHON = f"{os.sep}IPython{os.sep}"  # it stands between a magic of ours and the cell
@@ -47,6 +48,23 @@ class NoWayIn(LeakscopeError):
     """A process that nobody can look into from here (exit status 5)."""
 
     exit_status = 5
+
+
+FAULT_STATUS = 70  # EX_SOFTWARE of sysexits.h: it says nothing of a recording
+FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
+
+
+def tell_fault(error: BaseException, before_start: bool = False) -> int:
+    """Print what a report of a fault of leakscope's own needs, and one line about it; returns the exit status.
+
+    ``before_start``: of ``record``, whose status is otherwise that of the command.
+    """
+    import traceback  # the recorder, which stays beside the job, does without
+
+    traceback.print_exception(type(error), error, error.__traceback__)
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    print(f"leakscope: a fault of leakscope itself, please report it with the lines above ({said})", file=sys.stderr)
+    return FAILED_BEFORE_START if before_start else FAULT_STATUS
 
 
 class NoSuchTable(BadInput, KeyError, AttributeError):

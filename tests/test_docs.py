@@ -320,6 +320,7 @@ CASES = {
     ("check", "1"): (["check", "run.parquet"], 1),
     ("check", "4"): (["check", "run.parquet", "--max-growth", "1GB/1000steps"], 4),
     ("others", "3"): (["report", "nowhere.parquet"], 3),
+    ("others", "70"): (["check", "run.parquet"], 70),  # with what it is checked by taken away
 }
 
 
@@ -334,6 +335,12 @@ def test_exit_codes(tmp_path, monkeypatch, capsys, arguments, status):
     (tmp_path / "not-executable").touch()
     trainer(tmp_path).ends(20.0).write()  # run.parquet, of a job that leaks
     monkeypatch.chdir(tmp_path)
+    if status == 70:
+        code = "import leakscope.checking as c; del c.check; from leakscope.__main__ import main; main()"
+        child = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert (child.returncode, child.stdout) == (70, "")
+        assert child.stderr.splitlines()[-1].startswith("leakscope: a fault of leakscope itself")
+        return
     if arguments[0] != "record":  # which becomes the command, or forks
         assert cli.main(arguments) == status, capsys.readouterr().err
         return

@@ -19,6 +19,8 @@ from collections.abc import Collection
 
 import pytest
 
+from tests.pythons import environments
+
 TIERS = {
     "quick": ["-m", "not (judging or live or golden or slow or further or torch)"],
     "test": ["-m", "not (slow or further)"],
@@ -51,6 +53,8 @@ class Tally:
 
 def run(tier: str, arguments: list[str]) -> int:
     """Run a tier; returns the exit status."""
+    if tier != "quick":
+        print(environments.told(), flush=True)
     first, second = Tally(), Tally()
     status = int(pytest.main(["-q", *AT_ONCE[tier], *TIERS[tier], *arguments], plugins=[first]))
     if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:

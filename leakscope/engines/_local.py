@@ -17,7 +17,8 @@ def run(function: Callable[[Any], Any], items: Sequence[Any], count: int, addres
         yield from map(function, items)
         return
     context = multiprocessing.get_context("forkserver")  # pyarrow has threads, which a fork would not survive
-    context.set_forkserver_preload([function.__module__])  # what it imports is loaded once, not in each worker
+    whose = getattr(function, "func", function)  # a partial has no module of its own
+    context.set_forkserver_preload([whose.__module__])  # what it imports is loaded once, not in each worker
     with ProcessPoolExecutor(count, mp_context=context) as pool:
         try:
             yield from pool.map(function, items)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..addresses import is_url
 from ..agent.journal import open_regular
-from ..errors import LeakscopeError
+from ..errors import FAILED_BEFORE_START, LeakscopeError
 from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from .tee import Tee
     from .trackers import Trackers
     from .uploads import Upload
-
-FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
 
 def main(argv: Sequence[str], command: str = "record") -> int | None:

@@ -1,0 +1,3 @@
+from .environments import main
+
+main()
