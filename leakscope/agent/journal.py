@@ -95,7 +95,10 @@ def decode_payload(payload: bytes) -> tuple[str, list[dict[str, Any]]]:
 
 
 def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[str, Any]]], None, int]:
-    """Yield (table, rows) of each sound frame; returns (StopIteration value) how many bytes at the end were not."""
+    """Yield (table, rows) of each sound frame; returns (StopIteration value) how many bytes at the end were not.
+
+    A file that grows meanwhile is read as far as it reached at the beginning.
+    """
     with os.fdopen(open_regular(path), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         offset = 0
@@ -104,7 +107,7 @@ def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[
             if len(header) < HEADER.size:
                 break
             length, crc = HEADER.unpack(header)
-            if length > MAX_FRAME_BYTES:
+            if length > min(MAX_FRAME_BYTES, size - offset - HEADER.size):
                 break
             payload = stream.read(length)
             if len(payload) < length or zlib.crc32(payload) != crc:

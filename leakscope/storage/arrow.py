@@ -49,6 +49,7 @@ def parquet_writer(sink: Any, columns: pa.Schema, *, is_short: bool = False) -> 
         columns,
         use_dictionary=[f.name for f in columns if f.type == pa.string()],
         column_encoding={f.name: "DELTA_BINARY_PACKED" for f in columns if f.type == pa.int64()},
+        write_page_checksum=True,
         **compression,
     )
 

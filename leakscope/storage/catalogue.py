@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import LeakscopeError, UnreadableRecording
+from . import seal
 from .replacing import replacing
 
 _TYPES = {
@@ -69,10 +70,12 @@ def joined(parts: Sequence[Catalogue], said: Mapping[str, Any]) -> Catalogue:
 
 def write_catalogue(path: Path, key: str, found: Catalogue) -> None:
     """Replace ``path`` in one step; ``key`` names the kind in the footer. **Errors** LeakscopeError."""
-    table = found.table.replace_schema_metadata({key: json.dumps(found.said)})
+    table = found.table.replace_schema_metadata()
     try:
-        with replacing(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd", row_group_size=1 << 16)
+        with replacing(path) as temporary, open(temporary, "w+b") as stream:
+            writer = pq.ParquetWriter(stream, table.schema, compression="zstd", write_page_checksum=True)
+            writer.write_table(table, row_group_size=1 << 16)
+            seal.close(writer, stream, {key: json.dumps(found.said)})
     except OSError as error:
         raise LeakscopeError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -82,9 +85,10 @@ def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalog
     if not path.is_file():
         raise UnreadableRecording(f"there is no {what} at {path}: make one with `leakscope fleet index`")
     try:
-        with pq.ParquetFile(path) as file:
+        seal.check_file(path)
+        with seal.opened(path) as file:
             table = file.read(columns=[name for name in columns if name in file.schema_arrow.names])
-            raw = (file.schema_arrow.metadata or {}).get(key.encode())
+            raw = (file.metadata.metadata or {}).get(key.encode())
     except (OSError, pa.ArrowException) as error:
         raise UnreadableRecording(
             f"{path} is no {what}, or damaged: make it anew with `leakscope fleet index`"

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..agent.journal import create
 from ..errors import LeakscopeError
+from . import seal
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, parquet_writer
 from .merge import SHARED_ROWS
 from .replacing import replacing
@@ -47,8 +48,7 @@ def write_recording(path: Path, tables: Mapping[str, Mapping[str, Any]], footer:
             writer = parquet_writer(stream, columns, is_short=sum(counts.values()) < _SHORT_ROWS)
             for group in groups:
                 writer.write_table(_full(group, columns), row_group_size=ROW_GROUP_ROWS)
-            writer.add_key_value_metadata({FOOTER_KEY: json.dumps(said)})
-            writer.close()
+            seal.close(writer, stream, {FOOTER_KEY: json.dumps(said)})
     except OSError as error:
         raise LeakscopeError(f"cannot write {path}: {error.strerror or error}") from error
 

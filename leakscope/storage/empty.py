@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from .. import schema
+from . import seal
 from .arrow import FOOTER_KEY, arrow_schema, parquet_writer
 
 PATH = Path(__file__).with_name("empty.parquet")
@@ -19,8 +20,8 @@ PATH = Path(__file__).with_name("empty.parquet")
 def write(path: str | os.PathLike[str] = PATH) -> None:
     """Write a recording without rows whose footer says that nothing was put into it yet."""
     footer = {"format_version": schema.SCHEMA_VERSION, "state": "empty", "complete": False}
-    with open(path, "wb") as stream, parquet_writer(stream, arrow_schema()) as writer:
-        writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
+    with open(path, "w+b") as stream:
+        seal.close(parquet_writer(stream, arrow_schema()), stream, {FOOTER_KEY: json.dumps(footer)})
 
 
 if __name__ == "__main__":

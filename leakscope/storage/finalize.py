@@ -23,7 +23,8 @@ import pyarrow as pa
 from ..agent.journal import NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
 from . import gpu_history, whole_heap
-from .merge import merge, segments
+from .merge import merge
+from .segments import segments
 
 JOURNAL_SUFFIX = ".journal"
 
@@ -60,12 +61,15 @@ def living_writers(journal: Path) -> list[int]:
     return sorted(set(pids))
 
 
-def finalize(output: str | os.PathLike[str], keep_journal: bool = False, checkpoint: bool = False) -> Path:
+def finalize(
+    output: str | os.PathLike[str], keep_journal: bool = False, checkpoint: bool = False, *, salvages: bool = True
+) -> Path:
     """Make ``output`` hold everything its journal holds; without a journal it already does.
 
     ``output`` may also name the journal folder. ``checkpoint`` leaves the journal to the recorder that still writes it.
-    **Errors** BadInput while a recorder or the job still writes; UnreadableRecording if there is nothing to finalise or
-    it is of a newer format; LeakscopeError if the file cannot be written: the journal stays as it was.
+    ``salvages``: of a damaged journal what is sound, with a note of what is not. **Errors** BadInput while a recorder
+    or the job still writes; UnreadableRecording if there is nothing to finalise, it is of a newer format, or damaged;
+    LeakscopeError if the file cannot be written: the journal stays as it was.
     """
     path = Path(output)
     if path.name.endswith(JOURNAL_SUFFIX):
@@ -82,7 +86,7 @@ def finalize(output: str | os.PathLike[str], keep_journal: bool = False, checkpo
             return path
         if lock is None and not checkpoint:
             raise BadInput(f"{path} is still being recorded: wait until it ends, or finalize with --checkpoint")
-        _replace(path, journal, checkpoint)
+        _replace(path, journal, checkpoint, salvages)
         if not checkpoint:
             whole_heap.move_out(journal, path)
         if not (checkpoint or keep_journal):
@@ -115,7 +119,7 @@ class _NoPandas:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
+def _replace(path: Path, journal: Path, checkpoint: bool, salvages: bool) -> None:
     temporary = _hidden(path, "tmp")
     try:
         for stale in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):  # of one that was killed: we are alone
@@ -124,7 +128,7 @@ def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
         if not checkpoint:
             gpu_history.fold_in(journal)
         with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
-            footer = merge(journal, stream, "checkpoint" if checkpoint else "final")
+            footer = merge(journal, stream, "checkpoint" if checkpoint else "final", salvages=salvages)
             if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):
                 raise BadInput(
                     f"{path}: its recorder is gone, but process {pids[0]} of the job still writes: "

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from ..agent.journal import create
 from ..errors import LeakscopeError
+from . import seal
 from .arrow import FOOTER_KEY
 from .finalize import journal_of
 from .merge import VERDICT_FILE
@@ -58,14 +59,18 @@ def add_to_footer(path: Path, added: Mapping[str, Any]) -> bool:
         return False
     try:
         with open(path, "rb") as source:
+            body = seal.check(source, path, whole=False)  # a damaged footer is not written anew as a sound one
             metadata = pq.read_metadata(source)
             footer = json.loads((metadata.metadata or {})[FOOTER_KEY.encode()])
             if footer.get("state") != "final":
                 return False
-            tail = _footer_bytes(metadata, {**footer, **added})
             size = os.fstat(source.fileno()).st_size
             source.seek(size - _TAIL)
             end = size - _TAIL - int.from_bytes(source.read(4), "little")
+            said = json.dumps({**footer, **added})
+            tail = _footer_bytes(metadata, said)
+            if body is not None:  # rows are as sound as they were
+                tail = seal.renewed(tail, end, body, said)
             source.seek(0)
             with replacing(path) as temporary, os.fdopen(create(temporary), "wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
@@ -86,13 +91,15 @@ def _write_verdict(journal: Path, added: Mapping[str, Any]) -> None:
         json.dump(dict(added), stream)
 
 
-def _footer_bytes(metadata: pq.FileMetaData, footer: Mapping[str, Any]) -> bytes:
+def _footer_bytes(metadata: pq.FileMetaData, said: str) -> bytes:
     """The end of a file: all that ``metadata`` knows of row groups, another text under our key, length and magic."""
-    rest = {key: value for key, value in metadata.metadata.items() if key not in (FOOTER_KEY.encode(), b"ARROW:schema")}
+    ours = (FOOTER_KEY.encode(), seal.KEY.encode(), b"ARROW:schema")
+    rest = {key: value for key, value in metadata.metadata.items() if key not in ours}
+    sealed = {seal.KEY: metadata.metadata[seal.KEY.encode()]} if seal.KEY.encode() in metadata.metadata else {}
     empty = io.BytesIO()
     columns = metadata.schema.to_arrow_schema().remove_metadata()
     with pq.ParquetWriter(empty, columns, store_schema=b"ARROW:schema" in metadata.metadata) as writer:
-        writer.add_key_value_metadata({**rest, FOOTER_KEY: json.dumps(footer)})
+        writer.add_key_value_metadata({**rest, FOOTER_KEY: said, **sealed})
     made = pq.read_metadata(empty)
     made.append_row_groups(metadata)
     whole = io.BytesIO()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UnreadableRecording
+from . import seal
 from .arrow import FOOTER_KEY
 from .meta import meta_of_footer
 
@@ -56,6 +57,7 @@ def footer(tail: bytes, size_bytes: int, where: object) -> Footer:
         raw, columns = _by_pyarrow(tail, where)
     else:
         columns = _value(tail, "ARROW:schema") or b""
+        seal.check_said(tail, size_bytes, raw, where)
     return Footer(meta_of_footer(raw, where), zlib.crc32(columns))
 
 

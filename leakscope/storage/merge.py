@@ -19,9 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .. import schema
-from ..agent.journal import open_regular, read_blocks
+from ..agent.journal import open_regular
+from ..errors import UnreadableRecording
+from . import seal
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
 from .meta import read_meta
+from .segments import Unread, read_segment, segments
 
 # Decoded columns held at once over all tables; the interpreter and pyarrow are 56 MB already.
 BUFFER_BYTES = 12 * 1024 * 1024
@@ -45,11 +48,12 @@ def _verdict(journal: Path) -> dict[str, Any]:
     return {key: told[key] for key in ("verdict", "figures") if isinstance(told.get(key), dict)}
 
 
-def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
+def merge(journal: Path, stream: BinaryIO, state: str, *, salvages: bool = False) -> dict[str, Any]:
     """Write all that can be read of ``journal`` into ``stream`` as parquet and return its footer.
 
-    ``state`` is ``final``, ``checkpoint`` or ``live`` (what the footer says of itself). **Errors** OSError from
-    ``stream``; UnreadableRecording for a newer format. **Cost** tests/bench measures it.
+    ``state`` is ``final``, ``checkpoint`` or ``live`` (what the footer says of itself). ``salvages``: a damaged journal
+    too, as far as it is sound. **Errors** OSError from ``stream``; UnreadableRecording for a newer format, and where it
+    is damaged. **Cost** tests/bench measures it.
     """
     meta = read_meta(journal)
     is_short = sum(segment.stat().st_size for segment in segments(journal)) < SHORT_BYTES
@@ -63,12 +67,13 @@ def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
             groups = _RowGroups(writer)
             for table, rows in _blocks(journal, facts):
                 groups.add(table, rows)
+            if not salvages:
+                facts.check_sound(journal)
             groups.write_all()
             pa.default_memory_pool().release_unused()  # before pyarrow copies all it knows of the row groups: its peak
             if groups.unknown_columns <= extra_columns:
                 footer = {**_verdict(journal), **facts.footer(meta, state, groups)}
-                writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
-                writer.close()
+                seal.close(writer, stream, {FOOTER_KEY: json.dumps(footer)})
                 return footer
             extra_columns |= groups.unknown_columns
         finally:
@@ -81,14 +86,9 @@ def _abandon(writer: pq.ParquetWriter) -> None:
         writer.close()
 
 
-def segments(journal: Path) -> list[Path]:
-    """The journal files, a writer's in order."""
-    return sorted(journal.glob("*.jnl"))
-
-
 def _blocks(journal: Path, facts: _Facts) -> Iterator[tuple[str, list[Row]]]:
     for segment in segments(journal):
-        blocks = read_blocks(segment)
+        blocks = read_segment(segment)
         try:
             while True:
                 table, rows = next(blocks)
@@ -96,10 +96,10 @@ def _blocks(journal: Path, facts: _Facts) -> Iterator[tuple[str, list[Row]]]:
                     facts.look_at(table, rows)
                     yield table, rows
         except StopIteration as end:
-            if end.value:
-                facts.unreadable[segment.name] = end.value
+            if end.value.bytes:
+                facts.unread[segment] = end.value
         except OSError as error:
-            facts.unreadable[segment.name] = segment.stat().st_size
+            facts.unread[segment] = Unread(segment.stat().st_size, None)
             facts.notes.append(f"{segment.name} could not be read: {error.strerror or error}")
 
 
@@ -112,7 +112,7 @@ class _Facts:
     root: Row = field(default_factory=dict)
     first_mono_ns: int | None = None
     last_mono_ns: int | None = None
-    unreadable: dict[str, int] = field(default_factory=dict)
+    unread: dict[Path, Unread] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -132,6 +132,16 @@ class _Facts:
                 if row.get("is_root") is True:
                     self.root = row
 
+    def check_sound(self, journal: Path) -> None:
+        """**Errors** UnreadableRecording if bytes were changed after they were written."""
+        for path, unread in self.unread.items():
+            if unread.damaged_at is not None:
+                run = journal.with_suffix("")
+                raise UnreadableRecording(
+                    f"{path} is damaged at byte {unread.damaged_at:,}: `leakscope finalize {run}` makes a file of what "
+                    "is sound, and says there what is lost"
+                )
+
     def ended(self) -> tuple[str, int | None, int | None]:
         """(how, exit code, signal): the root's own status, else the figure of the end event (negative = signal)."""
         if not self.end_seen:
@@ -148,8 +158,9 @@ class _Facts:
             notes.append("meta.json is missing or damaged: command, host and start time are not known")
         if state == "final":
             notes += [
-                f"the last {count:,} bytes of {name} are torn or damaged: the rows in them are lost"
-                for name, count in self.unreadable.items()
+                f"{'the last ' if unread.damaged_at is None else ''}{unread.bytes:,} bytes of {path.name} are "
+                f"{'torn or ' if unread.damaged_at is None else ''}damaged: the rows in them are lost"
+                for path, unread in self.unread.items()
             ]
             if not self.end_seen:
                 notes.append("the recorder did not end in order: the last seconds before its end may be missing")
@@ -160,10 +171,10 @@ class _Facts:
             **meta,
             "format_version": schema.SCHEMA_VERSION,
             "state": state,
-            "complete": state == "final" and self.end_seen and not (self.unreadable or self.gaps),
+            "complete": state == "final" and self.end_seen and not (self.unread or self.gaps),
             "ended": list(self.ended()),
             "last_mono_ns": self.last_mono_ns,
-            "unreadable_bytes": sum(self.unreadable.values()),
+            "unreadable_bytes": sum(unread.bytes for unread in self.unread.values()),
             "row_counts": dict(sorted(groups.row_counts.items())),
             "notes": notes,
         }

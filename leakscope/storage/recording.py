@@ -25,6 +25,7 @@ from ..addresses import as_url, without_credentials
 from ..agent.journal import GPU_SNAPSHOT
 from ..errors import LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
+from . import seal
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import merge
@@ -404,7 +405,7 @@ def open_recording(path: str | os.PathLike[str], *, read_only: bool = False) -> 
         if read_only:
             return _from_journal(output, journal, "read from the journal, which `leakscope finalize` makes a file of")
         try:
-            return _from_file(finalize(output))
+            return _from_file(finalize(output, salvages=False))
         except UnreadableRecording:
             raise
         except LeakscopeError as error:
@@ -427,7 +428,7 @@ def read_ahead(path: str | os.PathLike[str]) -> Recording | None:
         merge(journal, stream, "final")
         if not is_journal(journal):  # it is removed last: as long as it is there, all of it was
             return None
-        file = pq.ParquetFile(pa.BufferReader(stream.getbuffer()))
+        file = seal.opened(pa.BufferReader(stream.getbuffer()))
         return Recording(output, file, _footer(file, output), [])
     except (OSError, LeakscopeError, pa.ArrowException):
         return None
@@ -440,6 +441,7 @@ def read_footer(path: Path) -> dict[str, Any]:
     """
     try:
         _check_is_parquet(path)
+        seal.check_file(path, whole=False)
         return _footer(pq.ParquetFile(path), path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UnreadableRecording(f"{path} cannot be read: {_one_line(error)}") from error
@@ -448,14 +450,15 @@ def read_footer(path: Path) -> dict[str, Any]:
 def _from_journal(output: Path, journal: Path, note: str) -> Recording:
     stream = io.BytesIO()
     merge(journal, stream, "live")
-    file = pq.ParquetFile(pa.BufferReader(stream.getbuffer()))
+    file = seal.opened(pa.BufferReader(stream.getbuffer()))
     return Recording(output, file, _footer(file, output), [note])
 
 
 def _from_file(path: Path) -> Recording:
     _check_is_parquet(path)
     try:
-        file = pq.ParquetFile(path)
+        seal.check_file(path)
+        file = seal.opened(path)
     except (OSError, pa.ArrowException) as error:
         raise UnreadableRecording(
             f"{path} is damaged: its parquet footer cannot be read ({_one_line(error)}): restore it from a copy"
@@ -476,8 +479,9 @@ def _from_url(url: str) -> Recording:
             with stream:
                 stream = io.BytesIO(stream.read())
         _check_content(stream, shown)
+        seal.check(stream, shown, whole=isinstance(stream, io.BytesIO))
         stream.seek(0)
-        file = pq.ParquetFile(stream)
+        file = seal.opened(stream)
     except (LeakscopeError, OSError, pa.ArrowException) as error:
         if isinstance(error, LeakscopeError):
             raise

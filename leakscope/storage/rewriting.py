@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ..agent.journal import create
 from ..errors import LeakscopeError, UnreadableRecording
+from . import seal
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, parquet_writer
 from .recording import Recording
 
@@ -59,6 +60,6 @@ def _copy(file: pq.ParquetFile, stream: Any, text_of: TextOf, footer: Mapping[st
                     texts = [changed(table, field.name, value) for table, value in zip(tables, values)]
                     group = group.set_column(position, field, pa.array(texts, pa.string()))
             writer.write_table(group.cast(columns), row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
+        seal.close(writer, stream, {FOOTER_KEY: json.dumps(footer)})
     finally:
         writer.close()

@@ -15,4 +15,4 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
     """``frame``: one of ``Recording.tables``; each column's unit goes into its metadata. **Errors** OSError."""
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in rows.schema]
-    pq.write_table(rows.cast(pa.schema(fields)), path, compression="zstd")
+    pq.write_table(rows.cast(pa.schema(fields)), path, compression="zstd", write_page_checksum=True)

@@ -23,6 +23,7 @@ from .. import schema
 from ..agent.graph.whole import MAGIC, SUFFIX
 from ..agent.journal import create
 from ..errors import UnreadableRecording
+from . import seal
 from .replacing import replacing
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class WholeHeapFile:
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path = path
         self.identity = identity
+        self._is_checked = False
 
     def frame(self, columns: list[str]) -> pd.DataFrame:
         table = self._read(columns)
@@ -118,7 +120,10 @@ class WholeHeapFile:
 
     def _read(self, columns: list[str]) -> pa.Table:
         try:
-            return pq.read_table(self.path, columns=columns)
+            if not self._is_checked:
+                seal.check_file(self.path)
+                self._is_checked = True
+            return pq.read_table(self.path, columns=columns, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self.path} cannot be read: {error}") from None
 
@@ -128,15 +133,31 @@ def files_beside(recording: Path, snapshots: Iterable[Identity]) -> list[WholeHe
     found = []
     for identity in snapshots:
         path = file_of(recording, identity.pid, identity.take)
-        if identity_of(path) == identity:
+        if _is_of(path, identity):
             found.append(WholeHeapFile(path, identity))
     return found
 
 
 def identity_of(path: Path) -> Identity | None:
-    """None where that is no such file of ours."""
+    """None where that is no such file of ours, or is damaged."""
     try:
-        told = json.loads((pq.read_schema(path).metadata or {})[FORMAT_KEY.encode()])
+        return _identity(path)
+    except UnreadableRecording:
+        return None
+
+
+def _is_of(path: Path, identity: Identity) -> bool:
+    try:
+        return _identity(path) == identity
+    except UnreadableRecording:
+        return True  # by its name; that it is damaged is told to who reads it
+
+
+def _identity(path: Path) -> Identity | None:
+    """**Errors** UnreadableRecording: it is damaged."""
+    try:
+        seal.check_file(path, whole=False)
+        told = json.loads((pq.read_metadata(path).metadata or {})[FORMAT_KEY.encode()])
         return Identity(told["pid"], told["start_ticks"], told["take"])
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
         return None
@@ -147,15 +168,16 @@ def _convert(raw: Path, to: Path) -> None:
     with pa.OSFile(str(raw)) as source, replacing(to) as path, os.fdopen(create(path, os.O_RDWR), "w+b") as stream:
         columns = _Raw(source)
         identity = {"format": 1, **columns.identity}
-        described = SCHEMA.with_metadata({FORMAT_KEY: json.dumps(identity)})
         with pq.ParquetWriter(
-            stream, described, compression="zstd", compression_level=1,
+            stream, SCHEMA, compression="zstd", compression_level=1,
             use_dictionary=["type_name", "own_bytes", "retained_bytes", "reference_count"],
             column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
             write_statistics=["object", "address"],
+            write_page_checksum=True,
         ) as writer:  # fmt: skip
             for batch in columns.batches():
                 writer.write_batch(batch)
+            seal.close(writer, stream, {FORMAT_KEY: json.dumps(identity)})
         stream.flush()
         os.fsync(stream.fileno())
 

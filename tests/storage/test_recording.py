@@ -203,6 +203,7 @@ def test_a_column_of_another_type_is_damage(tmp_path):
 
 def test_damaged_pages_are_named_when_the_table_is_read(tmp_path):
     path = RecordingBuilder(tmp_path).process(100).samples(100, rss=list(range(1000))).ends().write()
+    rewrite(path, pq.read_table(path), footer_of())  # by another program: no checksum of all of it
     data = bytearray(path.read_bytes())
     data[4:2000] = bytes(1996)
     path.write_bytes(data)
@@ -274,7 +275,7 @@ def swollen(folder: Path, count: int, tables: list[str]) -> Path:
 
 def test_a_small_file_of_many_rows_is_not_read_into_all_memory(tmp_path, monkeypatch):
     path = swollen(tmp_path, 300_000, ["process_samples"])
-    assert path.stat().st_size < 300_000
+    assert path.stat().st_size < 400_000
     monkeypatch.setattr(recording, "_most_bytes", lambda: 20_000_000)
     with pytest.raises(UnreadableRecording, match=r"process_samples says that it has 300,000 rows, which take .* MiB"):
         _ = open_recording(path).tables.process_samples
