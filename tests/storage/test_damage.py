@@ -173,7 +173,7 @@ def test_a_changed_byte_of_a_journal(journal: Path, count: int) -> None:
         assert not run.exists()
     kept = open_recording(finalize(run))
     assert not kept.complete and any("are damaged: the rows in them are lost" in note for note in kept.notes)
-    assert set(kept.tables.process_samples["rss_bytes"]) < {10**8 + turn for turn in range(5)}
+    assert set(kept.tables.process_samples["rss_bytes"]) <= {10**8 + turn for turn in range(5)}
 
 
 def test_a_torn_end_is_no_damage(journal: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from leakscope import open_recording
 from leakscope.cli import main
-from leakscope.errors import BadInput
+from leakscope.errors import BadInput, UnreadableRecording
 from leakscope.facts.heap.whole import whole_heap_of
 from leakscope.storage import whole_heap
 from leakscope.storage.finalize import finalize
@@ -175,3 +175,16 @@ def test_the_journal_stays_whole_until_it_is_made(folder: Path, monkeypatch: pyt
         finalize(folder / "run.parquet")
     assert len(open_recording(folder / "run.parquet").tables["heap_graphs"]) >= 2
     assert len(open_recording(finalize(folder / "run.parquet")).whole_heaps()) == files
+
+
+def test_a_changed_byte_is_told_to_who_reads_it(folder: Path) -> None:
+    """Wherever it is: in pages, between them, in the footer. The recording itself is read as before."""
+    path = finalize(folder / "run.parquet")
+    (file, *_) = open_recording(path).whole_heaps()
+    data = file.path.read_bytes()
+    for at in [*range(10, len(data), len(data) // 20), len(data) - 300]:
+        file.path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        recording = open_recording(path)
+        with pytest.raises(UnreadableRecording, match=f"{file.path.name} is damaged"):
+            recording.whole_heaps()[0].frame(["object"])
+        assert len(recording.tables["heap_graphs"]) >= 2
