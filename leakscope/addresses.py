@@ -8,6 +8,11 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _SHORTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/([^/].*)", re.DOTALL)
 _USER_INFO = re.compile(r"(://)[^/]*@")
 _FILE = "file"
+LIBRARY_OF_STORE = {  # which fsspec needs beside itself
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+}
 
 
 def is_url(text: str) -> bool:

@@ -120,6 +120,7 @@ BY_NAME = {
 BY_PATH = {
     "agent/interpreter/names.py": "tells its own frames, and those of what starts it, from the user's",
     "recorder/finalizing.py": "starts an interpreter that has to find the package",
+    "recorder/preflight.py": "asks each tracker's file which package it needs: to import the room takes a second",
     "recorder/output.py": "starts an interpreter that has to find the package",
     "recorder/staging.py": "copies the agent to where the job loads it",
 }

@@ -163,6 +163,14 @@ def test_the_wheel_records_in_an_environment_without_anything_else(built: Path, 
     recorded = run(leakscope, "record", "--", str(bare / "python"), "-c", JOB, cwd=tmp_path)
     assert recorded.returncode == 0, recorded.stderr
     assert "where leakscope is installed, leakscope report run.parquet" in recorded.stderr
+    for words, needed in (
+        (("-o", "s3://bucket/x.parquet"), "pip install pyarrow fsspec s3fs"),
+        (("--log-to", "wandb"), "pip install leakscope-recorder"),
+        (("--otlp", "http://127.0.0.1:1"), "pip install opentelemetry-sdk"),
+    ):
+        refused = run(leakscope, "record", *words, "--", "touch", "started", cwd=tmp_path)
+        assert refused.returncode == 125 and needed in refused.stderr and len(refused.stderr.splitlines()) == 1
+        assert not (tmp_path / "started").exists()
     told = run(leakscope, "report", cwd=tmp_path)
     assert (told.returncode, told.stdout, len(told.stderr.splitlines())) == (2, "", 1)
     assert "pip install leakscope-recorder" in told.stderr

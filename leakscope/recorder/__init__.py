@@ -21,7 +21,7 @@ from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, belonging, blind, console, finalizing, launch, naming, proc
+from . import attach, belonging, blind, console, finalizing, launch, naming, preflight, proc
 from .answering import Answer, Answering
 from .helpers import Room
 from .output import Output
@@ -30,6 +30,8 @@ from .stderr_file import StderrFile
 from .tree import Row, Tree
 
 if TYPE_CHECKING:
+    import socket
+
     from .alerting import Alerting
     from .metering import Metering
     from .tee import Tee
@@ -66,11 +68,15 @@ def record(options: RecordOptions) -> int:
     path = os.environ.get("PATH")
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
+    known = belonging.belongs(os.environ, os.getcwd())
+    preflight.check(options)
+    listener = preflight.listener(options, known)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
     output, upload = _claim(
         options,
         now_unix_ns,
         now_mono_ns,
+        known,
         agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
     )
     if options.adopts:
@@ -93,7 +99,9 @@ def record(options: RecordOptions) -> int:
     if not options.quiet:
         for note in output.notes:
             console.say(note)
-    _Recording(job, output, options, stderr, upload).run()
+        if (note := preflight.unanswered(options)) is not None:
+            console.say(note)
+    _Recording(job, output, options, stderr, upload, listener).run()
     assert job.wait_status is not None
     return launch.end_as(job.wait_status)
 
@@ -103,12 +111,16 @@ def attach_to(options: RecordOptions) -> int:
     ending = attach.block_signals()
     launch.occupy_standard_descriptors()
     onlooker = attach.Onlooker(options.pids, ending)
+    known = belonging.belongs(os.environ, os.getcwd())
+    preflight.check(options)
+    listener = preflight.listener(options, known)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
     enters = bool(options.pids) and options.agent and (options.invited or attach.can_enter())
     output, upload = _claim(
         options,
         now_unix_ns,
         now_mono_ns,
+        known,
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
         command=attach.commands(options.pids),
     )
@@ -117,7 +129,7 @@ def attach_to(options: RecordOptions) -> int:
     if not options.quiet:
         for note in output.notes:
             console.say(note)
-    recording = _Recording(onlooker, output, options, upload=upload)
+    recording = _Recording(onlooker, output, options, upload=upload, listener=listener)
     recording.run()
     return 0 if recording.is_whole else FAILED_BEFORE_START
 
@@ -132,6 +144,7 @@ class _Recording:
         options: RecordOptions,
         stderr: StderrFile | Tee | None = None,
         upload: Upload | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         self._job = job
         self._upload = upload
@@ -149,6 +162,7 @@ class _Recording:
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
         self._metering: Metering | None = None
+        self._listener = listener  # of --metrics
         self._trackers: Trackers | None = None
         self._answering = Answering(output.path) if options.summary and not options.quiet else None
 
@@ -215,7 +229,7 @@ class _Recording:
     def _begin_metering(self, sampler: Sampler) -> None:
         from .metering import Metering
 
-        self._metering = Metering(self._options, self._output.path)
+        self._metering = Metering(self._options, self._output.path, self._listener)
         sampler.begin_metering(self._metering)
         if not self._options.quiet:
             for note in self._metering.notes:
@@ -391,12 +405,12 @@ def _claim(
     options: RecordOptions,
     now_unix_ns: int,
     now_mono_ns: int,
+    known: Mapping[str, str | int],
     *,
     agent_config: Mapping[str, Any] | None,
     command: Sequence[str] | None = None,
 ) -> tuple[Output, Upload | None]:
     """Make the files, in the spool if they are to be uploaded. **Errors** BadInput, LeakscopeError."""
-    known = belonging.belongs(os.environ, os.getcwd())
     upload = None
     if options.output is not None and is_url(options.output):
         from .uploads import upload_of

@@ -10,13 +10,15 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..endpoints import listen, otlp_host, parse_address
-from ..errors import BadInput
+from ..endpoints import otlp_host
 from ..options import RecordOptions
 from . import finalizing
 from .helpers import Room, goes_first, too_full
+
+if TYPE_CHECKING:
+    import socket
 
 SERVES, PUSHES = "serves metrics", "pushes metrics"
 # Of their own memory, seen: 20 MiB, with the SDK of OpenTelemetry 45 MiB.
@@ -38,13 +40,14 @@ class _Helper(NamedTuple):
 class Metering:
     """The processes that tell metrics of one recording. ``notes``: lines for the user; ``full``: no room for one."""
 
-    def __init__(self, options: RecordOptions, output: str) -> None:
+    def __init__(self, options: RecordOptions, output: str, listener: socket.socket | None) -> None:
+        """``listener``: taken before the job began; None: another rank of it has the port."""
         self.notes: list[str] = []
         self.full: Room | None = None
         self._output, self._is_heard = output, not options.quiet
         self._living: dict[int, _Helper] = {}
         if options.metrics is not None:
-            self._serve(options.metrics)
+            self._serve(options.metrics, listener)
         if options.otlp is not None and self._start(PUSHES, ["push", options.otlp], []):
             self.notes.append(f"metrics are pushed to {otlp_host(options.otlp)}")
 
@@ -89,11 +92,9 @@ class Metering:
                 time.sleep(_POLL_S)
         return said
 
-    def _serve(self, text: str) -> None:
-        try:
-            listener = listen(parse_address(text))
-        except BadInput as error:
-            self.notes.append(f"{error}; the recording goes on without")
+    def _serve(self, text: str, listener: socket.socket | None) -> None:
+        if listener is None:
+            self.notes.append(f"no metrics of this rank: another one has {text}")
             return
         with listener:
             host, port = listener.getsockname()[:2]

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import os
 import posixpath
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..addresses import scheme_of, without_credentials
+from ..addresses import LIBRARY_OF_STORE, scheme_of, without_credentials
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
 
 # These show a file while it is being written: it is put beside, and renamed when it is whole. A store of objects shows
 # none before that.
 _OF_FILES = frozenset(("file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"))
-_PACKAGES = {
-    **dict.fromkeys(("s3", "s3a"), "'leakscope-recorder[remote]'"),
-    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
-    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
-}
 
 
 def open_url(url: str) -> Any:
@@ -91,13 +87,25 @@ def told_in_a_line(url: str, kind: type[LeakscopeError]) -> Iterator[None]:
         raise
     except ImportError as error:  # fsspec says which library
         said = " ".join(str(error).split()) or type(error).__name__
-        package = _PACKAGES.get(scheme_of(url))
+        package = LIBRARY_OF_STORE.get(scheme_of(url))
         raise BadInput(f"{shown}: {said}{f': pip install {package}' if package else ''}") from None
     except Exception as error:
         said = " ".join(str(getattr(error, "strerror", None) or error).split()).replace(url, shown)
         for secret in _secrets(url):
             said = said.replace(secret, "...")
         raise kind(f"{shown} cannot be reached: {said[:300] or type(error).__name__}") from None
+
+
+def main() -> None:
+    """For the recorder, before a job begins: whether what the URL on standard input needs is installed."""
+    url = sys.stdin.read()
+    try:
+        with told_in_a_line(url, BadInput):
+            from fsspec import get_filesystem_class
+
+            get_filesystem_class(scheme_of(url))
+    except LeakscopeError as error:
+        print(error, file=sys.stderr)
 
 
 def _secrets(url: str) -> list[str]:

@@ -113,13 +113,23 @@ def test_a_job_that_leaks_is_seen_to_grow_with_its_holder(tmp_path: Path, graph:
         get(address)
 
 
-def test_a_port_that_is_taken_is_one_line_and_the_recording_goes_on(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_one_line_before_the_job(tmp_path: Path) -> None:
     with listen(parse_address(":0")) as taken:
         port = taken.getsockname()[1]
         run = record(tmp_path, "--metrics", f":{port}", "--", PYTHON, "-c", "print(5)", finalize=True)
+    assert (run.returncode, run.stdout) == (125, "")
+    assert run.stderr == f"leakscope: cannot serve metrics at 127.0.0.1:{port}: Address already in use\n"
+    assert not list(tmp_path.glob("run*"))
+
+
+def test_a_port_that_another_rank_has_keeps_no_rank_from_running(tmp_path: Path) -> None:
+    with listen(parse_address(":0")) as taken:
+        port = taken.getsockname()[1]
+        run = record(
+            tmp_path, "--metrics", f":{port}", "--", PYTHON, "-c", "print(5)", finalize=True, RANK="1", WORLD_SIZE="2"
+        )
     assert (run.returncode, run.stdout) == (0, "5\n")
-    assert f"cannot serve metrics at 127.0.0.1:{port}: Address already in use; the recording goes on" in run.stderr
-    assert "recorded in run.parquet" in run.stderr
+    assert f"no metrics of this rank: another one has 127.0.0.1:{port}" in run.stderr
 
 
 def test_metrics_end_with_a_recorder_that_is_killed(tmp_path: Path) -> None:
@@ -230,8 +240,8 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(1, {str(hide)!r}); from leakscope.__main__ import main; main()"
     words = [sys.executable, "-c", code, "record", "--otlp", "http://127.0.0.1:1", "--", PYTHON, "-c", "print(5)"]
     run = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
-    assert (run.returncode, run.stdout) == (0, "5\n")
-    assert "opentelemetry is not installed here: pip install 'leakscope-recorder[otlp]'" in run.stderr
+    assert (run.returncode, run.stdout) == (125, "")
+    assert len(run.stderr.splitlines()) == 1 and "pip install opentelemetry-sdk opentelemetry-exporter" in run.stderr
 
 
 def test_a_wrong_address_starts_no_job(tmp_path: Path) -> None:
