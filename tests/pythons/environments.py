@@ -40,7 +40,7 @@ def ready() -> list[str]:
     """The Pythons, as ``3.9``, whose environment is there and up to date; the lowest first."""
     wanted = "\n".join(requirements())
     found = [path.parent.name for path in FOLDER.glob(f"*/{_STAMP}") if path.read_text() == wanted]
-    return sorted(found, key=_as_numbers)
+    return sorted((name for name in found if os.access(python_of(name), os.X_OK)), key=_as_numbers)
 
 
 def python_of(name: str) -> str:
