@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent.journal import read_blocks
 from leakscope.agent.interpreter.waiting import LastWill
+from leakscope.agent.journal import read_blocks
 from leakscope.agent.outbox import Outbox
 
 from .staging import rows, run, stage

@@ -1,4 +1,4 @@
-"""How the agent's thread waits and is woken: by a lock of Python's, or by C code that minds the process. Runs in the job.
+"""How the agent's thread waits, and is woken: by C code that minds the process, or by a lock. Runs in the job.
 
 waiting.c says what that code sees to. Where it is not there, a thread of ours is one like others: it keeps a process
 alive whose main thread has ended, and does not notice that system calls are filtered.
@@ -38,8 +38,8 @@ class _State(ctypes.Structure):
 
     _fields_ = [
         ("asked", ctypes.c_int32), ("state", ctypes.c_int32), ("process", _LookedAt), ("thread", _LookedAt),
-        ("python_handler", ctypes.c_uint64), ("fault_handler", ctypes.c_uint64), ("look_ns", ctypes.c_int64), ("note_bytes", ctypes.c_uint64),
-        ("note_file", ctypes.c_char_p), ("note", ctypes.c_char_p),
+        ("python_handler", ctypes.c_uint64), ("fault_handler", ctypes.c_uint64), ("look_ns", ctypes.c_int64),
+        ("note_bytes", ctypes.c_uint64), ("note_file", ctypes.c_char_p), ("note", ctypes.c_char_p),
     ]  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def new(will: LastWill) -> Waiting:
 
 
 def _python_handler() -> int:
-    """Address of the function that Python gives the kernel for each signal with a handler in Python; 0: none has one."""
+    """Address of what the kernel calls for a signal with a handler in Python; 0: none has one."""
     sigaction = ctypes.CDLL(None).sigaction
     for number in range(1, _signal.NSIG):
         if callable(_signal.getsignal(number)):
