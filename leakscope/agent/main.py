@@ -161,8 +161,10 @@ class Agent:
 
     def _tick(self, asked_to_end: list[str]) -> bool:
         """On the agent's thread, every now and then. True if that has to end."""
+        if self._thread.is_shut():
+            return False  # it ends by itself
         is_last = self._thread.is_last()
-        if asked_to_end or is_last or self.outbox.is_given_up() or self._thread.is_shut():
+        if asked_to_end or is_last or self.outbox.is_given_up():
             if AT_EXIT in asked_to_end:
                 self._look_for_watchers()
                 self._last_rows()

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,10 +31,10 @@ class End(NamedTuple):
     stdout: str
 
 
-def run(folder: Path, words: list[str], is_recorded: bool, **env: str) -> End:
+def run(folder: Path, words: list[str], is_recorded: bool, *options: str) -> End:
     done = subprocess.run(
-        record_command("-q", "--", *words) if is_recorded else words,
-        cwd=folder, env=environment(**env), stdout=subprocess.PIPE, text=True, timeout=LIMIT_S,
+        record_command("-q", *options, "--", *words) if is_recorded else words,
+        cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     return End(done.returncode, done.stdout)
 
@@ -49,10 +50,10 @@ def notes(folder: Path) -> list[str]:
     ]
 
 
-def both(folder: Path, program: str, *arguments: str) -> tuple[End, End]:
+def both(folder: Path, program: str, *arguments: str, options: Sequence[str] = ()) -> tuple[End, End]:
     (folder / "program.py").write_text(program)
     words = [PYTHON, "program.py", *arguments]
-    return run(folder, words, False), run(folder, words, True)
+    return run(folder, words, False), run(folder, words, True, *options)
 
 
 # ---- a main thread that ends alone
@@ -85,7 +86,9 @@ os.write(1, b"main done\\n")
     ],
 )
 def test_a_process_ends_with_the_last_of_its_own_threads(tmp_path: Path, how: str, lasts_s: float, status: int) -> None:
-    bare, recorded = both(tmp_path, ENDS_ALONE, how, str(lasts_s), str(status))
+    # Who dies with the GIL while another thread waits for it leaves that one waiting: not at a snapshot, then.
+    options = ["--no-snapshots", "--no-sampling"] if how == "with the GIL" else []
+    bare, recorded = both(tmp_path, ENDS_ALONE, how, str(lasts_s), str(status), options=options)
     assert recorded == bare
     assert bare.status == status and "main done" in bare.stdout
 
@@ -188,9 +191,11 @@ sys.exit(7)
 def test_a_filter_of_system_calls_meets_none_of_ours(tmp_path: Path, how: str, ends: str) -> None:
     if os.uname().machine not in ("x86_64", "aarch64"):
         pytest.skip("the numbers of its system calls are not known here")
-    bare, recorded = both(tmp_path, CONFINED, how, ends, str(RUNS_S))
+    # Strict mode kills a thread as soon as another waits for the GIL: at a snapshot that is just being made, too.
+    options = ["--no-snapshots", "--no-sampling"] if how == "strict" else []
+    bare, recorded = both(tmp_path, CONFINED, how, ends, str(RUNS_S), options=options)
     assert recorded == bare
-    assert bare.status in (0, 7, -signal.SIGKILL) and "survived" in bare.stdout
+    assert bare.status in (0, 7, -signal.SIGKILL, -signal.SIGSEGV) and "survived" in bare.stdout
 
 
 # ---- signals

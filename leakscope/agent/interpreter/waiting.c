@@ -148,14 +148,40 @@ EXPORT int waiting_is_shut(struct waiting *w, int is_to_be_read)
     char text[TEXT_BYTES];
     if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) == IS_SHUT)
         return 1;
-    if (w->process.file < 0)
-        return 0;
-    int is_text = is_to_be_read && is_text_of(&w->process, text, read(w->process.file, text, TEXT_BYTES - 1));
-    if (!is_text && !look_at(&w->process, text))
-        return 0;
-    if (filters(text) != w->process.filters)
+    int is_text = is_to_be_read && w->process.file >= 0
+                  && is_text_of(&w->process, text, read(w->process.file, text, TEXT_BYTES - 1));
+    int is_shut = (is_text || look_at(&w->process, text)) && filters(text) != w->process.filters;
+    if (!is_to_be_read)
+        is_shut |= look_at(&w->thread, text) && filters(text) != w->thread.filters;
+    if (is_shut)
         __atomic_store_n(&w->state, IS_SHUT, __ATOMIC_RELEASE);
-    return filters(text) != w->process.filters;
+    return is_shut;
+}
+
+/* ---- a main thread that ends alone, by pthread_exit, and has the GIL
+ *
+ * Nobody else would have it ever again, and a thread of ours that wants it just then would never end.
+ */
+static void *(*current_state)(void);
+static void *(*let_go)(void);
+
+static void main_thread_ends(void *its_state)
+{
+    if (current_state() == its_state)
+        let_go();
+}
+
+/* On the main thread, with its state as Python has it, and two functions of Python's. */
+EXPORT void waiting_mind_main_thread(void *state, void *(*current)(void), void *(*release)(void))
+{
+    static pthread_key_t key;
+    static int has_key;
+    current_state = current;
+    let_go = release;
+    if (!has_key && !pthread_key_create(&key, main_thread_ends))
+        has_key = 1;
+    if (has_key)
+        pthread_setspecific(key, state);
 }
 
 /* ---- signals: they are the job's
@@ -358,6 +384,8 @@ EXPORT void waiting_wait(struct waiting *w, double seconds)
         waiting_end(w);
         pthread_exit(NULL);
     }
+    if (w->state == IS_SHUT)
+        look(w);
     while (!__atomic_load_n(&w->asked, __ATOMIC_ACQUIRE) && (left_ns = until_ns - now_ns()) > 0) {
         if (left_ns > w->look_ns)
             left_ns = w->look_ns;

@@ -9,8 +9,11 @@ from __future__ import annotations
 import _signal
 import ctypes
 import os
+import sys
 from _functools import partial
 from _thread import allocate_lock
+
+from . import doors, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,10 +53,12 @@ class _Library:
         """**Errors** OSError where there is none for this machine."""
         free, held = ctypes.CDLL(_FILE), ctypes.PyDLL(_FILE)
         self.wait, self.wake, self.is_shut = free.waiting_wait, held.waiting_wake, held.waiting_is_shut
+        self.mind_main_thread = held.waiting_mind_main_thread
         self.begin, self.end, self.close = held.waiting_begin, held.waiting_end, held.waiting_close
         state = ctypes.POINTER(_State)
         self.wait.argtypes, self.is_shut.argtypes = (state, ctypes.c_double), (state, ctypes.c_int)
-        for function in (self.wait, self.wake, self.begin, self.end, self.close):
+        self.mind_main_thread.argtypes = (ctypes.c_void_p,) * 3
+        for function in (self.wait, self.wake, self.begin, self.end, self.close, self.mind_main_thread):
             function.restype = None
         for function in (self.wake, self.begin, self.end, self.close):
             function.argtypes = (state,)
@@ -151,13 +156,24 @@ class LastWill:
 
 
 def new(will: LastWill) -> Waiting:
-    """For a thread that begins."""
+    """For a thread that begins; to be called on the main one."""
     if not _library:
         return _ByLock()
     state = _State(python_handler=_python_handler())
     state.process.file = state.thread.file = -1
     will.of(state)
-    return _InC(_library[0], state)
+    here = _InC(_library[0], state)
+    files.refusals[:] = [here.is_shut]
+    if doors.main_state() == doors.thread_state():
+        let_go = ctypes.cast(ctypes.pythonapi["PyEval_SaveThread"], ctypes.c_void_p)
+        _library[0].mind_main_thread(doors.main_state(), _current_state(), let_go)
+    return here
+
+
+def _current_state() -> ctypes.c_void_p:
+    """Address of the function that gives a thread's state, or nothing where it has not the GIL."""
+    name = "PyThreadState_GetUnchecked" if sys.version_info >= (3, 13) else "_PyThreadState_UncheckedGet"
+    return ctypes.cast(ctypes.pythonapi[name], ctypes.c_void_p)
 
 
 def _python_handler() -> int:
