@@ -121,8 +121,11 @@ class Thread:
         return _number_of(self._waits) > self._ticks
 
     def wake_up(self) -> None:
-        for wake in self._wakes:
-            wake()
+        try:
+            for wake in self._wakes:
+                wake()
+        except RuntimeError:
+            pass  # a lock that somebody else has released meanwhile: awake already
 
     def is_last(self) -> bool:
         """Whether all other threads have ended, the main one first, and the process will with this one."""
