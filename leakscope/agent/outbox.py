@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 LOADED = "loaded"
-SHUT = "take-skipped", "the job has set a filter of system calls: the agent ended, so as to make none"
+SHUT = "take-skipped", "the main thread may only read and write (seccomp): the agent ended"
 WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no snapshots while it is"
 _MOST_SOURCES = 300
 _SOURCE_BYTES = 256 * 1024  # of one of them

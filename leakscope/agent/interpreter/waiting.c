@@ -41,7 +41,7 @@ struct looked_at {
 
 struct waiting {
     int32_t asked, state;
-    struct looked_at process, thread; /* of the process it says what the main thread is doing */
+    struct looked_at process; /* it says what the main thread is doing */
     uint64_t python_handler, fault_handler; /* 0: not known */
     int64_t look_ns; /* between two looks */
     uint64_t note_bytes;
@@ -126,14 +126,12 @@ EXPORT void waiting_begin(struct waiting *w)
 {
     w->look_ns = LOOK_NS;
     open_text(&w->process, "/proc/self/status");
-    open_text(&w->thread, "/proc/thread-self/status");
 }
 
 /* Also of a thread that is not in this process, but in the one that it was forked from. */
 EXPORT void waiting_close(struct waiting *w)
 {
     close_text(&w->process);
-    close_text(&w->thread);
 }
 
 EXPORT void waiting_wake(struct waiting *w)
@@ -151,8 +149,6 @@ EXPORT int waiting_is_shut(struct waiting *w, int is_to_be_read)
     int is_text = is_to_be_read && w->process.file >= 0
                   && is_text_of(&w->process, text, read(w->process.file, text, TEXT_BYTES - 1));
     int is_shut = (is_text || look_at(&w->process, text)) && filters(text) != w->process.filters;
-    if (!is_to_be_read)
-        is_shut |= look_at(&w->thread, text) && filters(text) != w->thread.filters;
     if (is_shut)
         __atomic_store_n(&w->state, IS_SHUT, __ATOMIC_RELEASE);
     return is_shut;
@@ -320,19 +316,10 @@ static void append_note(const struct waiting *w)
 /* Returns what is pending for the process, if the thread may go on. */
 static uint64_t look(struct waiting *w)
 {
+    enum { STRICT = 1 };
     char text[TEXT_BYTES];
-    uint64_t pending = 0;
-    /* First of all, whether system calls are filtered on this thread, too: by the one call that is least refused. */
-    if (look_at(&w->thread, text)) {
-        if (filters(text) != w->thread.filters) {
-            __atomic_store_n(&w->state, IS_SHUT, __ATOMIC_RELEASE);
-            for (;;)
-                syscall(SYS_exit, 0);
-        }
-        pending = signals(text, "\nShdPnd:\t");
-    }
-    if (!look_at(&w->process, text))
-        return pending;
+    if (!look_at(&w->process, text)) /* the first call after it has slept: one that filters hardly refuse */
+        return 0;
     char state = *field(text, "\nState:\t");
     if (state == 'Z' || state == 'X') {
         int is_first_look = w->look_ns != LOOK_AS_LAST_NS;
@@ -340,14 +327,16 @@ static uint64_t look(struct waiting *w)
         if (number(text, "\nThreads:\t") == 2)
             be_the_last(w, is_first_look);
     } else if (filters(text) != w->process.filters) {
-        /* The main thread alone. It may not so much as wait for the GIL, if it is to be let nothing but read and write. */
         __atomic_store_n(&w->state, IS_SHUT, __ATOMIC_RELEASE);
+        while (number(text, "\nSeccomp:\t") != STRICT) /* it may hold for this thread, too */
+            syscall(SYS_exit, 0);
+        /* For the main thread alone, which may not so much as wait for the GIL. */
         leave_faults(w);
         append_note(w);
         waiting_close(w);
         pthread_exit(NULL);
     }
-    return pending;
+    return signals(text, "\nShdPnd:\t");
 }
 
 static int64_t now_ns(void)

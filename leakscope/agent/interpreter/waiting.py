@@ -40,7 +40,7 @@ class _State(ctypes.Structure):
     """``struct waiting`` of waiting.c."""
 
     _fields_ = [
-        ("asked", ctypes.c_int32), ("state", ctypes.c_int32), ("process", _LookedAt), ("thread", _LookedAt),
+        ("asked", ctypes.c_int32), ("state", ctypes.c_int32), ("process", _LookedAt),
         ("python_handler", ctypes.c_uint64), ("fault_handler", ctypes.c_uint64), ("look_ns", ctypes.c_int64),
         ("note_bytes", ctypes.c_uint64), ("note_file", ctypes.c_char_p), ("note", ctypes.c_char_p),
     ]  # fmt: skip
@@ -54,6 +54,13 @@ class _Library:
         free, held = ctypes.CDLL(_FILE), ctypes.PyDLL(_FILE)
         self.wait, self.wake, self.is_shut = free.waiting_wait, held.waiting_wake, held.waiting_is_shut
         self.mind_main_thread = held.waiting_mind_main_thread
+        # Addresses of what gives a thread's state, or nothing where it has not the GIL; and of what lets go of that.
+        current = "PyThreadState_GetUnchecked" if sys.version_info >= (3, 13) else "_PyThreadState_UncheckedGet"
+        self.of_python = [
+            ctypes.cast(ctypes.pythonapi[name], ctypes.c_void_p) for name in (current, "PyEval_SaveThread")
+        ]
+        self.sigaction = ctypes.CDLL(None).sigaction
+        self.python_handler = 0  # address of what the kernel calls for a signal with a handler in Python; 0: not known
         self.begin, self.end, self.close = held.waiting_begin, held.waiting_end, held.waiting_close
         state = ctypes.POINTER(_State)
         self.wait.argtypes, self.is_shut.argtypes = (state, ctypes.c_double), (state, ctypes.c_int)
@@ -62,6 +69,14 @@ class _Library:
             function.restype = None
         for function in (self.wake, self.begin, self.end, self.close):
             function.argtypes = (state,)
+
+    def find_python_handler(self) -> int:
+        for number in range(1, _signal.NSIG):
+            if not self.python_handler and callable(_signal.getsignal(number)):
+                action = ctypes.create_string_buffer(_ACTION_BYTES)
+                self.sigaction(number, None, action)
+                self.python_handler = ctypes.c_void_p.from_buffer(action).value or 0
+        return self.python_handler
 
 
 class Waiting:
@@ -159,29 +174,11 @@ def new(will: LastWill) -> Waiting:
     """For a thread that begins; to be called on the main one."""
     if not _library:
         return _ByLock()
-    state = _State(python_handler=_python_handler())
-    state.process.file = state.thread.file = -1
+    state = _State(python_handler=_library[0].python_handler or _library[0].find_python_handler())
+    state.process.file = -1
     will.of(state)
     here = _InC(_library[0], state)
     files.refusals[:] = [here.is_shut]
     if doors.main_state() == doors.thread_state():
-        let_go = ctypes.cast(ctypes.pythonapi["PyEval_SaveThread"], ctypes.c_void_p)
-        _library[0].mind_main_thread(doors.main_state(), _current_state(), let_go)
+        _library[0].mind_main_thread(doors.main_state(), *_library[0].of_python)
     return here
-
-
-def _current_state() -> ctypes.c_void_p:
-    """Address of the function that gives a thread's state, or nothing where it has not the GIL."""
-    name = "PyThreadState_GetUnchecked" if sys.version_info >= (3, 13) else "_PyThreadState_UncheckedGet"
-    return ctypes.cast(ctypes.pythonapi[name], ctypes.c_void_p)
-
-
-def _python_handler() -> int:
-    """Address of what the kernel calls for a signal with a handler in Python; 0: none has one."""
-    sigaction = ctypes.CDLL(None).sigaction
-    for number in range(1, _signal.NSIG):
-        if callable(_signal.getsignal(number)):
-            action = ctypes.create_string_buffer(_ACTION_BYTES)
-            sigaction(number, None, action)
-            return ctypes.c_void_p.from_buffer(action).value or 0
-    return 0
