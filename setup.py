@@ -35,6 +35,7 @@ LIBRARIES = [
         f"{AGENT}/allocations/sampler/*.h",
         READER,
     ),
+    library("leakscope.agent.interpreter.libleakscope_thread", f"{AGENT}/interpreter/waiting.c"),
 ]
 
 

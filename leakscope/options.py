@@ -62,6 +62,7 @@ class RecordOptions(NamedTuple):
     sources: bool = True
     framework_logs: bool = False
     adopts: bool = True
+    outlives: bool = False
     alerts: Sequence[str] = ()
     on_alert: str | None = None
     webhooks: Sequence[str] = ()
@@ -283,6 +284,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
            "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
            "those that start so are not recorded.", None, False),
+    Option(("--outlive",), "The job itself", "outlives", "", "",
+           "If somebody kills the recorder (SIGKILL), the command goes on, unrecorded. By default it is killed, too: a "
+           "launcher that kills what it has started means the command.", None),
     Option(("--tee",), "The job itself", "tee", "", "",
            "Record the end of stderr even if it is a terminal or a pipe. A helper copies it, so lines of stdout and "
            "stderr may interleave differently.", None),
@@ -299,6 +303,7 @@ ATTACH_LACKS = (
     "find_training",
     "framework_logs",
     "adopts",
+    "outlives",
     "tee",
     "sampling",
     "gpu_history",

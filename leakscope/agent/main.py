@@ -9,7 +9,7 @@ from time import monotonic
 
 from . import config
 from .allocations.sampler import Sampler
-from .interpreter import doors, names
+from .interpreter import doors, names, waiting
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .interpreter.turns import give_way
 from .journal import stamps
@@ -79,9 +79,10 @@ class Agent:
         self._folder = folder
         self._options = options
         stress_s = config.stress_interval_s()
-        self.outbox = Outbox(folder, options)
+        self._will = waiting.LastWill()
+        self.outbox = Outbox(folder, options, self._will)
         tick_s = TICK_S if stress_s is None else min(TICK_S, stress_s)
-        self._thread = Thread(self._tick, tick_s, self.outbox.parting, self._restart)
+        self._thread = Thread(self._tick, tick_s, self.outbox.parting, self._restart, self._will)
         self.steps = steps.Steps(self._stepped)
         self._phases = phases.Phases(self._phase_began, self.steps.look_at_next)
         self._schedule = Schedule(folder, options, stress_s)
@@ -108,6 +109,7 @@ class Agent:
             outbox.note("helper", "holds nothing of the user's: sentinels only")
         try:
             self._fatal_signals = fatal_signals.FatalSignals(self._folder, outbox.pid, outbox.start_ticks)
+            self._will.faults_are_handled_by(self._fatal_signals.handler)
         except (OSError, AttributeError):
             pass  # too few descriptors, another libc: fatal signals leave no text
         self._hooks.start()
@@ -121,6 +123,7 @@ class Agent:
         atexit.register(doors.door(self._at_exit, (doors.call_each(ends), *self._thread.end_unseen(AT_EXIT))))
         outbox.prepare_to_part()
         load_unwinder()
+        waiting.load()
         self.taker.load_reader()
         if self._sampler is not None:
             self._sampler.load()
@@ -158,9 +161,15 @@ class Agent:
 
     def _tick(self, asked_to_end: list[str]) -> bool:
         """On the agent's thread, every now and then. True if that has to end."""
-        if asked_to_end or self.outbox.is_given_up():
+        if self._thread.is_shut():
+            return False  # it ends by itself
+        is_last = self._thread.is_last()
+        if asked_to_end or is_last or self.outbox.is_given_up():
             if AT_EXIT in asked_to_end:
                 self._look_for_watchers()
+                self._last_rows()
+            elif is_last:
+                self._note_exit("its main thread ended before the others, and they have ended, too")
                 self._last_rows()
             del self.outbox.parting[:]  # nobody watches this thread: what there is to say is said
             return True
@@ -283,6 +292,8 @@ class Agent:
     # ---- fork and exit
 
     def _before_fork(self) -> bool:
+        if self._thread.is_shut():
+            return True
         self.taker.forks()
         if WARNS_OF_THREADS:
             self._thread.end()
@@ -290,13 +301,15 @@ class Agent:
 
     def _restart(self) -> None:
         """As soon as the fork is over: whether Python warns is decided after its hooks."""
-        if self._thread.ident is None and not self.taker.is_exiting:
+        if self._thread.ident is None and not self.taker.is_exiting and not self._thread.is_shut():
             try:
                 self._thread.begin(is_new=False)
             except Exception:
                 pass  # no threads any more: the interpreter is on its way out
 
     def _after_fork_in_child(self) -> bool:
+        if self._thread.is_shut():
+            return True
         outbox, taker = self.outbox, self.taker
         try:
             outbox.abandon()
@@ -330,14 +343,15 @@ class Agent:
         if not self.taker.is_exiting and number & (number - 1) == 0:
             atexit.register(doors.door(self._note_exit))
 
-    def _note_exit(self) -> bool:
+    def _note_exit(self, text: str = "the interpreter shuts down") -> bool:
         if self._exiting_pid != self.outbox.pid:
             self._exiting_pid = self.outbox.pid
-            self.outbox.note("exit", "the interpreter shuts down")
+            self.outbox.note("exit", text)
         return True
 
     def _at_exit(self) -> bool:
-        if self.outbox.pid != os.getpid():  # a fork that somebody watched from its beginning
+        is_shut = self._thread.is_shut(at_exit=True)
+        if is_shut or self.outbox.pid != os.getpid():  # or a fork that somebody watched from its beginning
             self._end_sampling()
             return True
         self._look_for_watchers()

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .interpreter.waiting import LastWill
+
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 LOADED = "loaded"
+SHUT = "take-skipped", "the main thread may only read and write (seccomp): the agent ended"
 WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no snapshots while it is"
 _MOST_SOURCES = 300
 _SOURCE_BYTES = 256 * 1024  # of one of them
@@ -26,7 +29,7 @@ _SOURCE_BYTES = 256 * 1024  # of one of them
 class Outbox:
     """Of one process, whose ``pid`` and ``start_ticks`` stand in each of its rows."""
 
-    def __init__(self, folder: str, options: dict[str, Any]) -> None:
+    def __init__(self, folder: str, options: dict[str, Any], will: LastWill) -> None:
         self._folder = folder
         self._masker = masking.Masker(options["salt"], options["sources"])
         self._may_add_sources = options["sources"]
@@ -36,6 +39,7 @@ class Outbox:
         self._writing = allocate_lock()
         self._failures = 0
         self._parting_words = doors.Appending()
+        self._will = will
         self.parting: list[Callable[[], object]] = []  # to call as the thread ends, should nobody of ours say it before
         self.watched_is_noted = False
         self._identify()
@@ -123,12 +127,17 @@ class Outbox:
         **Errors** OSError.
         """
         del self.parting[:]
+        self._will.note(*self._last_note(SHUT))
         if not self.watched_is_noted:
-            process = dict(stamps(), pid=self.pid, start_ticks=self.start_ticks)
-            notes = [(LOADED, _version(self.pid))] if not self._journal.written_bytes else []
-            rows = [dict(process, note=note, text=text) for note, text in [*notes, WATCHED]]
-            self._parting_words.is_to_append(*self._journal.to_append("agent_notes", rows))
+            self._parting_words.is_to_append(*self._last_note(WATCHED))
             self.parting.append(self._parting_words.append)
+
+    def _last_note(self, note: tuple[str, str]) -> tuple[str, bytes]:
+        """(file, bytes) for who writes it without Python. **Errors** OSError."""
+        process = dict(stamps(), pid=self.pid, start_ticks=self.start_ticks)
+        notes = [(LOADED, _version(self.pid))] if not self._journal.written_bytes else []
+        rows = [dict(process, note=note, text=text) for note, text in [*notes, note]]
+        return self._journal.to_append("agent_notes", rows)
 
     def _add_sources(self) -> None:
         for name, module in list(sys.modules.items()):

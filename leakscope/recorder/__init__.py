@@ -23,7 +23,9 @@ from ..units import format_bytes
 from ..version import __version__
 from . import attach, belonging, blind, console, finalizing, launch, naming, preflight, proc
 from .answering import Answer, Answering
-from .helpers import Room
+from .guard import ROOM_BYTES as GUARD_BYTES
+from .guard import Guard
+from .helpers import Room, too_full
 from .output import Output
 from .sampler import Sampler
 from .stderr_file import StderrFile
@@ -101,7 +103,12 @@ def record(options: RecordOptions) -> int:
             console.say(note)
         if (note := preflight.unanswered(options)) is not None:
             console.say(note)
-    _Recording(job, output, options, stderr, upload, listener).run()
+    guard = _guard_of(job, options)
+    try:
+        _Recording(job, output, options, stderr, upload, listener, guard).run()
+    finally:
+        if guard is not None:
+            guard.dismiss()
     assert job.wait_status is not None
     return launch.end_as(job.wait_status)
 
@@ -134,6 +141,14 @@ def attach_to(options: RecordOptions) -> int:
     return 0 if recording.is_whole else FAILED_BEFORE_START
 
 
+def _guard_of(job: launch.Job, options: RecordOptions) -> Guard | None:
+    """None: the command goes on if we are killed, since it shall, or the kernel is too old, or memory is the job's."""
+    if not options.outlives and too_full(GUARD_BYTES) is None:
+        with suppress(OSError, AttributeError):
+            return Guard(job.pid)
+    return None
+
+
 class _Recording:
     """A job that is being recorded: ``run`` returns when it has ended and the file is finished."""
 
@@ -145,8 +160,10 @@ class _Recording:
         stderr: StderrFile | Tee | None = None,
         upload: Upload | None = None,
         listener: socket.socket | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._job = job
+        self._guard = guard
         self._upload = upload
         self._stderr = stderr
         self._stderr_tail = ""
@@ -173,6 +190,8 @@ class _Recording:
             happenings = self._job.pause(self._sampler.seconds_to_next() if self._sampler else None)
             with self._guarded():
                 self._follow(happenings)
+        if self._guard is not None:
+            self._guard.dismiss()
         with self._guarded():
             self._end()
 
@@ -218,6 +237,8 @@ class _Recording:
         self._sampler = self._finished = sampler
         if (pid := getattr(self._stderr, "pid", None)) is not None:
             sampler.tree.leave_out(pid)
+        if self._guard is not None:
+            sampler.begin_guarding(self._guard)
         sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)

@@ -4,8 +4,13 @@ Runs in the recorder. There is no signal handler: every signal that can be block
 ``sigwaitinfo``, so nothing interrupts a sample and nothing is lost. The job keeps the process group, the descriptors
 and the signal mask that the recorder was started with.
 
-Refused: a new session or process group (^C and ^Z of the terminal would miss the job), PR_SET_PDEATHSIG (the job must
-outlive a recorder that is killed), pipes or a pty (the job would notice; ``--tee`` asks for one, on stderr).
+What the recorder's own end means for the job is what it would mean bare: a signal that the launcher asked for at its
+death (PR_SET_PDEATHSIG) is asked for by the job, too, so that the chain holds; and a recorder that somebody kills takes
+the job with it (guard.py), unless ``--outlive`` is given.
+
+Refused: a new session or process group (^C and ^Z of the terminal would miss the job), a death signal that nobody asked
+for (the job would outlive neither a crash of the recorder nor its OOM kill), pipes or a pty (the job would notice;
+``--tee`` asks for one, on stderr).
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from . import console, proc
 
 SI_KERNEL = 128  # si_code of a signal the kernel made: the terminal's ^C reached the whole process group already
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 _PR_SET_DUMPABLE = 4
 # Faults are about the recorder itself, SIGPIPE is ignored by Python, the last two cannot be blocked.
 _NOT_PASSED_ON = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGPIPE", "SIGKILL", "SIGSTOP")
@@ -121,7 +127,11 @@ class Job:
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them, the job must not inherit that
         actions = [] if stderr is None else [(os.POSIX_SPAWN_DUP2, stderr, 2)]
 
+        death_signal = death_signal_of_launcher()
+
         def spawn(start: Callable[..., int], program: str, words: list[str]) -> int:
+            if death_signal:
+                return _fork_with(death_signal, program, words, environment, mask, defaults, stderr)
             return start(program, words, environment, file_actions=actions, setsigmask=mask, setsigdef=defaults)
 
         try:
@@ -193,6 +203,56 @@ class Job:
         self._stopped = True
         if number != signal.SIGSTOP or _has_terminal():
             os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def death_signal_of_launcher() -> int:
+    """The signal that this process gets when its parent dies; 0: none."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        number = ctypes.c_int()
+        if ctypes.CDLL(None).prctl(_PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0) == 0:
+            return number.value
+    return 0
+
+
+def _fork_with(
+    death_signal: int,
+    program: str,
+    words: list[str],
+    environment: Mapping[str, str],
+    mask: set[int],
+    defaults: Collection[int],
+    stderr: int | None,
+) -> int:
+    """As posix_spawn, which cannot ask for a signal. **Errors** OSError."""
+    import ctypes
+
+    prctl, own_pid = ctypes.CDLL(None).prctl, os.getpid()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+            for number in defaults:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            if os.getppid() != own_pid:  # it died before that was asked for
+                os.kill(os.getpid(), death_signal)
+            if stderr is not None:
+                os.dup2(stderr, 2)
+            os.execvpe(program, words, dict(environment))
+        except OSError as error:
+            os.write(writing, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        why_not = stream.read()
+    if why_not:
+        os.waitpid(pid, 0)
+        raise OSError(int(why_not), os.strerror(int(why_not)))
+    return pid
 
 
 def exit_code_of(wait_status: int) -> int:

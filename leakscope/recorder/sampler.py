@@ -25,6 +25,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     from .alerting import Alerting
     from .answering import Answering
+    from .guard import Guard
     from .metering import Metering
     from .uploads import Upload
 
@@ -82,6 +83,7 @@ class Sampler:
         self._answering = answering
         self._upload = upload
         self._metering: Metering | None = None
+        self._guard: Guard | None = None
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
         # The first flush comes early: a command that is killed at once leaves something to read.
@@ -140,6 +142,12 @@ class Sampler:
             self.tree.leave_out(pid)
             self.helpers.add(pid, what)
         self.has_room(metering.full, "no metrics are told")
+
+    def begin_guarding(self, guard: Guard) -> None:
+        """Its process is ours; it has to know of each kill of the kernel's that has nothing to do with us."""
+        self._guard = guard
+        self.tree.leave_out(guard.pid)
+        self.helpers.add(guard.pid, "ends the command if leakscope is killed")
 
     def sample_if_due(self) -> None:
         if self._clock() >= self._next_s:
@@ -232,6 +240,9 @@ class Sampler:
         for row in self.tree.update(now_s, time.monotonic_ns()):
             self.add("processes", row)
         found = {source.TABLE: self._ask(source, now_s) for source in list(self._sources)}
+        if self._guard is not None:
+            for row in found.get("host_samples", []):
+                self._guard.remember(row["oom_kill_count"])
         self.helpers.leave_out([*found.get("host_samples", []), *found.get("cgroup_samples", [])])
         for killed in self.helpers.news():
             self._tell_killed(killed)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope.agent.interpreter.waiting import LastWill
 from leakscope.agent.journal import read_blocks
 from leakscope.agent.outbox import Outbox
 
@@ -14,7 +15,7 @@ from .staging import rows, run, stage
 
 
 def an_outbox(folder: Path) -> Outbox:
-    return Outbox(str(folder), {"salt": "00", "sources": False})
+    return Outbox(str(folder), {"salt": "00", "sources": False}, LastWill())
 
 
 def test_flushes_make_no_classes(tmp_path: Path) -> None:

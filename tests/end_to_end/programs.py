@@ -60,8 +60,9 @@ def programs(folder: Path = FIXTURES) -> list[Program]:
     return found
 
 
-def record_command(output: Path, *command: object) -> list[str]:
-    return [sys.executable, "-m", "leakscope", "record", "-q", "-o", str(output), "--", *map(str, command)]
+def record_command(output: Path, *command: object, outlives: bool = False) -> list[str]:
+    more = ["--outlive"] if outlives else []
+    return [sys.executable, "-m", "leakscope", "record", "-q", *more, "-o", str(output), "--", *map(str, command)]
 
 
 def record_and_report(program: Path, folder: Path, *arguments: object) -> dict[str, Any]:

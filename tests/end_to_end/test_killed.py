@@ -29,7 +29,9 @@ pytestmark = pytest.mark.live
 def recorded(tmp_path):
     """Starts a recording; gives its path and its processes by name. None of them outlives the test."""
     output = tmp_path / "run.parquet"
-    recorder = subprocess.Popen(record_command(output, sys.executable, PROGRAM, 60), stdout=subprocess.DEVNULL)
+    recorder = subprocess.Popen(
+        record_command(output, sys.executable, PROGRAM, 60, outlives=True), stdout=subprocess.DEVNULL
+    )
     processes = {"recorder": psutil.Process(recorder.pid), "job": job_of(recorder.pid)}
     yield output, processes
     for process in processes.values():
@@ -101,7 +103,7 @@ def test_the_culprit_is_named_after_two_inventories(recorded, victims):
 
 
 @pytest.mark.slow
-def test_the_job_goes_on_without_its_recorder(recorded):
+def test_a_job_that_outlives_its_recorder_goes_on(recorded):
     _, processes = recorded
     kill_at(1.0, recorded, "recorder")
     cpu_s = processes["job"].cpu_times().user

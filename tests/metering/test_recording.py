@@ -136,11 +136,9 @@ def test_metrics_end_with_a_recorder_that_is_killed(tmp_path: Path) -> None:
     with recording(tmp_path, "--metrics", ":0") as (recorder, line):
         address_in(line)
         (server,) = wait_for(lambda: _helpers(recorder.pid), "a server")
-        job = [child for child in psutil.Process(recorder.pid).children() if child.pid != server.pid]
+        others = [child for child in psutil.Process(recorder.pid).children() if child.pid != server.pid]
         os.kill(recorder.pid, signal.SIGKILL)
-        server.wait(WAIT_S)
-        for process in job:  # it outlives its recorder, as it must
-            process.kill()
+        for process in (server, *others):
             process.wait(WAIT_S)
 
 

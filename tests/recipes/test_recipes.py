@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -350,7 +350,8 @@ def test_the_epilog(place: Place) -> None:
         pids = [int(pid) for pid in open_recording(path).tables.processes["pid"]]
         recorder.kill()
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     result = place.run("sh", str(place.recipe("slurm/epilog.sh")), **environ)
     assert result.returncode == 0
     recording = open_recording(path)

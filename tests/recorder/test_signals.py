@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, rows, start, until
+from .runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, rows, start
 
 pytestmark = pytest.mark.live
 
@@ -62,15 +62,6 @@ def test_terminating_the_recorder_leaves_no_orphan(tmp_path: Path) -> None:
     recorder.communicate(timeout=TIMEOUT_S)
     assert recorder.returncode == -signal.SIGTERM
     assert not is_running(pid)
-
-
-def test_the_command_survives_a_recorder_that_is_killed(tmp_path: Path) -> None:
-    program = "import time; print('ready', flush=True); time.sleep(0.5); open('done', 'w').close()"
-    recorder = start(tmp_path, "-q", PYTHON, "-c", program)
-    recorder.kill()
-    until((tmp_path / "done").exists)
-    recorder.communicate(timeout=TIMEOUT_S)
-    assert (tmp_path / "run.parquet").read_bytes()[:4] == b"PAR1"
 
 
 def test_signal_mask_and_ignored_signals_are_those_of_a_bare_start(tmp_path: Path) -> None:

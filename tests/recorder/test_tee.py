@@ -142,7 +142,7 @@ def test_a_process_that_is_left_behind_can_still_write(tmp_path: Path) -> None:
         assert stream.read().endswith("\nlate\n")
 
 
-def test_a_recorder_that_is_killed_costs_the_job_nothing(tmp_path: Path) -> None:
+def test_a_recorder_that_is_killed_costs_a_job_that_outlives_it_nothing(tmp_path: Path) -> None:
     program = """
 import os, sys, time
 recorder = os.getppid()
@@ -152,7 +152,7 @@ sys.stderr.write("x" * 200_000)
 open("done", "w").close()
 """
     reader, writer = os.pipe()
-    recorder = record_on(writer, tmp_path, "--tee", PYTHON, "-c", program)
+    recorder = record_on(writer, tmp_path, "--tee", "--outlive", PYTHON, "-c", program)
     os.close(writer)
     assert recorder.stdout is not None
     job = int(recorder.stdout.readline())

@@ -91,7 +91,7 @@ def test_a_process_that_became_another_user_goes_without_the_agent(public: Path,
 @pytest.mark.slow
 def test_what_a_killed_recorder_left_stays_for_its_job_and_is_removed_after_it(tmp_path: Path) -> None:
     environ = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
-    pipe, command = subprocess.PIPE, record_command("-q", PYTHON, "-c", WAITS)
+    pipe, command = subprocess.PIPE, record_command("-q", "--outlive", PYTHON, "-c", WAITS)
     recorder = subprocess.Popen(
         command, cwd=tmp_path, env=environ, stdin=pipe, stdout=pipe, text=True, start_new_session=True
     )

@@ -58,7 +58,7 @@ class Scene:
         self.output = output or folder / "run.parquet"
         self.journal = Path(f"{self.output}.journal")
         (folder / "job.py").write_text(JOB.format(work=work))
-        record = [python, "-m", "leakscope", "record", "-q", "--flush", f"{FLUSH_S}s", "-i", "50ms"]
+        record = [python, "-m", "leakscope", "record", "-q", "--outlive", "--flush", f"{FLUSH_S}s", "-i", "50ms"]
         command = [*record, "-o", str(self.output), "--", python, str(folder / "job.py")]
         with (folder / "said").open("wb") as said, (folder / "complaints").open("wb") as complaints:
             self.recorder = subprocess.Popen(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,7 +192,6 @@ def test_after_a_kill_the_next_start_or_the_command_uploads(tmp_path: Path, caps
     job = next(iter(open_recording(live).tables.processes["pid"]))
     recorder.kill()
     recorder.wait(timeout=TIMEOUT_S)
-    os.kill(int(job), signal.SIGKILL)
     recorder.communicate(timeout=TIMEOUT_S)
     until(lambda: not is_running(int(job)))
     assert main(["upload", "--spool", str(spool), "--dry-run"]) == 0

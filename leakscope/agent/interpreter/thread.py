@@ -12,11 +12,10 @@ from _thread import _local, allocate_lock, get_ident, get_native_id, start_new_t
 from itertools import count, repeat
 from time import monotonic, sleep
 
-from . import doors, files, names, pending
+from . import doors, files, names, pending, waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _thread import LockType
     from collections.abc import Callable
 
 END_S = 1.0  # how long to wait for its end: it may be making a snapshot, or writing its last rows
@@ -40,6 +39,7 @@ class Thread:
         tick_s: float,
         parting: list[Callable[[], object]],
         restarts: Callable[[], None],
+        will: waiting.LastWill | None = None,
     ) -> None:
         self._tick = tick
         self._tick_s = tick_s
@@ -49,10 +49,12 @@ class Thread:
         self._waits, self._ticks = count(), 0
         self._due_at = 0.0  # its next tick
         # Of the thread that is there, each in a list of one, where C functions find it.
-        self._wake = [allocate_lock()]
+        self._waiting = waiting.Waiting()
+        self._wakes: list[Callable[[], object]] = []  # all of these
         self._ended = [allocate_lock()]  # held while it is there
         self._asked_to_end: list[list[str]] = [[]]  # holds a list, with something in it if the thread shall end
         self._body: list[Callable[[], object]] = []
+        self._will = waiting.LastWill() if will is None else will
         # Whether the kernel has it no more; nothing before it has begun.
         path = doors.again(map, "/proc/self/task/%d".__mod__, self._native_id)
         self._is_gone = doors.again(map, not_, doors.again(map, os.access, path, repeat(os.F_OK)))
@@ -70,12 +72,14 @@ class Thread:
         asked: list[str] = []
         if is_new:  # many processes are over by then; and what begins has the GIL for itself
             self._due_at = monotonic() + min(FIRST_TICK_S, self._tick_s)
-        wake, ended = allocate_lock(), allocate_lock()
+        for leave in self._waiting.leaves:
+            leave()
+        self._waiting = here = waiting.new(self._will)
+        ended = allocate_lock()
         self._native_id.clear()
         self._waits, self._ticks = count(), 0  # as often as it ticks it waits, unless somebody watches
-        wake.acquire()
         ended.acquire()
-        self._asked_to_end[:], self._wake[:], self._ended[:] = [asked], [wake], [ended]
+        self._asked_to_end[:], self._wakes[:], self._ended[:] = [asked], here.wakes, [ended]
         # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
         # (sigwait) would be delivered to a thread that does not block it, and end the process.
         every = _signal.valid_signals()
@@ -88,15 +92,16 @@ class Thread:
                 begins=(
                     partial(_signal.pthread_sigmask, _signal.SIG_SETMASK, every),
                     doors.put(get_native_id, self._native_id),
+                    *here.begins,
                     partial(ended.acquire, False),
                     partial(begun.acquire, False),
                     begun.release,
-                    partial(wake.acquire, True, max(0.0, self._due_at - monotonic())),
+                    here.wait(max(0.0, self._due_at - monotonic())),
                 ),
-                wait=(partial(wake.acquire, True, self._tick_s), self._waits.__next__),
+                wait=(here.wait(self._tick_s), self._waits.__next__),
                 tick=partial(self._tick, asked),
                 is_asked_to_end=partial(any, asked),
-                ends=(doors.call_each(self._parting), self._parting.clear, ended.release),
+                ends=(doors.call_each(self._parting), self._parting.clear, *here.ends, ended.release),
             )
             self._body[:] = [body]
             self.ident = start_new_thread(body, ())
@@ -115,22 +120,29 @@ class Thread:
         """Whether it waited, and was not to begin before: somebody watched."""
         return _number_of(self._waits) > self._ticks
 
-    def lock(self) -> LockType:
-        """Whoever releases it wakes the thread."""
-        return self._wake[0]
-
     def wake_up(self) -> None:
         try:
-            self._wake[0].release()
+            for wake in self._wakes:
+                wake()
         except RuntimeError:
-            pass  # awake already
+            pass  # a lock that somebody else has released meanwhile: awake already
+
+    def is_last(self) -> bool:
+        """Whether all other threads have ended, the main one first, and the process will with this one."""
+        return self._waiting.is_last()
+
+    def is_shut(self, at_exit: bool = False) -> bool:
+        """Whether the job has set a filter of system calls since: nothing of ours makes one any more, on any thread.
+
+        ``at_exit``: may be asked once in a process, and on its main thread.
+        """
+        return self._waiting.is_shut(at_exit)
 
     def end_unseen(self, reason: str) -> tuple[Callable[[], object], ...]:
         """C functions that end the thread while somebody watches, and wait until it is gone."""
         return (
             doors.with_first(list.append, self._asked_to_end, [reason]),
-            doors.with_first(methodcaller("acquire", False), self._wake),
-            doors.with_first(methodcaller("release"), self._wake),
+            doors.call_each(self._wakes),
             doors.with_first(methodcaller("acquire", True, END_S), self._ended),
             doors.waiting(self._is_gone, partial(sleep, ENDS_S), int(END_S / ENDS_S)),
         )

@@ -32,11 +32,15 @@ _PUBLIC = ("enable", "disable", "is_enabled")
 
 
 class FatalSignals:
-    """faulthandler in our hands. ``is_ours`` until the job uses it itself."""
+    """faulthandler in our hands. ``is_ours`` until the job uses it itself.
+
+    ``handler``: the address of the function that the kernel calls; 0 where it is not ours.
+    """
 
     def __init__(self, folder: str, pid: int, start_ticks: int) -> None:
         """**Errors** OSError where the file cannot be made."""
         self.is_ours = False
+        self.handler = 0
         self._folder = folder
         self._fd = -1
         if faulthandler.is_enabled() or any(_signal.getsignal(n) != _signal.SIG_DFL for n in _NUMBERS):
@@ -49,7 +53,7 @@ class FatalSignals:
             self._original["disable"]()
             journal.close(self._fd, self._file)
             return
-        (self._handler,) = handlers
+        self.handler = handlers.pop() or 0
         self.is_ours = True
         # As if it were off, until the job switches it on: no functions of Python, which a tracer would see. To ask for
         # ``enable`` is to have ours leave; while somebody watches, theirs takes over what ours has set.
@@ -132,7 +136,7 @@ class FatalSignals:
 
     def _others(self) -> dict[int, Any]:
         """Where a handler stands that is not faulthandler's. (To put that one back would be a crash without end.)"""
-        return {number: action for number, action in self._actions().items() if _handler(action) != self._handler}
+        return {number: action for number, action in self._actions().items() if _handler(action) != self.handler}
 
 
 def _handler(action: Any) -> int | None:

@@ -37,9 +37,15 @@ static void *resize(void *at, size_t before, size_t *wanted)
     *wanted = (*wanted + 4095) & ~(size_t)4095;
     if (at)
         return mremap(at, before, *wanted, MREMAP_MAYMOVE);
-    at = (void *)syscall(SYS_mmap, NULL, *wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
-    if (at != MAP_FAILED)
-        madvise(at, *wanted, MADV_DONTFORK);
+    at = (void *)syscall(SYS_mmap, NULL, *wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
+    if (at == MAP_FAILED)
+        return at;
+    munlock(at, *wanted); /* where the job has all its future memory locked: each page would be there at once */
+    if (mprotect(at, *wanted, PROT_READ | PROT_WRITE)) {
+        syscall(SYS_munmap, at, *wanted);
+        return MAP_FAILED;
+    }
+    madvise(at, *wanted, MADV_DONTFORK);
     return at;
 }
 
