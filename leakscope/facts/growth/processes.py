@@ -114,8 +114,17 @@ def rounds_of(processes: Sequence[ProcessGrowth]) -> Floats:
 
 
 def alive_in(process: ProcessGrowth, rounds_s: Floats) -> NDArray[np.bool_]:
-    """In which rounds it was seen, and those between: one that came and went counts in its own round only."""
+    """In which rounds it was seen, and those between; one that came and went counts in its own round only.
+
+    A round that is left out of the others' (a snapshot held memory then) is none to count it in: before its birth its
+    parent had all pages that they share.
+    """
+    slack_s = float(np.median(np.diff(rounds_s))) / 2 if rounds_s.size > 1 else np.inf
     first, last = (int(np.abs(rounds_s - process.time_s[i]).argmin()) for i in (0, -1))
+    if rounds_s[first] < process.time_s[0] - slack_s:
+        first += 1
+    if rounds_s[last] > process.time_s[-1] + slack_s:
+        last -= 1
     alive = np.zeros(rounds_s.size, dtype=bool)
     alive[first : last + 1] = True
     return alive
