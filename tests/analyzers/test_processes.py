@@ -199,7 +199,7 @@ def test_a_process_that_came_after_the_last_sample_has_lived_as_long_as_it_did(t
 
 
 def test_no_process_lived_less_than_nothing(tmp_path):
-    """Ranks of which each left a snapshot: nothing was sampled, and the last was born when the others were long seen."""
+    """Ranks that left a snapshot each: nothing was sampled, and the last was born when the others were long seen."""
     builder = RecordingBuilder(tmp_path)
     for rank in range(3):
         builder.process(10 + rank, ppid=1, cmdline=f"python rank{rank}.py", born_s=1200.0 * rank, rank=rank)
