@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import proc
@@ -123,7 +123,12 @@ class Process(Memory):
 
 
 def held_together(processes: Iterable[Memory]) -> int:
-    """Bytes that processes hold, each page once, as far as the last readings of PSS tell.
+    """Bytes that processes hold, each page once."""
+    return together(processes, lambda process: process.held_bytes)
+
+
+def together(processes: Iterable[Memory], size_of: Callable[[Memory], int]) -> int:
+    """A sum over processes of a size that counts shares of pages, each page once, as far as the last PSS tells.
 
     What forks share is divided among all of them in a reading that was made while all were there. One from before a
     birth counts the shared pages in full, and the newborn's reading counts a part of them again: of the newborn only
@@ -139,7 +144,8 @@ def held_together(processes: Iterable[Memory]) -> int:
         for process in members:
             is_counted = process.born_s > read_s or (is_read and process.pss_bytes is None)
             alone = len(members) == 1 or not process.arguments
-            total += process.unshared_bytes if is_counted and not alone else process.held_bytes
+            size_bytes = size_of(process)
+            total += min(process.unshared_bytes, size_bytes) if is_counted and not alone else size_bytes
     return total
 
 

@@ -64,9 +64,9 @@ class Layout(ctypes.Structure):
             "frame_globals", "frame_owner", "frame_at", "code_begin",
             "code_names", "code_file", "code_name", "code_line", "function_code",
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
-            "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text", "buffer_bytes",
-            "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device", "is_collecting",
-            "any_lookup",
+            "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text",
+            "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device",
+            "is_collecting", "any_lookup",
         )
     ]  # fmt: skip
 
