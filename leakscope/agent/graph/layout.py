@@ -324,7 +324,7 @@ def _find_text_of_stream() -> int:
 
 def _find_buffer() -> int:
     """In files: all three kinds are one structure."""
-    kinds = (BufferedReader, BufferedWriter, BufferedRandom)
+    kinds: Any = (BufferedReader, BufferedWriter, BufferedRandom)
     places = {_place_of(_BUFFERS, [kind(BytesIO(), size) for size in _BUFFERS]) for kind in kinds}
     return places.pop() if len(places) == 1 else 0
 
