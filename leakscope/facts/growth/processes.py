@@ -83,10 +83,18 @@ class ProcessGrowth:
         of_all = self.tables[table]
         return of_all.iloc[:0] if len(of_all) else of_all
 
-    def within(self, start_s: float, end_s: float) -> ProcessGrowth:
-        """The same process, its ``growth_bytes`` what it gained between two moments."""
-        start, end = (level_at(self.time_s, self.held_bytes, at_s) for at_s in (start_s, end_s))
-        return replace(self, growth_bytes=round(end) - round(start))
+    def held_in(self, rounds_s: Floats, at_s: float) -> int:
+        """What it held in the round nearest to a moment, which need be none of its own.
+
+        One that came and went is in no round but its own: of two that followed each other a sum has one.
+        """
+        if rounds_s.size and not alive_in(self, rounds_s)[np.abs(rounds_s - at_s).argmin()]:
+            return 0
+        return round(level_at(self.time_s, self.held_bytes, at_s))
+
+    def within(self, start_s: float, end_s: float, rounds_s: Floats) -> ProcessGrowth:
+        """The same process, its ``growth_bytes`` what it gained between two moments, by the rounds of its job."""
+        return replace(self, growth_bytes=self.held_in(rounds_s, end_s) - self.held_in(rounds_s, start_s))
 
 
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
