@@ -103,6 +103,16 @@ def test_forks_that_are_born_while_a_snapshot_is_made_count_once(tmp_path):
     assert max(report_of(case).timeline.total_bytes) == pytest.approx(400 * MiB, rel=0.01)
 
 
+def test_of_workers_that_follow_each_other_a_sum_has_one(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [200 * MiB] * 80, every_s=0.25)
+    for number in range(6):  # each lives for a second and a half, the next comes half a second later
+        builder.process(10 + number, role="dataloader-worker", cmdline="worker", born_s=2.0 + 2 * number)
+        builder.samples(10 + number, [100 * MiB] * 7, every_s=0.25, from_s=2.0 + 2 * number)
+    growth = tree_growth(builder.open())
+    for at_s, held_mib in ((5.0, 300), (5.75, 200), (6.0, 300), (1.75, 200), (14.0, 200)):
+        assert sum(p.held_in(growth.time_s, at_s) for p in growth.processes) == held_mib * MiB, at_s
+
+
 @pytest.mark.parametrize(("told_mib", "peak_mib"), [(900, 401), (300, 300)])
 def test_the_peak_is_of_one_moment(tmp_path, told_mib, peak_mib):
     """What the recorder told as it ran may add shares of different moments; it leaves out what a snapshot took."""
