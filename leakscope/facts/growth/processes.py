@@ -24,6 +24,7 @@ from .sharing import Copied, Family, copied_by_takes, families, shares
 if TYPE_CHECKING:
     from ...storage import Recording
 
+_GAPS_LOOKED_AT = 512
 _Key = tuple[int, int]  # pid, start_ticks
 _TOLD = (
     "pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
@@ -88,8 +89,10 @@ class ProcessGrowth:
 
         One that came and went is in no round but its own: of two that followed each other a sum has one.
         """
-        if rounds_s.size and not alive_in(self, rounds_s)[np.abs(rounds_s - at_s).argmin()]:
-            return 0
+        if rounds_s.size:
+            first, last = _rounds_of_life(self, rounds_s)
+            if not first <= _nearest(rounds_s, at_s) <= last:
+                return 0
         return round(level_at(self.time_s, self.held_bytes, at_s))
 
     def within(self, start_s: float, end_s: float, rounds_s: Floats) -> ProcessGrowth:
@@ -127,15 +130,29 @@ def alive_in(process: ProcessGrowth, rounds_s: Floats) -> NDArray[np.bool_]:
     A round that is left out of the others' (a snapshot held memory then) is none to count it in: before its birth its
     parent had all pages that they share.
     """
-    slack_s = float(np.median(np.diff(rounds_s))) / 2 if rounds_s.size > 1 else np.inf
-    first, last = (int(np.abs(rounds_s - process.time_s[i]).argmin()) for i in (0, -1))
+    first, last = _rounds_of_life(process, rounds_s)
+    alive = np.zeros(rounds_s.size, dtype=bool)
+    alive[first : last + 1] = True
+    return alive
+
+
+def _rounds_of_life(process: ProcessGrowth, rounds_s: Floats) -> tuple[int, int]:
+    """Its first and its last; the last is before the first where it is in none. **Cost** 30 us, also of a day."""
+    some = np.arange(0, rounds_s.size - 1, max(1, rounds_s.size // _GAPS_LOOKED_AT))
+    slack_s = float(np.median(rounds_s[some + 1] - rounds_s[some])) / 2 if some.size else np.inf
+    first, last = (_nearest(rounds_s, float(process.time_s[i])) for i in (0, -1))
     if rounds_s[first] < process.time_s[0] - slack_s:
         first += 1
     if rounds_s[last] > process.time_s[-1] + slack_s:
         last -= 1
-    alive = np.zeros(rounds_s.size, dtype=bool)
-    alive[first : last + 1] = True
-    return alive
+    return first, last
+
+
+def _nearest(sorted_s: Floats, at_s: float) -> int:
+    after = int(np.searchsorted(sorted_s, at_s))
+    if after == 0 or after == sorted_s.size:
+        return min(after, sorted_s.size - 1)
+    return after if sorted_s[after] - at_s < at_s - sorted_s[after - 1] else after - 1
 
 
 def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
