@@ -444,7 +444,7 @@ class Peak:
 class RecordingFacts:
     """What was recorded and what recording it cost; ``ended`` is exit, signal, oom-killed or lost.
 
-    ``cwd``: the folder the job was started in.
+    ``cwd``: the folder the job was started in. ``goes_on``: the job still runs, and has not ended in any way.
     """
 
     path: str
@@ -461,6 +461,7 @@ class RecordingFacts:
     overhead: Mapping[str, float | None] = field(default_factory=dict)
     cwd: str | None = None
     peak: Peak | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True)

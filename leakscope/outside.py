@@ -8,6 +8,11 @@ _KEEPS_OUT = "IES"  # PYTHONPATH is not read, or site is not loaded: nothing of 
 UNKNOWN = (
     "the agent did not start there (PYTHONPATH replaced, a frozen program, a Python before 3.8, or ulimit -n below 256)"
 )
+ATTACHED = "it ran already when the recording began"
+ENTER_ATTACHED = (
+    "start it under `leakscope record`, or use `leakscope.record()` in it, or run it on Python 3.14 or newer, "
+    "which can be entered while it runs"
+)
 
 
 def flag_of(words: Sequence[str]) -> str | None:

@@ -75,7 +75,9 @@ def ended(recording: RecordingFacts) -> str:
         return f"exit status {recording.exit_code}"
     if recording.ended == "signal" and recording.signal is not None:
         return f"ended by {signal_name(recording.signal)}"
-    return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
+    if recording.ended == "oom-killed":
+        return "killed for lack of memory"
+    return "it still runs" if recording.goes_on else "its end was not recorded"
 
 
 def rests_on(finding: Finding) -> list[str]:

@@ -219,6 +219,23 @@ def test_the_pages_say_what_the_program_has():
     assert not behind, "docs/ is behind the program: run `make docs`"
 
 
+def test_no_page_waits_for_what_was_to_come():
+    """A comment is the mark of a section that is made, or says where commands run: another is a place left empty."""
+    known = re.compile(r"(?:begin|end) [\w-]+|run in \S+")
+    waiting = {
+        f"{page.relative_to(DOCS.parent)}: {found}"
+        for page in (README, *_pages(), *DOCS.parent.glob("*.md"))
+        for found in re.findall(r"<!--(.*?)-->", page.read_text("utf-8"), re.DOTALL)
+        if not known.match(found.strip())
+    }
+    todo = {
+        f"{page.relative_to(DOCS.parent)}: {found}"
+        for page in _pages()
+        for found in re.findall(r"\b(?:TODO|FIXME|TBD|XXX)\b", page.read_text("utf-8"))
+    }
+    assert waiting | todo == set()
+
+
 def test_the_map_leads_to_every_page():
     found, todo = set(), [DOCS / "index.md"]
     while todo:

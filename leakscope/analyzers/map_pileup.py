@@ -19,6 +19,7 @@ from ..confidence import Ground
 from ..evidence.keepers import MAPPINGS, keeper, opening_line
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import find_calls
+from ..facts.growth.doubts import started_s
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow
@@ -63,6 +64,12 @@ class _Looks(NamedTuple):
         middle = (self.time_s[0] + self.time_s[-1]) / 2
         return int(self.total[-1] - np.interp(middle, self.time_s, self.total))
 
+    def since(self, begin_s: float) -> _Looks | None:
+        """The looks from then on; None where there are too few to tell."""
+        kept = self.time_s >= begin_s
+        by_kind = {kind: counts[kept] for kind, counts in self.by_kind.items()}
+        return _Looks(self.owner, self.time_s[kept], self.total[kept], by_kind) if kept.sum() >= _LEAST_LOOKS else None
+
 
 def findings(
     case: Case,
@@ -73,7 +80,19 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose mappings pile up, or the largest rise that was seen."""
     looks = [seen for process in case.growth.processes if (seen := _looks(process)) is not None]
-    piles = [one for one in looks if one.risen >= min_mappings and one.late >= late_share * one.risen]
+
+    def piles_up(one: _Looks) -> bool:
+        return one.risen >= min_mappings and one.late >= late_share * one.risen
+
+    piles: list[_Looks] = []
+    for one in filter(piles_up, looks):
+        until_s = started_s(case.recording, one.owner)
+        since = one.since(until_s)
+        if since is not None and piles_up(since):
+            piles.append(since)
+        else:
+            loaded = f"{one.owner.label} loaded what it runs until {format_duration(until_s)}"
+            yield RuledOut(_KIND, f"mappings do not pile up since: {loaded}", {"risen": one.risen})
     told = {finding.subject.pid: finding for finding in so_far}
     for pile in piles:
         other = told.get(pile.owner.pid)
@@ -84,7 +103,7 @@ def findings(
             yield _finding(case, pile)
     if not looks:
         yield Skipped(_KIND, f"too few readings of the mappings: it takes {_LEAST_LOOKS} before a process ends")
-    elif not piles:
+    elif not any(map(piles_up, looks)):
         most = max(looks, key=lambda one: one.risen)
         reason = f"mappings do not pile up: {most.owner.label} had {most.risen} more at the end than at first"
         yield RuledOut(_KIND, reason, {"risen": most.risen, "most_mappings": int(max(x.total.max() for x in looks))})

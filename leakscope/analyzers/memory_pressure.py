@@ -61,7 +61,7 @@ def findings(
     near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
     for limit in near:
         is_told = killed or limit.pid in ended or _has_killed(case, limit)
-        own = None if is_told else forecast_of(limit, case.growth)
+        own = None if is_told else forecast_of(limit, case.growth, case.own_use)
         pressure = _Pressure(case, limit, own, high_fraction, full_fraction, others_fraction)
         yield pressure.finding(so_far, is_told=is_told)
     if not near:
@@ -107,13 +107,20 @@ class _Pressure:
         self._at = limit.peak_at
         self._job_bytes = self._held_by_job()
         used = float(limit.used_bytes[self._at])
-        self._others_bytes = max(0.0, used - self._job_bytes) if limit.is_of_memory else 0.0
+        self._others_bytes = max(0.0, used - self._job_bytes) if self._is_shared else 0.0
         self._by_others = self._others_bytes > others_fraction * used
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether others use it, too; a limit of a process is its own."""
+        return self._limit.kind != RLIMIT
 
     def finding(self, so_far: Sequence[Finding], *, is_told: bool) -> Finding:
         """``is_told``: what it came to is told by the kill, or by the crash of the process whose limit it is."""
         limit = self._limit
         whose = ", most of it outside this job" if self._by_others else ""
+        if self._by_others and limit.kind == DEV_SHM:  # a file that it wrote and does not map may be its own
+            whose = ", most of it not known to be this job's"
         return self._case.finding(
             _KIND,
             f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
@@ -161,6 +168,9 @@ class _Pressure:
             shares = {"job_bytes": int(self._job_bytes), "others_bytes": int(self._others_bytes)}
             rest = "other programs, the kernel, files in memory"
             yield Evidence(f"the job's processes held {job} of it, the rest ({rest}) {others}", shares)
+        elif self._is_shared:
+            figures = {"job_bytes": int(self._job_bytes), "others_bytes": int(self._others_bytes)}
+            yield Evidence(f"{format_bytes(self._job_bytes)} of it are segments that the job made", figures)
         yield from self._waiting()
 
     def _waiting(self) -> Iterator[Evidence]:
@@ -193,6 +203,9 @@ class _Pressure:
         if self._by_others and limit.kind == HOST:
             others = format_bytes(self._others_bytes)
             yield f"look at what else runs on the machine, which holds {others}: leakscope record --system -d 1m"
+        if limit.kind == DEV_SHM and self._by_others:
+            others = format_bytes(self._others_bytes)
+            yield f"find out whose the other {others} are: the job is not known to have made them (ls -l /dev/shm)"
         if limit.kind == DEV_SHM:
             yield "make /dev/shm larger (docker run --shm-size), or have fewer loader workers or prefetched batches"
         if limit.kind == CGROUP and self._ahead is None:
@@ -203,6 +216,9 @@ class _Pressure:
                 yield f"the limit of {limit.name} can be raised: the machine always had {room} available"
 
     def _held_by_job(self) -> float:
+        own = self._case.own_use(self._limit, np.array([float(self._limit.time_s[self._at])]))
+        if own is not None and not self._limit.is_of_memory:
+            return float(own[0])
         growth = self._case.growth
         return level_at(growth.time_s, growth.held_bytes, float(self._limit.time_s[self._at]))
 

@@ -23,7 +23,7 @@ from .endings.members import Member, members
 from .gpu.budget import DeviceBudget
 from .gpu.snapshots import device_snapshots
 from .growth.counted import step_unit
-from .growth.limits import Limit, limits, nearest
+from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.holders import with_exact_holders
@@ -31,6 +31,7 @@ from .processes.ranks import growth_of_ranks
 from .processes.segments import Segments, segments_of_job, unmapped
 from .processes.table import Process, processes
 from .processes.teams import Team, teams
+from .series.arithmetic import Floats
 from .subject import About, Spot, Whose, subject_of
 from .tables import only
 
@@ -117,8 +118,21 @@ class Case:
 
     @cached_property
     def forecast(self) -> Forecast | None:
-        """The limit that will be reached first; None where nothing grows towards one."""
-        return forecast(self.limits, self.growth)
+        """The limit that will be reached first; None where nothing of the job's grows towards one."""
+        return forecast(self.limits, self.growth, self.own_use)
+
+    def own_use(self, limit: Limit, time_s: Floats) -> Floats | None:
+        """Bytes of /dev/shm or a GPU that are the job's at these moments; None: not known, or another limit."""
+        if limit.kind == DEV_SHM:
+            own = (one.at("segment_bytes", time_s) for one in self.segments if one.kind == DEV_SHM)
+            return sum(own, start=np.zeros_like(time_s))
+        on_device = [one for one in gpu_processes(self.recording) if one.device == limit.name]
+        if not on_device:
+            return None
+        return sum(
+            (np.interp(time_s, one.time_s, one.used_bytes, left=0.0, right=0.0) for one in on_device),
+            start=np.zeros_like(time_s),
+        )
 
     @cached_property
     def members(self) -> list[Member]:

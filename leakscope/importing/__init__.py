@@ -22,12 +22,13 @@ from ._spool import Part, part_of
 __all__ = ["Imported", "Placing", "formats", "import_files", "placing"]
 
 _MOST_FILES = 2000
+_MOST_NAMED = 5  # of files that were skipped
 _AS_IT_IS = Placing()
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of it: the recording, and a line for each file."""
+    """What came of it: the recording, a line for each file, and one for those that were skipped."""
 
     path: Path
     lines: Sequence[str]
@@ -49,7 +50,7 @@ def import_files(
     """
     if output.exists() and not force:
         raise BadInput(f"{output} is there already: choose another name, or --force to replace it")
-    found = _found(files, form)
+    found, skipped = _found(files, form)
     parts: list[Part] = []
     try:
         parts.extend(part_of(path, name) for path, name in found)
@@ -58,32 +59,47 @@ def import_files(
     finally:
         for part in parts:
             part.close()
-    return Imported(output, [_line(part) for part in parts], count)
+    return Imported(output, [*(_line(part) for part in parts), *_about_skipped(skipped, form)], count)
 
 
-def _found(files: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
+def _found(files: Sequence[Path], form: str | None) -> tuple[list[tuple[Path, str]], list[Path]]:
+    """Files with their formats, and those of folders that are of none."""
     found: list[tuple[Path, str]] = []
+    skipped: list[Path] = []
     for path in files:
         if path.is_dir():
-            found += _in_folder(path, form)
+            known, others = _in_folder(path, form)
+            found += known
+            skipped += others
         else:
             found.append((path, _formats.of_file(path, form)))
     if len(found) > _MOST_FILES:
         raise BadInput(f"{len(found):,} files are too many: name at most {_MOST_FILES:,}")
     seen: dict[Path, str] = {path.resolve(): name for path, name in found}
-    return [(path, name) for path, name in found if seen.pop(path.resolve(), None)]
+    return [(path, name) for path, name in found if seen.pop(path.resolve(), None)], skipped
 
 
-def _in_folder(folder: Path, form: str | None) -> list[tuple[Path, str]]:
+def _in_folder(folder: Path, form: str | None) -> tuple[list[tuple[Path, str]], list[Path]]:
     inside = [path for path in sorted(folder.rglob("*")) if path.is_file()][: _MOST_FILES + 1]
-    known = []
+    known, others = [], []
     for path in inside:
         name = _formats.maybe_of_file(path)
         if name is not None and form in (None, name):
             known.append((path, name))
+        else:
+            others.append(path)
     if not known:
         raise UnreadableInput(f"{folder}: no file in it is of a format that can be imported")
-    return known
+    return known, others
+
+
+def _about_skipped(paths: Sequence[Path], form: str | None) -> list[str]:
+    if not paths:
+        return []
+    shown = ", ".join(str(path) for path in paths[:_MOST_NAMED])
+    more = f" and {len(paths) - _MOST_NAMED:,} more" if len(paths) > _MOST_NAMED else ""
+    why = f"since not of format {form}" if form else "since of no format that is known (name a file with --from)"
+    return [f"not imported, {why}: {shown}{more}"]
 
 
 def _line(part: Part) -> str:

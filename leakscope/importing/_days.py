@@ -31,11 +31,13 @@ class Days:
         found = self._said or own
         self._said = None
         if found is None:
+            self._source.undated_tables += 1
             return None
         if self.last is None:
             self._source.clock = found[1]
         elif found[1] != self._source.clock:
             if own is None or own[1] != self._source.clock:
+                self._source.undated_tables += 1
                 return None
             found = own
         at_s = found[0] + (self._added_s if found[1] == DAY else 0.0)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..units import BYTE_UNITS, KiB, MiB
+from . import _locales
 from ._facts import DAY, LOCAL, UNIX
 
 _MOST_BYTES = 1 << 60  # no machine has as much: what is above is damage
@@ -75,15 +76,17 @@ def unix(value: Any) -> float | None:
 
 
 def moment(text: str) -> Moment | None:
-    """A moment as it is printed: ISO, as ``date`` does, seconds since 1970, a time of day."""
+    """A moment as it is printed: ISO, as ``date`` does in many languages, seconds since 1970, a time of day."""
     text = text.strip()
     if match := _ISO.match(text):
         return _iso(match)
     if re.fullmatch(r"\d{9,19}(?:\.\d+)?", text):
         at_s = unix(text)
         return (at_s, UNIX) if at_s is not None else None
-    if match := _DATE.match(text):
-        return _dated(match)
+    if (match := _DATE.match(text)) and (at := _dated(match)) is not None:
+        return at
+    if (foreign := _locales.fields(text)) is not None:
+        return _moment(foreign[0], 0.0, foreign[1])
     if match := _CLOCK.match(text):
         hour = _hour(int(match[1]), match[4])
         at_s = hour * 3600 + int(match[2]) * 60 + float(match[3] or 0)

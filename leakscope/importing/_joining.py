@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import BadInput
 from ..units import MiB
+from . import _same_curves
 from ._facts import BOOT, CLOCKS, DAY, ELAPSED, LOCAL, UNIX, Fact
 from ._source import Source
 from ._spool import Part
@@ -82,6 +83,7 @@ def joined(parts: Sequence[Part], placing: Placing) -> Joined:
     epoch = None if not known else boot if boot is not None and boot <= min(known) else min(known) - 1.0
     shifts = _shifts(parts, placing, unix, epoch)
     _name_victims(parts, pids, shifts)
+    _same_curves.name(parts, pids, shifts)
     start = min(part.first_s + shift for part, shift in zip(parts, shifts))
     end = max(part.last_s + shift for part, shift in zip(parts, shifts))
     owners = _owners(parts, pids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import zlib
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,8 @@ class Source:
     ``clock``: one of ``_facts.CLOCKS``, on which the moments of its facts are. ``boot_unix_s``: when the machine
     started, where the file says. ``about``: what is known of each process, by pid: columns of ``processes``.
     ``addresses``: of memory that its process holds, by which files of one process are known where none has a pid.
-    ``notes``: sentences for a person. ``left_out``: lines or values that were none.
+    ``notes``: sentences for a person. ``left_out``: lines or values that were none. ``undated_tables``: of which nobody
+    said when they were printed, so that they were not read.
     """
 
     path: Path
@@ -40,6 +42,7 @@ class Source:
     meta: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: int = 0
+    undated_tables: int = 0
     addresses: frozenset[int] = frozenset()
     _unnamed: dict[str, int] = field(default_factory=dict)
 
@@ -106,10 +109,10 @@ class Source:
     def _chunks(self, size: int) -> Iterator[bytes]:
         with open(self.path, "rb") as stream:
             first = stream.read(size)
-            if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise NotThisFormat("is UTF-16 text: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
-            chunks = chain([first], iter(lambda: stream.read(size), b""))
-            yield from self._unpacked(chunks, size) if first[:2] == _GZIP else chunks
+            chunks: Iterable[bytes] = chain([first], iter(lambda: stream.read(size), b""))
+            if first[:2] == _GZIP:
+                chunks = self._unpacked(chunks, size)
+            yield from _as_utf8(iter(chunks))
 
     def _unpacked(self, chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
         """Pieces of at most ``size``: a packed file may hold a thousand times as much. **Errors** NotThisFormat."""
@@ -132,6 +135,19 @@ class Source:
                 chunk = unpack.unconsumed_tail or unpack.unused_data.lstrip(b"\0")
         if not unpack.eof and _CUT not in self.notes:
             self.notes.append(_CUT)
+
+
+def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same, but text in UTF-16, as PowerShell writes it, in UTF-8."""
+    first = next(chunks, b"")
+    if first[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        yield first
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for chunk in chain([first], chunks):
+        if text := decoder.decode(chunk):
+            yield text.encode("utf-8", "replace")
 
 
 def _line(data: bytes) -> str:

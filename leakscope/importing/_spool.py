@@ -110,6 +110,10 @@ def _read(part: Part) -> None:
         why = f" ({part.source.left_out:,} lines or values were no figures)" if part.source.left_out else ""
         told = "".join(f": {note}" for note in part.source.notes[:1])
         raise NotThisFormat(f"has no figure of {part.format} that can be read{why}{told}")
+    if part.source.undated_tables:
+        count = part.source.undated_tables
+        tables = f"{count:,} tables do" if count > 1 else "a table does"
+        part.source.notes.append(f"{tables} not say when and are left out: print `date` before each")
     if part.source.left_out:
         part.source.notes.append(f"{part.source.left_out:,} lines or values were no figures and are left out")
 

@@ -19,11 +19,11 @@ YIELDS = True  # words of kills are in many a file: one that another format know
 _EVIDENCE = re.compile(
     r"invoked oom-killer|Out of memory|out of memory: Kill|Killed process \d|oom-kill:|oom_reaper|OOM ?Kill|killed by "
     r"the OOM killer|oom-kill|OOM encountered|oom[_-]kill event|early"
-    r"oom|systemd-oomd|sending SIG(KILL|TERM) to process",
+    r"oom|systemd-oomd|[Ss]ending SIG(KILL|TERM) to (the )?|lowmemorykiller|\blmkd\b|memory limit.* killed",
 )
 _MOST_LINES, _REPORT_LINES = 20_000, 1500
 _MOST_BYTES = 64 << 20  # of a log that is one JSON document
-_SYSLOG = re.compile(r"[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d")
+_DAY_S = 86400.0
 _JSON_STARTS = (b"{", b"[", b"\x1e{")
 
 
@@ -40,12 +40,14 @@ def read(source: Source) -> Iterator[Fact]:
     text = _evidence(source)
     records = list(carriers.records(text))
     reading = oom.read(text)
+    if reading.unread_lines:
+        source.notes.append(f"{len(reading.unread_lines):,} lines speak of kills in words that are not read yet")
     if not reading.events:
-        raise NotThisFormat("tells of no process that was killed for memory: " + (reading.notes or ["no such line"])[0])
-    year = datetime.fromtimestamp(source.path.stat().st_mtime, timezone.utc).year
-    clock = _clock(source, reading.events, year)
+        raise NotThisFormat("tells of no process that was killed for memory: " + reading.notes[-1])
+    last = datetime.fromtimestamp(source.path.stat().st_mtime, timezone.utc)
+    clock = _clock(source, reading.events, last)
     for event in reading.events:
-        at_s = _at_s(event, clock, year)
+        at_s = _at_s(event, clock, last)
         if at_s is None:
             source.left_out += 1
             continue
@@ -87,9 +89,9 @@ def _evidence(source: Source) -> bytes:
     return "\n".join(kept).encode("utf-8", "replace")
 
 
-def _clock(source: Source, events: Sequence[oom.OomEvent], year: int) -> str:
+def _clock(source: Source, events: Sequence[oom.OomEvent], last: datetime) -> str:
     """Dates, where all kills have them; else seconds since boot, which a log that has both tells of itself."""
-    dated = [_dated(event, year) for event in events]
+    dated = [_dated(event, last) for event in events]
     known = [found for found in dated if found is not None]
     seconds = [event.kernel_time_s for event in events if event.kernel_time_s is not None]
     if len(known) == len(events) or (known and not seconds):
@@ -99,27 +101,39 @@ def _clock(source: Source, events: Sequence[oom.OomEvent], year: int) -> str:
                 source.meta["boot_at_s"] = found[0] - event.kernel_time_s
         return source.clock
     if not seconds:
-        raise NotThisFormat("tells of kills without a time: copy it with the times (dmesg, journalctl -o short-iso)")
+        unread = next((event.time for event in events if event.time is not None), None)
+        why = (
+            f"tells of kills with times that cannot be read ({unread!r})" if unread else "tells of kills without a time"
+        )
+        raise NotThisFormat(f"{why}: copy it with the times (dmesg, journalctl -o short-iso)")
     source.clock = BOOT
     return BOOT
 
 
-def _at_s(event: oom.OomEvent, clock: str, year: int) -> float | None:
+def _at_s(event: oom.OomEvent, clock: str, last: datetime) -> float | None:
     if clock == BOOT:
         return event.kernel_time_s
-    found = _dated(event, year)
+    found = _dated(event, last)
     return found[0] if found is not None and found[1] == clock else None
 
 
-def _dated(event: oom.OomEvent, year: int) -> Moment | None:
+def _dated(event: oom.OomEvent, last: datetime) -> Moment | None:
     if event.time is None or event.time_kind in ("none", "kernel_seconds", "kmsg_microseconds", "reltime"):
         return None
-    if _SYSLOG.match(event.time) and not re.search(r"\b\d{4}\b", event.time):
-        words = event.time.split()
-        return moment(f"{words[0]} {words[1]} {words[2].split('.')[0]} {year}")
     if event.time.isdigit() and (at_s := unix(event.time)) is not None:
         return at_s, "unix"
+    if event.time_kind in ("syslog", "logcat") and not re.search(r"\b\d{4}\b", event.time):
+        found = _in_year(event, last.year)
+        if found is not None and found[0] > last.timestamp() + _DAY_S:  # of December, copied in January
+            found = _in_year(event, last.year - 1)
+        return found
     return moment(event.time)
+
+
+def _in_year(event: oom.OomEvent, year: int) -> Moment | None:
+    if event.time_kind == "logcat":
+        return moment(f"{year}-{event.time}")
+    return moment(re.sub(r"(:\d\d)\.\d+", r"\1", f"{event.time} {year}"))
 
 
 def _report(records: Sequence[Record], event: oom.OomEvent) -> list[str]:

@@ -41,6 +41,8 @@ def read(source: Source) -> Iterator[Fact]:
             header = []
     if days.last is None and unsaid > 1 and source.clock != ELAPSED:
         raise NotThisFormat("does not say when each table of ps was printed: print `date` before each")
+    if source.clock == ELAPSED:  # each row says how long its process has run
+        source.undated_tables = 0
     if len(source.about) <= 20:
         source.meta.pop("whole_machine")
 

@@ -6,7 +6,7 @@ and the command `leakscope oom` both use it.
 
 from __future__ import annotations
 
-from . import carriers, kernel, killers, notes, pods, programs, witnesses
+from . import carriers, kernel, killers, notes, pods, programs, unread, witnesses
 from .events import Invocation, OomEvent, Reading, Task, as_json
 from .telling import as_text, describe
 
@@ -20,7 +20,10 @@ def read(data: bytes | str) -> Reading:
     reader = kernel.Reader(records)
     objects = carriers.objects(data)
     told = [*killers.events(records), *witnesses.events(records, objects)]
-    events = programs.once([*told, *witnesses.add_units(records, reader.events)])
-    events = pods.joined(events, records, objects)
+    with_units = witnesses.add_units(records, reader.events)
+    understood = reader.lines | {event.line_number for event in (*told, *with_units)}
+    events = pods.joined(programs.once([*told, *with_units]), records, objects)
     events.sort(key=lambda event: event.line_number)
-    return Reading(events, reader.invocations, notes.notes(records, events, reader.invocations))
+    left = [record for record in unread.lines(records, understood) if not notes.knows(record)]
+    said = notes.notes(records, events, reader.invocations, left)
+    return Reading(events, reader.invocations, said, [record.line_number for record in left])

@@ -11,6 +11,7 @@ from typing import Any
 from .records import Record, peel
 
 _JSON_STRING = re.compile(r'\s*"(?:msg|MESSAGE|message|log|textPayload)"\s*:\s*"((?:[^"\\]|\\.)*)"?,?\s*$')
+_QUOTED = re.compile(r"=(?:[0-9A-F]{2}|[ \t]*$)")  # quoted-printable, in which mail programs send
 _EXPORT_FIELD = re.compile(rb"([A-Z0-9_]+)(=|\n)")
 
 
@@ -170,7 +171,7 @@ def _of_export(data: bytes) -> Iterator[Record]:
 
 def _of_lines(text: str) -> Iterator[Record]:
     empty_stamp: Record | None = None
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in _unquoted(text.split("\n")):
         if line.startswith(("{", "data: {")):
             value = _parsed(line[line.index("{") :])
             if value is not None:
@@ -190,6 +191,45 @@ def _of_lines(text: str) -> Iterator[Record]:
             empty_stamp = record if record.stamped and not record.text else None
             first = first or record
             yield record
+
+
+def _unquoted(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Numbered lines; those of a mail in quoted-printable as they were written.
+
+    Such a text has no "=" but before two digits and at the end of a line that goes on, so a paragraph shows it.
+    """
+    begin = 0
+    while begin < len(lines):
+        end = begin
+        while end < len(lines) and lines[end].strip():
+            end += 1
+        paragraph = lines[begin : end + 1]
+        if any("=3D" in line for line in paragraph):
+            yield from _joined_again(begin + 1, paragraph)
+        else:
+            yield from enumerate(paragraph, begin + 1)
+        begin = end + 1
+
+
+def _joined_again(number: int, lines: list[str]) -> Iterator[tuple[int, str]]:
+    held, held_number = "", number
+    for line in (line.rstrip("\r") for line in lines):
+        is_quoted = "=" in line and len(_QUOTED.findall(line)) == line.count("=")
+        held_number = held_number if held else number
+        goes_on = is_quoted and line.rstrip(" \t").endswith("=")
+        if is_quoted:
+            line = _unquote(line.rstrip(" \t").removesuffix("=") if goes_on else line)
+        held += line
+        if not goes_on:
+            yield held_number, held
+            held = ""
+        number += 1
+    if held:
+        yield held_number, held
+
+
+def _unquote(line: str) -> str:
+    return decode(re.sub(rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), line.encode()))
 
 
 def _parsed(text: str) -> Any:

@@ -105,11 +105,15 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Reading:
-    """All a log said, in the order of the log; notes name what looks like a kill and is none, and what is missing."""
+    """All a log said, in the order of the log; notes name what looks like a kill and is none, and what is missing.
+
+    ``unread_lines``: numbers of lines that speak of a kill for want of memory in words that are not known here.
+    """
 
     events: list[OomEvent]
     invocations_without_kill: list[Invocation]
     notes: list[str]
+    unread_lines: list[int] = field(default_factory=list)
 
 
 _NOT_IN_JSON = {"tasks", "has_report"}  # the table is long, and its sums are there
@@ -123,6 +127,7 @@ def as_json(reading: Reading) -> dict[str, Any]:
         "events": [{name: _plain(getattr(event, name)) for name in names} for event in reading.events],
         "invocations_without_kill": [vars(invocation).copy() for invocation in reading.invocations_without_kill],
         "notes": list(reading.notes),
+        "unread_lines": list(reading.unread_lines),
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from . import kill_lines, tables
 from .events import Invocation, OomEvent, merged
-from .kill_lines import KillLine
+from .kill_lines import KillLine, OomKillLine
 from .records import Record
 from .report import Report, event_of
 
@@ -45,9 +45,10 @@ class Reader:
         self._intent: tuple[Record, KillLine] | None = None
         self._group: tuple[Record, str] | None = None
         self._by_pid: dict[int, list[int]] = {}  # pid -> its events
+        self.lines: set[int] = set()  # that were understood, but for details of reports
         for index, record in enumerate(records):
-            if record.is_kernel is not False and record.text:
-                self._read(index, record)
+            if record.is_kernel is not False and record.text and self._read(index, record):
+                self.lines.add(record.line_number)
         self._close_intent()
         self._close_report()
 
@@ -58,40 +59,45 @@ class Reader:
                 return
             yield record.text
 
-    def _read(self, index: int, record: Record) -> None:
+    def _read(self, index: int, record: Record) -> bool:
+        """Whether it is a line of which the kernel's words are known."""
         text = record.text
         following = self._following
         if "invoked" in text and self._read_invocation(record, following(index)):
-            return
+            return True
         if text[0] in "OMK":
             if found := kill_lines.intent(text, following(index)):
                 if self._intent is None or self._intent[1].pid != found.pid:  # else printed twice
                     self._close_intent()
                 self._intent = (record, found)
-                return
+                return True
             trusted = record.stamped or self._intent is not None
             if found := kill_lines.kill_line(text, following(index), trusted):
                 self._add(record, found)
-                return
+                return True
         if text.startswith("Linux version "):  # a new boot
             self._close_intent()
             self._close_report()
             self._group = None
         elif text.startswith("Tasks in ") and _GROUP_START.match(text):
             self._start_group(record, " ".join([text, *following(index)]))
+            return True
         elif (report := self._report) is not None or text.startswith(("[", "oom-kill:", "Task in", "memory: usage")):
             if text[0] == "[" and self._read_table(record, index):
-                return
+                return True
             if found_line := kill_lines.oom_kill_line(text, following(index)):
-                if report and report.oom_kill and report.oom_kill.pid != found_line.pid:
+                if report and report.oom_kill and not report.is_of(found_line, record, _near(report.start, record)):
                     self._close_report()
-                self._open(record).oom_kill = found_line
-            elif text.startswith("Task in") and (cgroups := kill_lines.task_in(text, following(index))):
+                self._open(record).says_victim(found_line, record)
+                return True
+            if text.startswith("Task in") and (cgroups := kill_lines.task_in(text, following(index))):
                 self._open(record).task_in = cgroups
-            elif text.startswith("memory: usage"):
+                return True
+            if text.startswith("memory: usage"):
                 self._open(record).read_usage(text)
             elif report:
                 report.read_detail(text)
+        return False
 
     def _open(self, record: Record) -> Report:
         if self._report is None:
@@ -137,7 +143,9 @@ class Reader:
 
     def _close_report(self) -> None:
         report, self._report = self._report, None
-        if report is None or report.invoked_by is None:
+        if report is None:
+            return
+        if self._add_by_oom_kill_line(report) or report.invoked_by is None:
             return
         start = report.start
         found = Invocation(start.line_number, start.time, report.invoked_by, report.tasks_in_dump(), report.end)
@@ -148,6 +156,16 @@ class Reader:
             or same not in ((other.time, other.invoked_by) for other in self.invocations[-20:])
         ):
             self.invocations.append(found)
+
+    def _add_by_oom_kill_line(self, report: Report) -> bool:
+        """The kernel prints that line for a kill only, so it is one, also where grep or an alert left out the rest."""
+        line, record = report.oom_kill, report.oom_kill_record
+        if line is None or record is None or line.pid is None or report.is_doubted:
+            if record is not None and report.invoked_by is None:
+                self.lines.discard(record.line_number)  # it says that somebody was killed, and here not who
+            return False
+        self._put(event_of(record, KillLine(None, line.pid, None, None, {}, None), None, report))
+        return True
 
     def _close_intent(self) -> None:
         pending, self._intent = self._intent, None
@@ -164,7 +182,13 @@ class Reader:
             event = replace(event, group_kill=True, oom_cgroup=self._group[1])
         else:
             self._group = None
-        before = self._by_pid.setdefault(found.pid, [])
+        self._put(event)
+
+    def _put(self, event: OomEvent) -> None:
+        if event.pid is None:
+            self.events.append(event)
+            return
+        before = self._by_pid.setdefault(event.pid, [])
         for index in reversed(before[-4:]):  # a few, as a log with many boots may hold a pid often
             if _is_same(self.events[index], event):
                 self.events[index] = merged(self.events[index], event)
@@ -190,18 +214,20 @@ class Reader:
             return None
         pids = {found.pid, *([chosen.pid] if chosen else [])}
         if report.oom_kill and report.oom_kill.pid not in (None, *pids):
+            # To 5.0 a child could die in place of the one that line names: without the line between, who knows.
+            report.is_doubted = report.is_doubted or (found.prefix is None and chosen is None)
             return None
-        if report.oom_kill and _contradicts(found.prefix or (chosen.prefix if chosen else None), report.oom_kill.word):
+        if report.oom_kill and _contradicts(found.prefix or (chosen.prefix if chosen else None), report.oom_kill):
             return None
         self._report = None
         return report
 
 
-def _contradicts(prefix: str | None, constraint: str) -> bool:
+def _contradicts(prefix: str | None, line: OomKillLine) -> bool:
     """Whether the line and the report are of two kills, as in two logs that were mixed."""
-    if prefix is None or constraint not in ("NONE", "MEMCG"):
+    if prefix is None or line.word not in ("NONE", "MEMCG"):
         return False
-    return prefix.startswith("Memory cgroup") != (constraint == "MEMCG")
+    return prefix.startswith("Memory cgroup") != (line.constraint_word == "MEMCG")
 
 
 def _near(first: Record, second: Record, within_s: float = _LONGEST_REPORT_S) -> bool:
@@ -224,7 +250,13 @@ def _is_same(old: OomEvent, new: OomEvent) -> bool:
         return abs(old.kernel_time_s - new.kernel_time_s) <= _SAME_KILL_S
     if old.time_kind == new.time_kind and old.time != new.time:
         return False
-    return old.total_vm_kb is not None and _sizes(old) == _sizes(new)
+    if new.total_vm_kb is None or old.total_vm_kb is None:  # a line that says no sizes, of the same pid and name
+        return old.comm is not None and old.comm == new.comm and _sizes_agree(old, new)
+    return _sizes(old) == _sizes(new)
+
+
+def _sizes_agree(old: OomEvent, new: OomEvent) -> bool:
+    return all(None in pair or pair[0] == pair[1] for pair in zip(_sizes(old), _sizes(new)))
 
 
 def _sizes(event: OomEvent) -> tuple[int | None, ...]:

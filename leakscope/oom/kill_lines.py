@@ -16,8 +16,11 @@ _STARTED = re.compile(r"(?:Memory cgroup out|Out) of [Mm]emory(?: \(\w+\))?:|Kil
 _FIELD = re.compile(r",?([A-Za-z][A-Za-z_-]*):(-?\d[\d,]*)(kB)?")
 _UID_APART = re.compile(r"\s*,\s*UID\s+(\d+),")  # RHEL 7 from 3.10.0-1127 on
 _REST = re.compile(r",?(?:[A-Za-z][A-Za-z_-]*(?::-?[\d,]*k?)?)?(?:[.>…]|\.\.\.)?")
+_LEFT_OUT = re.compile(r",?(?:\.{2,}|…|\[(?:\.{2,}|…|snip)\])")  # by who quotes the line
+_UNREAD = re.compile(r",?([A-Za-z][A-Za-z_-]*):?(?:-?[\d.,]*\d[A-Za-z]+(?=,|$)|(?=\.\.|…))")  # rounded, or left out
+_SIZES = ("total-vm", "anon-rss", "file-rss", "shmem-rss")
 _ORDER = ("total-vm", "anon-rss", "file-rss", "shmem-rss", "UID", "pgtables", "oom_score_adj")
-_AFTER_COMM = re.compile(r"\s*(?:[tv,.>…]|$)")  # total-vm or vsz, or a cut
+_AFTER_COMM = re.compile(r"\s*(?:[tvafs,.>…\[]|$)")  # total-vm or vsz, or a later field, or a cut
 _LONGEST_TAIL = 600  # the fields take 150 characters, and blanks where a line was wrapped
 _LONGEST_COMM = 64  # 15 in the kernel; wrapping and vendors make it longer
 
@@ -47,6 +50,11 @@ class OomKillLine(NamedTuple):
     oom_cgroup: str | None
     cpuset: str | None
     mems_allowed: str | None
+
+    @property
+    def constraint_word(self) -> str:
+        """What was short. 4.19 to 5.0 print NONE for all; but only a cgroup's limit makes them name oom_memcg."""
+        return "MEMCG" if self.word == "NONE" and self.oom_cgroup is not None else self.word
 
 
 def kill_line(text: str, more: Iterable[str], trusted: bool) -> KillLine | None:
@@ -84,7 +92,9 @@ def kill_line(text: str, more: Iterable[str], trusted: bool) -> KillLine | None:
         comm = None  # cut before its own last parenthesis
     uid = match["uid"] if match["uid"] is not None else fields.get("UID")
     adj = fields.get("oom_score_adj")
-    sizes = {name: value for name, value in fields.items() if name not in ("UID", "oom_score_adj")}
+    sizes = {
+        name: value for name, value in fields.items() if name not in ("UID", "oom_score_adj") and value is not None
+    }
     return KillLine(match["prefix"], int(match["pid"]), comm, None if uid is None else int(uid), sizes, adj)
 
 
@@ -101,7 +111,7 @@ def _joined(pattern: re.Pattern[str], text: str, following: Iterator[str]) -> re
     return None
 
 
-def _comm_and_fields(rest: str) -> tuple[str | None, dict[str, int]] | None:
+def _comm_and_fields(rest: str) -> tuple[str | None, dict[str, int | None]] | None:
     """``(comm) total-vm:..``: the last parenthesis that leaves a list of fields, or the start of one, ends it."""
     for end in range(min(len(rest), _LONGEST_COMM) - 1, 0, -1):
         if rest[end] == ")" and _AFTER_COMM.match(rest, end + 1):
@@ -111,28 +121,46 @@ def _comm_and_fields(rest: str) -> tuple[str | None, dict[str, int]] | None:
     return None
 
 
-def _fields(tail: str) -> dict[str, int] | None:
-    """Blanks do not count: wrapping puts them anywhere, also into numbers, and every number has its name before it."""
+def _fields(tail: str) -> dict[str, int | None] | None:
+    """Blanks do not count: wrapping puts them anywhere, also into numbers, and every number has its name before it.
+
+    Who quotes such a line leaves fields out, or rounds them: those are None, and the others are read.
+    """
     uid = _UID_APART.match(tail)
     dense = re.sub(r"\s+", "", tail[uid.end() :] if uid else tail)
-    fields: dict[str, int] = {}
+    fields: dict[str, int | None] = {}
+    is_shortened = False
     position = place = 0
-    while match := _FIELD.match(dense, position):
-        name, number, unit = match.groups()
-        if name == "vsz":
-            name = "total-vm"  # so called before 2.6.36
-        if name not in _ORDER[place:] or (not fields and name != "total-vm"):
-            break  # of another message
-        if unit is None and name not in ("UID", "oom_score_adj"):
-            break  # cut inside the number
-        if name == "UID" and match.end() == len(dense):
-            break  # likewise: nothing shows where it ends
-        fields[name] = int(number.replace(",", ""))
-        position, place = match.end(), _ORDER.index(name) + 1
+    while True:
+        if match := _LEFT_OUT.match(dense, position):
+            is_shortened = True
+        elif match := _FIELD.match(dense, position):
+            name, number, unit = match.groups()
+            if name == "vsz":
+                name = "total-vm"  # so called before 2.6.36
+            if name not in _ORDER[place:] or (not place and name not in _SIZES):
+                break  # of another message
+            is_shortened = is_shortened or (not place and name != "total-vm")
+            place = _ORDER.index(name) + 1
+            if unit is None and name not in ("UID", "oom_score_adj"):
+                match = _UNREAD.match(dense, position)
+                if match is None:
+                    break  # cut inside the number
+                fields[name], is_shortened = None, True
+            elif name == "UID" and match.end() == len(dense):
+                break  # likewise: nothing shows where it ends
+            else:
+                fields[name] = int(number.replace(",", ""))
+        elif (match := _UNREAD.match(dense, position)) and match[1] in _ORDER[place:]:
+            fields[match[1]] = None
+            place, is_shortened = _ORDER.index(match[1]) + 1, True
+        else:
+            break
+        position = match.end()
     if uid and fields:
         fields["UID"] = int(uid[1])
     rest = dense[position:]
-    if "file-rss" in fields:
+    if "file-rss" in fields or (is_shortened and fields):
         return fields  # enough to be sure; another message may have been glued on
     return fields if _is_start_of_field(rest) else None
 

@@ -1,4 +1,4 @@
-"""Kills by programs: earlyoom, systemd-oomd, Talos, Ray, the kubelet's eviction.
+"""Kills by programs: earlyoom, systemd-oomd, Talos, Ray, the kubelet's eviction, Android's lmkd.
 
 The programs' exact words; a line counts only if it starts so and, where the log names the writer, if that fits.
 """
@@ -16,8 +16,8 @@ from .records import Record
 _EARLYOOM = tuple(
     re.compile(pattern)
     for pattern in (
-        r"sending (?P<signal>SIG[A-Z]+) to process (?P<pid>\d+)(?: uid (?P<uid>\d+))? \"(?P<comm>.*?)\": "
-        r"(?:badness|oom_score) .*?VmRSS (?P<rss>\d+) MiB",
+        r"sending (?P<signal>SIG[A-Z]+) to process (?P<pid>\d+)(?: uid (?P<uid>\d+))? \"(?P<comm>.*?)\""
+        r"(?:: (?:(?:badness|oom_score) .*?VmRSS (?P<rss>\d+) MiB)?|\W*$)",
         r"[Kk]illing process (?P<pid>\d+) \"(?P<comm>.*?)\" with signal (?P<signal>\w+): "
         r"badness .*?VmRSS (?P<rss>\d+) MiB",
         r"[Kk]illing process:? '(?P<comm>.*?)' with signal '?(?P<signal>\w+)'?, pid: (?P<pid>\d+), "
@@ -26,7 +26,9 @@ _EARLYOOM = tuple(
     )
 )
 _EARLYOOM_1_0 = re.compile(r"Killing process (?P<pid>\d+) (?P<comm>\S.{0,14})$")
-_EARLYOOM_SAYS = re.compile(r"mem avail: |low memory! |Out of memory! avail: |earlyoom v?\d")
+_EARLYOOM_SAYS = re.compile(
+    r"mem avail: |low memory! |Out of memory! avail: |earlyoom v?\d|(?:sending )?SIG(?:TERM|KILL) when mem"
+)
 _OUTCOME = re.compile(
     r"(?:process (?:\d+ )?(?P<exited>exited after [\d.]+ seconds?)|process (?P<stays>\d+) did not exit|"
     r"(?P<escalates>escalating to SIGKILL)|(?P<failed>kill failed: .*)|(?P<dry>dryrun, not actually))"
@@ -41,15 +43,32 @@ _TALOS = re.compile(r"(?:\[talos\] )?Sending (?P<signal>SIG\w+) to cgroup \{(?P<
 _TALOS_CGROUP = re.compile(r'"cgroup": ?"([^"]+)"')
 _EVICTED = re.compile(r".{0,400}?The node was low on resource: memory\.")
 _RAY_TASK = re.compile(r".{0,200}?\b(?:Task|Actor|actor|task)\b.{0,80}? killed due to the node running low on memory\.")
+_RAY_NODE = re.compile(r".{0,200}?\bMemory on the node ")
 _RAY_PID = re.compile(r"Memory on the node .{0,300}?\bpid=(\d+)")
 _RAY_WORKERS = re.compile(r".{0,300}?\b(\d+) Workers \(tasks / actors\) killed due to memory pressure \(OOM\)")
+_LMKD = re.compile(
+    r"Kill(?:ing)? '(?P<comm>[^']{1,200})' \((?P<pid>\d+)\)(?:, uid (?P<uid>\d+))?, (?:oom_score_)?adj (?P<adj>-?\d+)"
+    r"(?:,? to free (?P<rss>\d+) ?kB)?(?:.*?; reason: (?P<why>.*))?"
+)
 _SIGNALS = {"15": "SIGTERM", "9": "SIGKILL", "TERM": "SIGTERM", "KILL": "SIGKILL"}
+_ANDROID_TAG = re.compile(r"(?:[VDIWEF]/)?(?:lowmemorykiller|lmkd)\s*(?:\(\s*\d+\))?: ")
+_ANDROID = ("lowmemorykiller", "lmkd")
+_WORDS: tuple[tuple[tuple[str, ...], tuple[re.Pattern[str], ...]], ...] = (
+    (("earlyoom",), (*_EARLYOOM, _EARLYOOM_SAYS, _OUTCOME)),
+    (("systemd-oomd", "systemd"), (_OOMD, _PRESSURE, _OOMD_TRIES, _OOMD_UNIT)),
+    ((), (_TALOS, _EVICTED, _RAY_TASK, _RAY_NODE, _RAY_WORKERS)),
+)
 _LINES_HEARD = 10  # earlyoom to 1.0 names itself only in the lines before
 
 
 def events(records: Sequence[Record]) -> list[OomEvent]:
     """The kills by programs, kind by kind."""
     return [*_earlyoom(records), *_oomd(records), *_single_lines(records)]
+
+
+def knows(record: Record) -> bool:
+    """Whether a line is in words that are read here, of those who may write them; also where nobody was killed."""
+    return any(by(record, *tags) and any(p.match(record.text) for p in patterns) for tags, patterns in _WORDS)
 
 
 def _earlyoom(records: Sequence[Record]) -> list[OomEvent]:
@@ -159,6 +178,18 @@ def _single_lines(records: Sequence[Record]) -> Iterator[OomEvent]:
         if "ending SIG" in text and (match := _TALOS.match(text)):
             cgroup = _TALOS_CGROUP.search(match["rest"])
             yield told(record, "talos", signal=match["signal"], cgroup=cgroup[1] if cgroup else None)
+        elif "ill" in text and by(record, *_ANDROID) and (match := _LMKD.match(_without_tag(record))):
+            yield told(
+                record,
+                "lmkd",
+                comm=match["comm"],
+                pid=int(match["pid"]),
+                uid=int(match["uid"]) if match["uid"] else None,
+                oom_score_adj=int(match["adj"]),
+                signal="SIGKILL",
+                vm_rss_mib=int(match["rss"]) // 1024 if match["rss"] else None,
+                reason=match["why"],
+            )
         elif "low on resource" in text and _EVICTED.match(text):
             yield told(record, "kubelet-eviction")
         elif "running low on memory" in text and _RAY_TASK.match(text):
@@ -167,3 +198,11 @@ def _single_lines(records: Sequence[Record]) -> Iterator[OomEvent]:
             yield told(record, "ray", pid=int(pid_said[1]) if pid_said else None)
         elif "memory pressure (OOM)" in text and (match := _RAY_WORKERS.match(text)) and int(match[1]):
             yield told(record, "ray", processes=int(match[1]))
+
+
+def _without_tag(record: Record) -> str:
+    """Its text, where the tag shows that it is of Android's killer, in daemon or kernel; else nothing."""
+    if record.tag in _ANDROID:
+        return record.text
+    match = _ANDROID_TAG.match(record.text)
+    return record.text[match.end() :] if match else ""

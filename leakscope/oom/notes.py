@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from .events import Invocation, OomEvent
 from .records import Record
+from .unread import killer_of
 
 # (a word that must be in the line, its pattern, what it is). None of these says that a process was killed.
 _FRIENDS = (
@@ -46,17 +47,51 @@ _SIGKILLS = (
      "something got SIGKILL; by whom, it does not say"),
     ("137", r"(?i)\"?exit[ _]?code\"?: ?137\b", "exit status 137 is SIGKILL: whether for memory is unknown"),
 )  # fmt: skip
+_KERNELS_WORDS = re.compile(
+    r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d|Killed process \d+ \(|oom-kill:\s*constraint="
+)
+_LONGEST_QUOTE = 160  # characters
 _REAPED = re.compile(r"oom_reaper: reaped process (\d+) \((.{1,32}?)\), now anon-rss")
 
 
-def notes(records: Sequence[Record], events: list[OomEvent], invocations: list[Invocation]) -> list[str]:
-    """Sentences, each with the line it is about; the same kind is said once. Without a kill the last is the answer."""
+def notes(
+    records: Sequence[Record], events: list[OomEvent], invocations: list[Invocation], unread: Sequence[Record]
+) -> list[str]:
+    """Sentences, each with the line it is about; the same kind is said once. Without a kill the last is the answer.
+
+    ``unread``: records that speak of a kill in words nobody here knows.
+    """
     found = [*_seen(records, _FRIENDS), *_written_by_others(records), *_about_kills(events, invocations)]
-    found += _reaped(records, events)
+    found += [*_reaped(records, events), *_not_read(unread)]
     if not events:
         sigkills = _seen(records, _SIGKILLS)
-        found += [*sigkills, _answer(records, invocations, bool(sigkills))]
+        found += [*sigkills, _answer(records, invocations, bool(sigkills), len(unread))]
     return found
+
+
+def knows(record: Record) -> bool:
+    """Whether a note tells what such a line is."""
+    text = record.text[:2000]
+    if record.is_kernel is False and _KERNELS_WORDS.search(text):
+        return True
+    return any(word in text and re.search(pattern, text) for word, pattern, _ in (*_FRIENDS, *_SIGKILLS))
+
+
+def _not_read(unread: Sequence[Record]) -> list[str]:
+    """By killer, where its name is known: how many lines, and the first of them as it stands."""
+    by_killer: dict[str | None, list[Record]] = {}
+    for record in unread:
+        by_killer.setdefault(killer_of(record), []).append(record)
+    found = []
+    for killer, lines in by_killer.items():
+        what = f"by {killer}, whose lines are not read yet" if killer else "of a kill, in words that are not read yet"
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        found.append(f"line {lines[0].line_number}{more}: {what}: {_quoted(lines[0].text)}")
+    return found
+
+
+def _quoted(text: str) -> str:
+    return f'"{text[:_LONGEST_QUOTE]}{"..." if len(text) > _LONGEST_QUOTE else ""}"'
 
 
 def _seen(records: Sequence[Record], kinds: Sequence[tuple[str, str, str]]) -> list[str]:
@@ -75,8 +110,11 @@ def _seen(records: Sequence[Record], kinds: Sequence[tuple[str, str, str]]) -> l
 
 def _written_by_others(records: Sequence[Record]) -> list[str]:
     """The kernel's words from another writer: user space cannot write as the kernel, so these are no evidence."""
-    words = re.compile(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d|Killed process \d+ \(")
-    lines = [record.line_number for record in records if record.is_kernel is False and words.search(record.text[:2000])]
+    lines = [
+        record.line_number
+        for record in records
+        if record.is_kernel is False and _KERNELS_WORDS.search(record.text[:2000])
+    ]
     if not lines:
         return []
     return [
@@ -113,10 +151,13 @@ def _about_kills(events: list[OomEvent], invocations: list[Invocation]) -> list[
     return found
 
 
-def _answer(records: Sequence[Record], invocations: list[Invocation], is_sigkill: bool) -> str:
+def _answer(records: Sequence[Record], invocations: list[Invocation], is_sigkill: bool, unread_count: int) -> str:
     times = [record.kernel_time_s for record in records if record.is_kernel is not False and record.kernel_time_s]
     if invocations:
         answer = "The kernel's OOM killer was invoked; whom it killed is not in this text."
+    elif unread_count:
+        lines = f"{unread_count:,} lines speak" if unread_count > 1 else "a line speaks"
+        answer = f"Unknown: {lines} of kills in words that are not read yet, and no other tells of one."
     elif is_sigkill:
         answer = "Unknown: something was ended by SIGKILL, and this text does not say by whom."
     else:

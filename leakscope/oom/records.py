@@ -37,6 +37,8 @@ _SYSLOG = re.compile(
     r"((?:[^\W\d]\S{1,8} )?(?:[^\W\d]\S{1,9}\s+\d{1,2}|\d{1,2}\.? [^\W\d]\S{1,9}|\d{1,2}月 +\d{1,2})"
     r"(?: \d{4})? \d\d:\d\d:\d\d(?:\.\d+)?(?: \d{4})?)\s+"
 )
+_OWN_STAMP = re.compile(_SYSLOG.pattern.removesuffix(r"\s+") + r":\s+")  # of a program that writes to its own file
+_LOGCAT = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d\.\d{3})\s+\d+\s+\d+ [VDIWEFS] ([^:\s][^:]{0,39}?)\s*: ")
 _KERNEL_TAG = re.compile(r"(?:\S+ )?(?:kern\.\w+ )?kernel(?:\[\d+\])?(?:: ?| (?:- ){2,3})")
 _USER_TAG = re.compile(r"(?:[^\s:\[\]]+ )?([\w.@()/-]+)\[\d+\]: ?")
 _HOST_AND_TAG = re.compile(r"[^\s:\[\]()]+ ([\w.@()/-]+): ")
@@ -67,13 +69,13 @@ def peel(line_number: int, line: str) -> Record:
     time = tag = None
     time_kind = "none"
     seconds: float | None = None
-    stamped = False
+    stamped = is_own_file = False
     quote = _QUOTE.match(text)
     if quote:
         text = text[quote.end() :]
     for _ in range(8):
         start = text.lstrip()
-        may_have_host = tag is None and time_kind in ("syslog", "iso")
+        may_have_host = tag is None and time_kind in ("syslog", "iso") and not is_own_file
         if match := _SECONDS.match(start):
             seconds = float(match[1])
             if time is None:
@@ -94,6 +96,10 @@ def peel(line_number: int, line: str) -> Record:
                 time, time_kind = match[1], "iso" if _ISO.match(match[1]) else "dmesg_T"
         elif match := _ISO.match(start):
             time, time_kind = time or match[1], time_kind if time else "iso"
+        elif match := _OWN_STAMP.match(start):
+            time, time_kind, is_own_file = time or match[1], time_kind if time else "syslog", True
+        elif match := _LOGCAT.match(start):
+            is_kernel, tag, time, time_kind = False, match[2], match[1], "logcat"
         elif match := _SYSLOG.match(start):
             time, time_kind = time or match[1], time_kind if time else "syslog"
         elif (match := _KERNEL_TAG.match(start)) and (stamped or start.startswith("kernel")):

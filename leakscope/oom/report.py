@@ -34,6 +34,8 @@ class Report:
     rows: list[Row] = field(default_factory=list)
     _threads: set[int] = field(default_factory=set)
     oom_kill: OomKillLine | None = None
+    oom_kill_record: Record | None = None
+    is_doubted: bool = False  # another than the one that line names may have died
     task_in: tuple[str, str] | None = None
     usage_kb: int | None = None
     limit_kb: int | None = None
@@ -50,6 +52,13 @@ class Report:
     def has_parts(self) -> bool:
         """Whether more than its first line was seen."""
         return bool(self.columns is not None or self.rows or self.oom_kill or self.task_in or self.usage_kb)
+
+    def is_of(self, line: OomKillLine, record: Record, is_near: bool) -> bool:
+        """Whether an oom-kill line is the one that was seen already, printed again."""
+        return self.oom_kill is not None and self.oom_kill.pid == line.pid and is_near
+
+    def says_victim(self, line: OomKillLine, record: Record) -> None:
+        self.oom_kill, self.oom_kill_record = line, record
 
     def tasks_in_dump(self) -> int | None:
         return None if self.columns is None and not self.rows else len(self.rows)
@@ -104,8 +113,8 @@ def event_of(record: Record, found: KillLine, chosen: KillLine | None, report: R
     basis = None if prefix is None else "message prefix"
     if prefix is None and report and report.task_in:
         constraint, basis = "memcg", "message prefix"
-    if line and line.word in _CONSTRAINTS:
-        constraint, basis = _CONSTRAINTS[line.word], "oom-kill line"
+    if line and line.constraint_word in _CONSTRAINTS:
+        constraint, basis = _CONSTRAINTS[line.constraint_word], "oom-kill line"
     whole = bool(rows) and all(r.is_whole for r in rows)
     task = row.task if row and row.is_whole else None
     adj = found.oom_score_adj if found.oom_score_adj is not None else task.oom_score_adj if task else None
@@ -149,7 +158,7 @@ def event_of(record: Record, found: KillLine, chosen: KillLine | None, report: R
         limit_kb=report.limit_kb if report else None,
         usage_kb=report.usage_kb if report else None,
         accounts_kb=report.accounts_kb(page_kb) if report else {},
-        has_report=bool(report and (report.invoked_by or report.columns or rows)),
+        has_report=bool(report and (report.invoked_by or report.has_parts())),
     )
 
 

@@ -13,6 +13,7 @@ _KILLERS = {
     "talos": "Talos",
     "ray": "Ray",
     "kubelet-eviction": "The kubelet",
+    "lmkd": "lmkd (Android)",
 }
 
 
@@ -189,9 +190,17 @@ def _missing(event: OomEvent) -> list[str]:
             "Only the kill line is here, not the report before it (rate limit, cut or filtered): get it with "
             "`sudo dmesg -T`, or after a reboot `sudo journalctl -k -b -1`."
         ]
+    said = []
+    if (event.total_vm_kb, event.anon_rss_kb, event.file_rss_kb) == (None, None, None):
+        said.append(
+            'What it held is not in this text: the line "Killed process" says it. Get all lines with `sudo dmesg -T`.'
+        )
     if event.tasks_in_dump is None:
-        return ["The report has no table of processes: it was cut, or `sysctl vm.oom_dump_tasks` is 0 (set it to 1)."]
-    return []
+        said.append(
+            "The report has no table of processes: it was cut or filtered, or `sysctl vm.oom_dump_tasks` is 0 "
+            "(set it to 1)."
+        )
+    return said
 
 
 def _told_by_a_program(event: OomEvent) -> list[str]:

@@ -37,6 +37,11 @@ def events(records: Sequence[Record], objects: Sequence[tuple[int, Any]]) -> lis
     return [*_single_lines(records), *(_of_objects(objects) if objects else _container_statuses(records))]
 
 
+def knows(text: str) -> bool:
+    """Whether a line is in words that are read here."""
+    return any(pattern.match(text) for pattern in (_UNIT, _KUBELET, _SLURM, _STATUS))
+
+
 def add_units(records: Sequence[Record], known: list[OomEvent]) -> list[OomEvent]:
     """The kernel's events with their units, and one for each unit whose kill the kernel's lines do not show."""
     named = list(known)

@@ -1,9 +1,10 @@
 """``@pytest.mark.limit_growth("5MB", warmups=2, repeats=5)``: fails a test that keeps memory each time it runs.
 
 The test's function runs ``warmups + repeats`` times in the same process; what one run keeps more than the run before
-is its growth, and the median of the repeats is held against the limit. Fixtures are set up once, not for each run: what
-a test adds to a fixture of its own counts as kept. pytest loads this file in every session where leakscope is
-installed, so it imports nothing until a test carries the mark.
+is its growth, and the median of the repeats is held against the limit. Above it, as many runs follow, and the test
+fails if those are above it, too: a cache that was filling up may be full by then. Fixtures are set up once, not for
+each run: what a test adds to a fixture of its own counts as kept. pytest loads this file in every session where
+leakscope is installed, so it imports nothing until a test carries the mark.
 """
 
 from __future__ import annotations

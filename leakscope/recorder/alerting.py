@@ -22,7 +22,7 @@ from ..units import format_bytes
 from .figures import STEADY_WINDOW_S, Figures
 from .helpers import Room, goes_first, too_full
 from .limits import Limit, Limits
-from .tree import Row, Tree
+from .tree import Row, Tree, together
 
 QUIET_S = 30.0
 _QUIET_OF_TRENDS_S = STEADY_WINDOW_S  # a leak that falters is the same leak
@@ -230,7 +230,7 @@ def _rss(rule: Rule, sample: Sample) -> Reading | None:
 
 def _pss(rule: Rule, sample: Sample) -> Reading | None:
     return _memory(
-        rule, sample, sum(process.memory_bytes for process in sample.tree), "held, shared pages counted once,"
+        rule, sample, together(sample.tree, lambda process: process.memory_bytes), "held, shared pages counted once,"
     )
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from .peaks import Peak
-from .tree import Tree
+from .tree import Tree, held_together
 
 RATE_WINDOW_S = 60.0
 STARTING_S = 2.0  # a program that is still being loaded does not grow
@@ -96,7 +96,7 @@ class Figures:
 
     def look_at(self, tree: Tree) -> None:
         processes = list(tree)
-        memory_bytes = sum(process.held_bytes for process in processes)
+        memory_bytes = held_together(processes)
         if not memory_bytes:
             return  # all are ending: their memory is gone, but not because it was freed
         self.process_count = len(processes)

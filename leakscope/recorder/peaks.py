@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..agent.journal import read_blocks
 from ..units import MiB, format_bytes
-from .tree import Tree
+from .tree import Tree, held_together
 
 _LEAST_RISE, _LEAST_RISE_BYTES = 0.02, MiB  # above the peak of the samples: a page more is no news
 _LEAST_KNOWN = 0.5  # of what the kernel says: a process that had less when it was seen may not be the one
@@ -69,7 +69,7 @@ class Peaks:
     def look_at(self, tree: Tree) -> None:
         """After the samples were taken."""
         processes = list(tree)
-        memory_bytes = sum(process.held_bytes for process in processes)
+        memory_bytes = held_together(processes)
         for process in processes:
             name, shared_bytes = process.stat.comm, max(0, process.rss_bytes - process.held_bytes)
             self._largest = max(self._largest, (process.most_bytes, shared_bytes, process.pid, name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import proc
@@ -30,6 +30,15 @@ class Memory:
     pss_bytes: int | None = None
     pss_rss_bytes = 0  # rss when pss was read
     pss_file_bytes = pss_file_rss_bytes = 0  # of PSS, mapped files; RssFile then
+    uss_bytes = 0  # of its own alone, when PSS was read
+    pss_read_s = float("-inf")
+    born_s = 0.0
+    arguments: Sequence[str] = ()
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What a process has in common with its forks: they share pages, and each counts its part of them."""
+        return tuple(self.arguments)
 
     @property
     def memory_bytes(self) -> int:
@@ -45,6 +54,13 @@ class Memory:
             return self.rss_bytes - self.file_bytes + self.swap_bytes
         files = self.pss_file_bytes + self.file_bytes - self.pss_file_rss_bytes
         return max(0, self.memory_bytes - min(max(0, files), self.file_bytes)) + self.swap_bytes
+
+    @property
+    def unshared_bytes(self) -> int:
+        """Of what it holds that which nobody else has; at most, as what came since the last PSS may be shared too."""
+        if self.pss_bytes is None:
+            return 0
+        return min(self.held_bytes, max(0, self.uss_bytes + self.rss_bytes - self.pss_rss_bytes) + self.swap_bytes)
 
 
 class Process(Memory):
@@ -65,7 +81,7 @@ class Process(Memory):
         self.exit_code: int | None = None
         self.exit_signal: int | None = None
         self.role: str | None = None
-        self.arguments: list[str] = []
+        self.arguments = []
         self.exe: str | None = None
         self.ns_pid: int | None = None
         self.rank: int | None = None
@@ -77,7 +93,6 @@ class Process(Memory):
         self.new_most_bytes = 0  # the same, if it rose since the last sample, else 0
         self.pss_family_size = 0  # processes that shared its pages when its PSS was read
         self.pss_cost_s = 0.0
-        self.pss_read_s = float("-inf")
         self.fds_read_s = float("-inf")
 
     def note_most(self, most_bytes: int) -> None:
@@ -105,6 +120,33 @@ class Process(Memory):
             "exit_signal": self.exit_signal,
             "is_root": self.is_root,
         }
+
+
+def held_together(processes: Iterable[Memory]) -> int:
+    """Bytes that processes hold, each page once."""
+    return together(processes, lambda process: process.held_bytes)
+
+
+def together(processes: Iterable[Memory], size_of: Callable[[Memory], int]) -> int:
+    """A sum over processes of a size that counts shares of pages, each page once, as far as the last PSS tells.
+
+    What forks share is divided among all of them in a reading that was made while all were there. One from before a
+    birth counts the shared pages in full, and the newborn's reading counts a part of them again: of the newborn only
+    what it alone has is added until the others have been read anew. It is never too much, and may be too little.
+    """
+    families: dict[tuple[str, ...], list[Memory]] = {}
+    for process in processes:
+        families.setdefault(process.family, []).append(process)
+    total = 0
+    for members in families.values():
+        read_s = min(process.pss_read_s for process in members)
+        is_read = any(process.pss_bytes is not None for process in members)  # else RSS is all that is known
+        for process in members:
+            is_counted = process.born_s > read_s or (is_read and process.pss_bytes is None)
+            alone = len(members) == 1 or not process.arguments
+            size_bytes = size_of(process)
+            total += min(process.unshared_bytes, size_bytes) if is_counted and not alone else size_bytes
+    return total
 
 
 class Tree:

@@ -99,7 +99,7 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     drawn = timeline.timeline(case)
     verdict = attached.verdict(case, head.verdict(case, findings), findings)
     return Report(
-        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case, drawn)),
+        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case)),
         verdict=verdict,
         ledger=case.ledger,
         findings=findings,

@@ -47,6 +47,7 @@ def facts(case: Case) -> RecordingFacts:
         notes=[*map(str, case.recording.notes), *not_looked_at(case.recording)],
         overhead=_overhead(case, duration_s),
         cwd=text if isinstance(text := case.recording.meta.get("cwd"), str) else None,
+        goes_on=case.recording.goes_on and how == "lost",
     )
 
 

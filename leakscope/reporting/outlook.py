@@ -26,6 +26,8 @@ def outlook(case: Case, verdict: Verdict, drawn: Timeline) -> Outlook | None:
         return window
     time_s, total = time_s[inside], total[inside]
     ahead = case.forecast if verdict.seconds_to_limit is not None else None
+    if ahead is not None and not ahead.limit.is_of_memory:  # a GPU, /dev/shm: not of what is drawn
+        ahead = None
     slope = ahead.bytes_per_s if ahead is not None else case.growth.growth_bytes / (end_s - start_s)
     offset = float(np.median(total - slope * time_s))
     end_bytes = offset + slope * end_s

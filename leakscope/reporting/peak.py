@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import only
-from ..findings import Peak, Timeline
+from ..findings import Peak
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -17,13 +17,14 @@ _BETWEEN = "between samples"
 _BY = re.compile(r"\(by (.*), between samples\)$")
 
 
-def peak(case: Case, timeline: Timeline | None) -> Peak | None:
-    """None for a recording without samples."""
-    return peak_beside(case, max(timeline.total_bytes, default=0) if timeline is not None else 0)
+def peak(case: Case) -> Peak | None:
+    """None for a recording without samples. **Units** bytes.
 
-
-def peak_beside(case: Case, sampled: int) -> Peak | None:
-    """The same beside the most that samples show. **Units** bytes."""
+    Of the samples it is the largest sum of one moment. The recorder told a sum as it ran, with each process's share of
+    pages as it had last read it, and left out what our own snapshots took; it may be more than there was, never less.
+    """
+    held = case.growth.held_bytes
+    sampled = int(held.max()) if held.size else 0
     events = case.rows("events")
     told = only(events, (events["event"] == _EVENT) & events["value"].notna())
     size_bytes = int(told["value"].max()) if len(told) else 0
@@ -32,11 +33,12 @@ def peak_beside(case: Case, sampled: int) -> Peak | None:
     if _BETWEEN in text and size_bytes > sampled:
         by = _BY.search(text)
         return Peak(size_bytes, by[1] if by is not None else None, True, cgroup_bytes)
-    if size_bytes and _BETWEEN not in text:  # samples may have what our own snapshots took for a moment
+    if size_bytes and _BETWEEN not in text and sampled:
         growth = case.growth
-        at_end = level_at(growth.time_s, growth.held_bytes, growth.end_s) if growth.time_s.size else 0.0
-        return Peak(max(size_bytes, round(at_end)), cgroup_bytes=cgroup_bytes)
-    return Peak(int(sampled), cgroup_bytes=cgroup_bytes) if sampled else None
+        at_end = level_at(growth.time_s, growth.held_bytes, growth.end_s)
+        return Peak(max(min(size_bytes, sampled), round(at_end)), cgroup_bytes=cgroup_bytes)
+    size_bytes = sampled or size_bytes
+    return Peak(size_bytes, cgroup_bytes=cgroup_bytes) if size_bytes else None
 
 
 def _of_cgroup(case: Case) -> int | None:

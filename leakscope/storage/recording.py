@@ -358,6 +358,11 @@ class Recording:
         how, code, signal = self.meta.get("ended") or ("lost", None, None)
         return how, code, signal
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether its job still ran when it was opened: what ended is then not how the job did."""
+        return bool(self.meta.get("goes_on"))
+
     def whole_heaps(self) -> list[WholeHeapFile]:
         """The files beside it in which a snapshot has every object of a process."""
         known = self.tables["heap_graphs"][list(Identity._fields)].dropna().drop_duplicates()
@@ -399,9 +404,12 @@ def open_recording(path: str | os.PathLike[str], *, read_only: bool = False) -> 
         if _is_final(output):  # its journal was kept
             return _from_file(output)
         if is_live(journal):
-            return _from_journal(output, journal, "still being recorded: this is the state of its last flush")
+            return _from_journal(
+                output, journal, "still being recorded: this is the state of its last flush", goes_on=True
+            )
         if living_writers(journal):
-            return _from_journal(output, journal, "the recorder is gone, the job still runs: this is its last flush")
+            note = "the recorder is gone, the job still runs: this is its last flush"
+            return _from_journal(output, journal, note, goes_on=True)
         if read_only:
             return _from_journal(output, journal, "read from the journal, which `leakscope finalize` makes a file of")
         try:
@@ -447,11 +455,11 @@ def read_footer(path: Path) -> dict[str, Any]:
         raise UnreadableRecording(f"{path} cannot be read: {_one_line(error)}") from error
 
 
-def _from_journal(output: Path, journal: Path, note: str) -> Recording:
+def _from_journal(output: Path, journal: Path, note: str, *, goes_on: bool = False) -> Recording:
     stream = io.BytesIO()
     merge(journal, stream, "live")
     file = seal.opened(pa.BufferReader(stream.getbuffer()))
-    return Recording(output, file, _footer(file, output), [note])
+    return Recording(output, file, {**_footer(file, output), "goes_on": goes_on}, [note])
 
 
 def _from_file(path: Path) -> Recording:

@@ -180,7 +180,8 @@ def test_sizes_are_those_that_python_tells() -> None:
         [], [1, 2, 3], (), (1, 2, 3), "plain text", "B\xe4r", "\u20ac" * 10, "\U0001f43b" * 10, b"bytes" * 9, 0, 1,
         -(2**40), 2**200, 1.5, {}, {1: 2}, {str(i): i for i in range(500)}, set(), {1, 2}, set(range(1000)),
         frozenset(range(50)), bytearray(b"x" * 1000), array.array("d", range(100)), Slotted(),
-        list(range(1000)), dict.fromkeys(range(10000)),
+        list(range(1000)), dict.fromkeys(range(10000)), io.BufferedReader(io.BytesIO(), 70_000),
+        io.BufferedWriter(io.BytesIO()), io.BufferedRandom(io.BytesIO()),
     ]  # fmt: skip
     found = nodes()
     wrong = {repr(one)[:40]: (found[id(one)].own_bytes, sys.getsizeof(one)) for one in held if id(one) in found}
@@ -661,14 +662,19 @@ written = io.StringIO()
 for number in range(100):
     written.write(str(number)[0] * 1000)
 array = ctypes.create_string_buffer(300_000)
+class OfReader(io.BufferedReader):
+    __slots__ = ()
+kinds = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom, OfReader)
+buffered = [kind(io.BytesIO(), 70_000) for kind in kinds] + [kind.__new__(kind) for kind in kinds]
 graph.read(1, 1 << 40, 1 << 40)
 read = graph._read.pop()[0]
 whole, nodes = nodes_of(read)
 large = [whole.own.at[nodes[id(one)]] for one in (mapped, of_file, array)]
+sizes = [(whole.own.at[nodes[id(one)]], sys.getsizeof(one)) for one in buffered]
 graph._analyse(read, None, 1 << 16, 250, 3)
 rows = [read.contents.rows[at] for at in range(read.contents.row_count)]
 large += [row.retained_bytes for row in rows if row.address == id(written)]
-print(json.dumps([measured, large]))
+print(json.dumps([measured, large, sizes]))
 """
 
 
@@ -679,13 +685,15 @@ def test_sizes_are_what_was_asked_of_the_allocator(interpreter: Interpreter, tmp
     """Python itself says too little of objects with attributes: their values lie behind them, or apart."""
     folder = stage(tmp_path)
     printed = output_of((WHOLE + SIZES).format(folder=str(folder)), interpreter, tmp_path)
-    measured, (mapped, of_file, array, written) = json.loads(printed)
+    measured, (mapped, of_file, array, written), buffered = json.loads(printed)
     wrong = {name for name, figures in measured.items() if abs(figures[0] - figures[1]) > 8}
     # There Python tells not even the collector of such a __dict__.
     assert wrong <= ({"2 Asked"} if interpreter.version[:2] == (3, 13) else set()), measured
     assert 1 << 20 <= mapped <= (1 << 20) + 500 and of_file < 500
     assert 300_000 <= array <= 301_000
     assert 100_000 <= written <= 200_000
+    assert [said for said, _ in buffered] == [told for _, told in buffered]
+    assert all(said > 70_000 for said, _ in buffered[:4]) and all(said < 400 for said, _ in buffered[4:])
 
 
 STALE = """

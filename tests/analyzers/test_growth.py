@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
+from leakscope.facts.case import Case
 from leakscope.facts.growth.tree import tree_growth
+from leakscope.reporting import report_of
 from tests.builders import RecordingBuilder
 from tests.sentences import says
 
@@ -81,6 +83,43 @@ def test_pages_shared_with_forked_workers_count_once(tmp_path):
         builder.samples(pid, [400 * MiB] * 80, every_s=0.25, pss_bytes=100 * MiB, pss_anon_bytes=100 * MiB)
     growth = tree_growth(builder.open())
     assert growth.held_bytes.max() == pytest.approx(400 * MiB)
+
+
+def test_forks_that_are_born_while_a_snapshot_is_made_count_once(tmp_path):
+    """What is sampled of the parent then is left out: the round before it is not the forks'."""
+    builder = RecordingBuilder(tmp_path).process(1)
+    for second in range(60):
+        own = 400 * MiB if second < 30 else 400 * MiB // 3
+        shares = {"pss_bytes": own, "pss_anon_bytes": own} if second in (0, 31, 45) else {}
+        builder.row("process_samples", float(second), 1, rss_bytes=400 * MiB, anon_bytes=400 * MiB, **shares)
+        for pid in (2, 3) if second > 30 else ():
+            row = {"rss_bytes": 400 * MiB, "anon_bytes": 400 * MiB, **shares}
+            builder.row("process_samples", second + 0.001 * pid, pid, **row)
+    for pid in (2, 3):
+        builder.process(pid, role="dataloader-worker", ppid=1, born_s=31.0)
+    builder.row("heap_graphs", 30.5, 1, take=1, held_s=3.0)
+    case = Case(builder.ends(60.0).open())
+    assert case.growth.held_bytes.max() == pytest.approx(400 * MiB, rel=0.01)
+    assert max(report_of(case).timeline.total_bytes) == pytest.approx(400 * MiB, rel=0.01)
+
+
+def test_of_workers_that_follow_each_other_a_sum_has_one(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [200 * MiB] * 80, every_s=0.25)
+    for number in range(6):  # each lives for a second and a half, the next comes half a second later
+        builder.process(10 + number, role="dataloader-worker", cmdline="worker", born_s=2.0 + 2 * number)
+        builder.samples(10 + number, [100 * MiB] * 7, every_s=0.25, from_s=2.0 + 2 * number)
+    growth = tree_growth(builder.open())
+    for at_s, held_mib in ((5.0, 300), (5.75, 200), (6.0, 300), (1.75, 200), (14.0, 200)):
+        assert sum(p.held_in(growth.time_s, at_s) for p in growth.processes) == held_mib * MiB, at_s
+
+
+@pytest.mark.parametrize(("told_mib", "peak_mib"), [(900, 401), (300, 300)])
+def test_the_peak_is_of_one_moment(tmp_path, told_mib, peak_mib):
+    """What the recorder told as it ran may add shares of different moments; it leaves out what a snapshot took."""
+    levels = [(200 + n) * MiB for n in range(60)] + [401 * MiB] + [220 * MiB] * 20
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, levels)
+    builder.event("peak", 80.0, text=f"peak {told_mib} MiB", value=float(told_mib * MiB))
+    assert report_of(Case(builder.ends(80.0).open())).recording.peak.bytes == peak_mib * MiB
 
 
 def test_a_worker_pool_that_is_renewed_each_epoch_is_no_leak(tmp_path):

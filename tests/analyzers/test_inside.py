@@ -100,3 +100,13 @@ def test_the_agent_and_the_report_mean_the_same_limits() -> None:
     assert {name: least for name, (least, _) in _inside._SCARCE.items()} == {
         name: address_space.LEAST_BYTES[title] for name, title in of_agent.items()
     }
+
+
+@pytest.mark.parametrize("cmdline", ["python train.py", "python -I train.py"])
+def test_what_ran_already_was_kept_from_nothing(tmp_path: Path, cmdline: str) -> None:
+    builder = RecordingBuilder(tmp_path, attached=True).process(5, cmdline=cmdline, exe="/usr/bin/python3.11")
+    builder.samples(5, [(50 + 2 * second) * 2**20 for second in range(60)])
+    report = analyze(builder.ends(60.0).open())
+    (remedy,) = report.findings[0].remedy
+    assert says(remedy, "leakscope record", "leakscope.record()", "Python 3.14")
+    assert "PYTHONPATH" not in remedy and "doctor" not in remedy and "without -I" not in remedy

@@ -88,3 +88,23 @@ def test_a_pile_that_is_far_from_the_limit_is_a_note(tmp_path, every_s, severity
     counts = {"map_kind": "anonymous", "map_count": [100, 600, 1100, 1600]}
     (finding,) = looked(builder.series("memory_maps", PID, every_s, **counts)).findings
     assert finding.severity == severity
+
+
+def with_modules(builder, *modules):
+    """How many there were at snapshots from 1 s on, five seconds apart."""
+    for number, count in enumerate(modules, 1):
+        builder.take(PID, number, 5.0 * number - 4.0).heap(PID, number, 5.0 * number - 4.0, 1000, 10, modules=count)
+    return builder
+
+
+def test_while_modules_are_imported_mappings_are_those_of_libraries(tmp_path):
+    builder = with_maps(trainer(tmp_path, leak=0), (100, 500, 900, 1300), kind="file")
+    report = looked(with_modules(builder, 100, 600, 1100, 1600))
+    assert not report.findings
+    assert any(entry.kind == "map-pileup" and "16.0 s" in entry.reason for entry in report.ruled_out)
+
+
+def test_what_piles_up_after_the_imports_is_found(tmp_path):
+    builder = with_maps(trainer(tmp_path, leak=0), (100, 1600, 3100, 4600))
+    (finding,) = looked(with_modules(builder, 100, 600, 610, 610)).findings
+    assert "3,000" in finding.title, "those of before are not counted"

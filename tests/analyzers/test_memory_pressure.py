@@ -163,12 +163,45 @@ def test_memory_of_others_is_named_as_such(tmp_path):
     assert "--system" in finding.remedy[0]
 
 
+def in_dev_shm(builder, used, limit_mib, *, own=None):
+    """``own``: what of it lies in segments that the job maps; None: it made none."""
+    builder.series("limit_samples", None, 0.25, limit_name="dev-shm", used_bytes=used, limit_bytes=limit_mib * MiB)
+    kind = {"segment_kind": "dev-shm", "segment_name": "torch_*", "segment_count": 9, "mapped_by": str(PID)}
+    if own is not None:
+        builder.series("shared_segments", None, 0.25, segment_bytes=own, unmapped_bytes=0, **kind)
+    return builder
+
+
 def test_a_full_dev_shm_says_what_it_leads_to(tmp_path):
-    builder = trainer(tmp_path, leak=0)
-    shm = {"limit_name": "dev-shm", "used_bytes": [62 * MiB] * LOOKS, "limit_bytes": 64 * MiB}
-    _, (finding,), _ = looked(builder.series("limit_samples", None, 0.25, **shm))
+    used = [62 * MiB] * LOOKS
+    _, (finding,), _ = looked(in_dev_shm(trainer(tmp_path, leak=0), used, 64, own=used))
     assert "bus error" in finding.evidence[0].text
     assert "--shm-size" in finding.remedy[0]
+
+
+def test_a_dev_shm_that_others_filled_is_not_told_as_the_jobs(tmp_path):
+    _, (finding,), _ = looked(in_dev_shm(trainer(tmp_path, leak=0), [62 * MiB] * LOOKS, 64))
+    assert "not known to be this job's" in finding.title and "ls -l /dev/shm" in finding.remedy[0]
+    figures = {key: value for e in finding.evidence for key, value in e.figures.items()}
+    assert (figures["job_bytes"], figures["others_bytes"]) == (0, 62 * MiB)
+
+
+@pytest.mark.parametrize(
+    ("own", "limit"), [(None, None), (levels(40), None), (levels(90, 20), "dev-shm")], ids=["others", "flat", "its own"]
+)
+def test_a_dev_shm_that_others_fill_is_no_forecast_of_this_job(tmp_path, own, limit):
+    verdict, *_ = looked(in_dev_shm(trainer(tmp_path, leak=0), levels(100, 20), 1000, own=own))
+    assert verdict.limit == limit
+    assert (verdict.seconds_to_limit is None) == (limit is None)
+
+
+@pytest.mark.parametrize(("ours", "limit"), [(levels(90, 20), "gpu:3"), (levels(90), None)])
+def test_a_gpu_that_others_fill_is_no_forecast_of_this_job(tmp_path, ours, limit):
+    device = {"gpu_uuid": "GPU-1", "gpu_index": 3, "gpu_total_bytes": 1000 * MiB, "gpu_used_bytes": levels(100, 20)}
+    builder = trainer(tmp_path, leak=0).series("gpu_samples", None, 0.25, **device)
+    own = {"gpu_uuid": "GPU-1", "gpu_index": 3, "is_ours": True, "gpu_used_bytes": ours}
+    verdict, *_ = looked(builder.series("gpu_samples", PID, 0.25, **own))
+    assert verdict.limit == limit
 
 
 def test_a_full_gpu_is_no_pressure_but_one_that_fills_up_is_forecast(tmp_path):

@@ -196,3 +196,13 @@ def test_a_process_that_came_after_the_last_sample_has_lived_as_long_as_it_did(t
     builder.process(300, "compile-worker", ppid=PID, born_s=24.0, died_s=26.0)
     report = analyze(builder.ends(30.0).open())
     assert {row.role: row.lifetime_s for row in report.processes}["compile-worker"] == 2.0
+
+
+def test_no_process_lived_less_than_nothing(tmp_path):
+    """Ranks that left a snapshot each: nothing was sampled, and the last was born when the others were long seen."""
+    builder = RecordingBuilder(tmp_path)
+    for rank in range(3):
+        builder.process(10 + rank, ppid=1, cmdline=f"python rank{rank}.py", born_s=1200.0 * rank, rank=rank)
+    rows = analyze(builder.open()).processes
+    assert len(rows) == 3
+    assert all(row.lifetime_s >= 0 and row.last_s >= row.first_s for row in rows)

@@ -38,3 +38,16 @@ def test_a_reading_a_moment_later_is_no_sharing() -> None:
     readings["pss_bytes"] = readings["pss_anon_bytes"] = own
     _, private, _, _ = shares(readings, pair)
     assert np.ptp(private) < 1 * MiB
+
+
+def test_a_share_holds_as_long_as_all_who_have_it() -> None:
+    """Read before the third of three forks is born, and again when all are gone: between, nothing was its own."""
+    at_s = np.arange(0.0, 12.0)
+    readings = pd.DataFrame({name: np.full(at_s.size, 400 * MiB) for name in ("rss_bytes", "anon_bytes")})
+    readings = readings.assign(time_s=at_s, shmem_bytes=0.0, file_bytes=0.0, swap_bytes=0.0)
+    read = {0: 400 * MiB, 4: 133 * MiB, 10: 400 * MiB}
+    readings["pss_bytes"] = readings["pss_anon_bytes"] = [read.get(n, np.nan) for n in range(at_s.size)]
+    family = Family(np.array([-1.0, 3.5, 3.5, 4.5]), np.array([8.5, 8.7, 9.1]))
+    _, private, _, _ = shares(readings, family)
+    assert np.allclose(private[4:9] / MiB, 133, atol=1)
+    assert np.allclose(private[10:] / MiB, 400, atol=1) and np.allclose(private[:4] / MiB, 400, atol=1)

@@ -134,6 +134,37 @@ def test_own_failures_come_first():
     assert [1] == [2]
 """
 
+CACHES = """
+import collections, functools, itertools, pytest
+
+numbers = itertools.count()
+slots = collections.OrderedDict()
+ring = collections.deque(maxlen=500)
+
+
+@functools.lru_cache(maxsize=64)
+def load(key):
+    return bytearray(20_000)
+
+
+@pytest.mark.limit_growth("50KB")
+def test_lru_cache():
+    for _ in range(8):
+        load(next(numbers))
+
+
+@pytest.mark.limit_growth("50KB")
+def test_eight_slots():
+    slots[next(numbers)] = bytearray(100_000)
+    while len(slots) > 8:
+        slots.popitem(last=False)
+
+
+@pytest.mark.limit_growth("50KB")
+def test_far_from_full():
+    ring.append(bytearray(100_000))
+"""
+
 EXPECTED = {
     "test_module": ["services.CACHE (dict) keeps it", "services.py:7: CACHE[key] = bytearray(100_000)"],
     "test_attribute": ["Registry.seen (list) keeps it", "services.py:15: self.seen.append"],
@@ -174,6 +205,16 @@ def test_what_comes_and_goes_passes_and_a_tests_own_failure_stands(pytester):
     result = run_pytest(pytester)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*assert [[]1] == [[]2]*"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_cache_that_is_full_by_the_further_runs_is_none(pytester):
+    pytester.makepyfile(CACHES)
+    result = run_pytest(pytester)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*test_far_from_full*", "each run keeps*", "5 runs after 2 warm-ups*", "5 runs after those*"]
+    )
 
 
 @pytest.mark.cases(2)

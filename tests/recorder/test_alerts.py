@@ -27,7 +27,7 @@ from leakscope.recorder.helpers import Room
 from leakscope.recorder.limits import Limits
 from leakscope.recorder.output import Output
 from leakscope.recorder.sampler import Sampler
-from leakscope.recorder.tree import Tree
+from leakscope.recorder.tree import Memory, Tree
 
 from .runs import TIMEOUT_S, environment, is_running, record_command, rows, until
 
@@ -100,9 +100,8 @@ class Job:
 
     def holds(self, *mib: float, role: str = "trainer", now_s: float = 0.0) -> Sample:
         self.tree.now_s = now_s
-        sizes = ("memory_bytes", "held_bytes", "rss_bytes")
         self.tree.living = {
-            pid: type("P", (), {"role": role, **dict.fromkeys(sizes, int(m * MIB))})() for pid, m in enumerate(mib, 1)
+            pid: type("P", (Memory,), {"role": role, "rss_bytes": int(m * MIB)})() for pid, m in enumerate(mib, 1)
         }
         self.figures.look_at(self.tree)
         return Sample(self.tree, self.figures, self.limits, [], [])

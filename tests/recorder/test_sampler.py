@@ -19,7 +19,7 @@ from leakscope.recorder.output import Output
 from leakscope.recorder.peaks import Peaks
 from leakscope.recorder.sampler import Sampler
 from leakscope.recorder.sources import process_memory
-from leakscope.recorder.tree import Process, Tree
+from leakscope.recorder.tree import Memory, Process, Tree
 
 from .runs import rows
 
@@ -162,9 +162,35 @@ def figures_of(*mib: float, every_s: float = 1.0) -> Figures:
     for number, size in enumerate(mib):
         tree = Tree(1, 1)
         tree.now_s = number * every_s
-        tree.living[1] = type("Process", (), {"held_bytes": int(size * MIB)})()
+        tree.living[1] = type("Process", (Memory,), {"rss_bytes": int(size * MIB)})()
         figures.look_at(tree)
     return figures
+
+
+def test_a_fork_does_not_count_its_parents_pages_again() -> None:
+    """As long as the parent's share is one from before the fork, in which it had all pages alone."""
+    tree = Tree(1, 1)
+    figures = Figures()
+
+    def reads(process: Memory, pss_mib: int, uss_mib: int) -> None:
+        process.pss_bytes, process.uss_bytes, process.pss_read_s = pss_mib * MIB, uss_mib * MIB, tree.now_s
+        process.pss_rss_bytes = process.rss_bytes
+
+    for pid in (1, 2, 3):
+        one = type("Process", (Memory,), {"rss_bytes": 900 * MIB, "arguments": ["python", "train.py"]})()
+        tree.living[pid] = one
+        if pid == 1:
+            reads(one, 900, 900)
+            figures.look_at(tree)
+            tree.now_s = 10.0
+        else:
+            one.born_s = 10.0
+            reads(one, 310, 15)
+    figures.look_at(tree)
+    assert figures.peak.size_bytes == (900 + 15 + 15) * MIB
+    reads(tree.living[1], 310, 15)
+    figures.look_at(tree)
+    assert figures.last_bytes == (310 + 310 + 310) * MIB
 
 
 def test_figures_leave_out_loading_and_the_end() -> None:

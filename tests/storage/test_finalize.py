@@ -14,13 +14,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from leakscope import open_recording, schema
+from leakscope import analyze, open_recording, schema
 from leakscope.agent.journal import Journal
 from leakscope.errors import BadInput, LeakscopeError, UnreadableRecording
 from leakscope.storage import empty, merge, read_ahead
 from leakscope.storage import finalize as storage
 from leakscope.storage.arrow import ROW_GROUP_ROWS, arrow_schema
 from leakscope.storage.finalize import finalize
+from leakscope.words import run_facts
 from tests.builders import RecordingBuilder
 
 
@@ -89,6 +90,17 @@ def test_a_live_recorder_is_left_alone_but_a_checkpoint_is_allowed(tmp_path):
     assert not live.complete
     assert "still being recorded" in live.notes[0]
     assert live.tables.process_samples.rss_bytes.tolist() == [10, 20, 30]
+
+
+def test_the_end_of_a_run_that_goes_on_was_not_lost(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(7).samples(7, [10, 20, 30])
+    builder.write_journal()
+    with open(builder.journal / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        live = analyze(open_recording(builder.path)).recording
+    assert live.goes_on and "still runs" in run_facts(live) and "not recorded" not in run_facts(live)
+    over = analyze(open_recording(builder.path)).recording
+    assert not over.goes_on and "its end was not recorded" in run_facts(over)
 
 
 def test_a_checkpoint_whose_journal_is_gone_says_that_it_is_not_all(tmp_path):

@@ -11,12 +11,13 @@ import sys
 import types
 from _collections import OrderedDict, deque
 from _functools import _lru_cache_wrapper
-from _io import BytesIO, StringIO
+from _io import BufferedRandom, BufferedReader, BufferedWriter, BytesIO, StringIO
 
 from ..interpreter import arrays, collector, files, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
     from typing import Any
 
@@ -29,7 +30,8 @@ _BYTES = 8
 _TYPES: dict[str, type] = {
     "type": type, "dict": dict, "list": list, "tuple": tuple, "text": str, "bytes": bytes, "integer": int, "set": set,
     "frozen_set": frozenset, "byte_array": bytearray, "deque": deque, "ordered_dict": OrderedDict, "bytes_io": BytesIO,
-    "string_io": StringIO, "generator": types.GeneratorType, "coroutine": types.CoroutineType,
+    "string_io": StringIO, "buffered_reader": BufferedReader, "buffered_writer": BufferedWriter,
+    "buffered_random": BufferedRandom, "generator": types.GeneratorType, "coroutine": types.CoroutineType,
     "async_generator": types.AsyncGeneratorType, "module": types.ModuleType, "code": types.CodeType,
     "frame": types.FrameType, "function": types.FunctionType,
 }  # fmt: skip
@@ -42,6 +44,7 @@ _SCANNED_WORDS = 64  # of a thread's state
 _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before
 _INSTRUCTION = 56  # in a frame, since 3.11: the address of the one that runs
 _LIMITS = (123456, 654321)
+_BUFFERS = (12_345, 54_321)  # bytes, of no file
 _CLEARED = 4  # the state of a generator that came to its end
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
 _TUPLE_ITEMS = 24 if sys.version_info < (3, 14) else 32  # before them, since 3.14, what the tuple was last hashed to
@@ -62,8 +65,8 @@ class Layout(ctypes.Structure):
             "code_names", "code_file", "code_name", "code_line", "function_code",
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
             "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text",
-            "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device", "is_collecting",
-            "any_lookup",
+            "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device",
+            "is_collecting", "any_lookup",
         )
     ]  # fmt: skip
 
@@ -112,6 +115,7 @@ def find() -> Layout | None:
     _find_code(layout)
     _find_limits(layout)
     layout.stream_text = _find_text_of_stream()
+    layout.buffer_bytes = _find_buffer()
     layout.heap_type_keys = _find_keys(layout.heap_type_name)
     if sys.version_info < (3, 11):
         layout.any_lookup = _find_lookup()
@@ -318,6 +322,13 @@ def _find_text_of_stream() -> int:
     return at if is_known and parts and _word(parts + 8) == id(cls) else 0
 
 
+def _find_buffer() -> int:
+    """In files: all three kinds are one structure."""
+    kinds: Any = (BufferedReader, BufferedWriter, BufferedRandom)
+    places = {_place_of(_BUFFERS, [kind(BytesIO(), size) for size in _BUFFERS]) for kind in kinds}
+    return places.pop() if len(places) == 1 else 0
+
+
 def _find_code(layout: Layout) -> None:
     """Where code objects say what they are of, and functions what their code is."""
     code: Any = find.__code__
@@ -353,10 +364,14 @@ def _find_limits(layout: Layout) -> None:
         ("results_limit", [_lru_cache_wrapper(len, limit, False, max) for limit in _LIMITS]),
         ("deque_limit", [deque((), limit) for limit in _LIMITS]),
     ):
-        found = [_same_places(one, n, names.basicsize_of(type(one)), _BYTES) for one, n in zip(made, _LIMITS)]
-        places = set.intersection(*found)
-        if len(places) == 1:
-            setattr(layout, name, places.pop())
+        setattr(layout, name, _place_of(_LIMITS, made))
+
+
+def _place_of(numbers: Sequence[int], made: Sequence[object]) -> int:
+    """Where each of these objects has its number, in a word of its own; 0 where that is not one place in all."""
+    found = [_same_places(one, n, names.basicsize_of(type(one)), _BYTES) for one, n in zip(made, numbers)]
+    places = set.intersection(*found)
+    return places.pop() if len(places) == 1 else 0
 
 
 def _same_places(one: object, number: int, end: int, bytes: int) -> set[int]:

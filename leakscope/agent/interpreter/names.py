@@ -11,7 +11,7 @@ import os
 import sys
 import types
 from _collections import OrderedDict, deque
-from _io import BytesIO
+from _io import BufferedRandom, BufferedReader, BufferedWriter, BytesIO
 from _signal import getsignal as _getsignal
 from _signal import valid_signals as _valid_signals
 
@@ -217,7 +217,10 @@ class _Array(ctypes.Structure):
 _ARRAY_HEAD_BYTES = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)
 
 
-_SIZED = (object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, BytesIO)
+_SIZED = (
+    *(object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, BytesIO),
+    *(BufferedReader, BufferedWriter, BufferedRandom),
+)
 _SIZES = ids_of(*(namespace_of(cls)["__sizeof__"] for cls in _SIZED if "__sizeof__" in namespace_of(cls)))
 _SIZED_BY_NAME = frozenset(("array.array", "bitarray.bitarray", "_bitarray.bitarray"))
 

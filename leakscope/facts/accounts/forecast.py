@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from ...units import format_about, format_count, format_duration, format_rate
+import numpy as np
+
+from ...units import MOST, format_about, format_count, format_duration, format_rate
 from ..growth.limits import Limit
 from ..growth.tree import TreeGrowth
-from ..series.arithmetic import level_at
+from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING, LEAST_STEPS, Trend, judge
 from ..tables import only
 
@@ -46,20 +49,28 @@ class Forecast:
         return {**seconds, "bytes_per_s": round(self.bytes_per_s, 1), "step_at_limit": self.step}
 
 
-def forecast(limits: Sequence[Limit], growth: TreeGrowth) -> Forecast | None:
-    """The limit that will be reached first; None where nothing grows towards one."""
-    found = [forecast_of(limit, growth) for limit in limits]
+class Own(Protocol):
+    """What of a limit's use is the job's own, at moments; None where nobody knows whose it is."""
+
+    def __call__(self, limit: Limit, time_s: Floats) -> Floats | None: ...
+
+
+def forecast(limits: Sequence[Limit], growth: TreeGrowth, own: Own) -> Forecast | None:
+    """The limit that will be reached first; None where nothing of the job's grows towards one."""
+    found = [forecast_of(limit, growth, own) for limit in limits]
     return min((f for f in found if f is not None), key=lambda f: f.seconds, default=None)
 
 
-def forecast_of(limit: Limit, growth: TreeGrowth) -> Forecast | None:
-    """When this one will be reached; None where nothing grows towards it."""
+def forecast_of(limit: Limit, growth: TreeGrowth, own: Own) -> Forecast | None:
+    """When this one will be reached; None where nothing grows towards it, or others do."""
     if limit.is_of_memory:
         trend = _tree_trend(growth)
     else:
         process = growth.process(limit.pid) if limit.pid is not None else growth.main
         trend = judge(limit.time_s, limit.used_bytes, started_s=process.first_step_s if process else None)
     if trend is None or trend.verdict != GROWING or trend.slope_low <= 0:
+        return None
+    if not limit.is_of_memory and not _is_filled_by_job(limit, trend, own):
         return None
     at_end_s = min(trend.end_s, float(limit.time_s[-1]))
     room = max(0.0, float(limit.limit_bytes[-1]) - level_at(limit.time_s, limit.used_bytes, at_end_s))
@@ -79,6 +90,16 @@ def _tree_trend(growth: TreeGrowth) -> Trend | None:
     trends = [growth.trend, *(process.trend for process in growth.processes)]
     window = growth.start_s, growth.end_s
     return next((t for t in trends if t.verdict == GROWING and (t.start_s, t.end_s) == window), None)
+
+
+def _is_filled_by_job(limit: Limit, trend: Trend, own: Own) -> bool:
+    """Whether most of what came into use in that time is its own: /dev/shm and a GPU are everybody's."""
+    window = np.array([trend.start_s, trend.end_s])
+    ours = own(limit, window)
+    if ours is None:
+        return True
+    used = np.interp(window, limit.time_s, limit.used_bytes)
+    return bool(ours[1] - ours[0] >= MOST * (used[1] - used[0]))
 
 
 def _step_in(growth: TreeGrowth, seconds: float) -> int | None:

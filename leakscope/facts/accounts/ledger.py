@@ -42,7 +42,7 @@ def ledger(growth: TreeGrowth) -> list[LedgerRow]:
     rows = [row for process in shown for row in _of_process(growth, process)]
     if others:
         name = f"{len(others)} other processes"
-        start, end = (sum(_whole(p, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
+        start, end = (sum(p.held_in(growth.time_s, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
         rows.append(LedgerRow(_UNEXPLAINED, name, start, end, end - start))
         mapped = [_levels(p.time_s, p.file_bytes, (growth.start_s, growth.end_s)) for p in others]
         rows.append(_of_files(name, (sum(start for start, _ in mapped), sum(end for _, end in mapped))))
@@ -61,11 +61,6 @@ def accounted_share(rows: list[LedgerRow], process: str) -> float:
     return 1.0 - min(1.0, abs(growth_of(own, _UNEXPLAINED)) / max(grown, 1))
 
 
-def _whole(process: ProcessGrowth, at_s: float) -> int:
-    """All of the process's own and shared-out memory, as the sum its rows have to reach."""
-    return round(level_at(process.time_s, process.held_bytes, at_s))
-
-
 def _of_files(process: str, levels: tuple[float, float]) -> LedgerRow:
     start, end = map(round, levels)
     return LedgerRow(_MAPPED, process, start, end, end - start, in_total=False)
@@ -79,7 +74,7 @@ def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
     private = _levels(process.time_s, process.private_bytes, window)
     lived = max(window[0], float(process.time_s[0])), min(window[1], float(process.time_s[-1]))
     levels.update(_inside(process, lived, private))
-    start_bytes, end_bytes = (_whole(process, at_s) for at_s in window)
+    start_bytes, end_bytes = (process.held_in(growth.time_s, at_s) for at_s in window)  # which the rows have to reach
     if not start_bytes:  # not yet born: all that it holds is growth
         levels = {account: (0.0, end) for account, (_, end) in levels.items()}
     if not end_bytes:

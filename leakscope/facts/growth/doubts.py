@@ -239,6 +239,24 @@ def importing(
     return None
 
 
+def started_s(recording: Recording, process: ProcessGrowth, *, min_more: float = 0.1, min_count: int = 50) -> float:
+    """Until when a process was seen to load what it runs: its first training step, or modules that were imported.
+
+    What is loaded maps files, opens them and starts threads, on a slow machine for minutes. 0 where nothing shows it;
+    ``min_more`` of the modules that were there and ``min_count`` are less than a library, and may come late.
+    """
+    until_s = process.first_step_s or 0.0
+    for heap in heaps(recording, process.pid, 0.0, float("inf")):
+        modules = next((place for place in heap.places if place.path == MODULES and place.has_length), None)
+        if modules is None:
+            continue
+        least = max(min_count, min_more * modules.length[0])
+        if modules.length[-1] - modules.length[0] >= least:
+            until_s = max(until_s, float(heap.time_s[np.argmax(modules.length > modules.length[-1] - least)]))
+        break
+    return until_s
+
+
 def starting(
     recording: Recording,
     process: ProcessGrowth,

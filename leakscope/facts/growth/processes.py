@@ -24,6 +24,7 @@ from .sharing import Copied, Family, copied_by_takes, families, shares
 if TYPE_CHECKING:
     from ...storage import Recording
 
+_GAPS_LOOKED_AT = 512
 _Key = tuple[int, int]  # pid, start_ticks
 _TOLD = (
     "pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
@@ -83,10 +84,20 @@ class ProcessGrowth:
         of_all = self.tables[table]
         return of_all.iloc[:0] if len(of_all) else of_all
 
-    def within(self, start_s: float, end_s: float) -> ProcessGrowth:
-        """The same process, its ``growth_bytes`` what it gained between two moments."""
-        start, end = (level_at(self.time_s, self.held_bytes, at_s) for at_s in (start_s, end_s))
-        return replace(self, growth_bytes=round(end) - round(start))
+    def held_in(self, rounds_s: Floats, at_s: float) -> int:
+        """What it held in the round nearest to a moment, which need be none of its own.
+
+        One that came and went is in no round but its own: of two that followed each other a sum has one.
+        """
+        if rounds_s.size:
+            first, last = _rounds_of_life(self, rounds_s)
+            if not first <= _nearest(rounds_s, at_s) <= last:
+                return 0
+        return round(level_at(self.time_s, self.held_bytes, at_s))
+
+    def within(self, start_s: float, end_s: float, rounds_s: Floats) -> ProcessGrowth:
+        """The same process, its ``growth_bytes`` what it gained between two moments, by the rounds of its job."""
+        return replace(self, growth_bytes=self.held_in(rounds_s, end_s) - self.held_in(rounds_s, start_s))
 
 
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
@@ -114,11 +125,34 @@ def rounds_of(processes: Sequence[ProcessGrowth]) -> Floats:
 
 
 def alive_in(process: ProcessGrowth, rounds_s: Floats) -> NDArray[np.bool_]:
-    """In which rounds it was seen, and those between: one that came and went counts in its own round only."""
-    first, last = (int(np.abs(rounds_s - process.time_s[i]).argmin()) for i in (0, -1))
+    """In which rounds it was seen, and those between; one that came and went counts in its own round only.
+
+    A round that is left out of the others' (a snapshot held memory then) is none to count it in: before its birth its
+    parent had all pages that they share.
+    """
+    first, last = _rounds_of_life(process, rounds_s)
     alive = np.zeros(rounds_s.size, dtype=bool)
     alive[first : last + 1] = True
     return alive
+
+
+def _rounds_of_life(process: ProcessGrowth, rounds_s: Floats) -> tuple[int, int]:
+    """Its first and its last; the last is before the first where it is in none. **Cost** 30 us, also of a day."""
+    some = np.arange(0, rounds_s.size - 1, max(1, rounds_s.size // _GAPS_LOOKED_AT))
+    slack_s = float(np.median(rounds_s[some + 1] - rounds_s[some])) / 2 if some.size else np.inf
+    first, last = (_nearest(rounds_s, float(process.time_s[i])) for i in (0, -1))
+    if rounds_s[first] < process.time_s[0] - slack_s:
+        first += 1
+    if rounds_s[last] > process.time_s[-1] + slack_s:
+        last -= 1
+    return first, last
+
+
+def _nearest(sorted_s: Floats, at_s: float) -> int:
+    after = int(np.searchsorted(sorted_s, at_s))
+    if after == 0 or after == sorted_s.size:
+        return min(after, sorted_s.size - 1)
+    return after if sorted_s[after] - at_s < at_s - sorted_s[after - 1] else after - 1
 
 
 def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:

@@ -124,7 +124,7 @@ def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Float
     at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
     _without_noise(share, family.size_at(at_s) <= 1)
     share = _without_unseen_forks(at_s, share, family)
-    times, values = _with_steps(at_s, share, family.changes_s)
+    times, values = _with_steps(at_s, share, family)
     return np.interp(time_s, *_left_alone(times, values, share[family.size_at(at_s) <= 1], family))
 
 
@@ -156,19 +156,26 @@ def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats
     return share
 
 
-def _with_steps(at_s: Floats, share: Floats, changes_s: Floats) -> tuple[Floats, Floats]:
-    """Readings; between two of them the earlier one again where the family first changes, the later where it last does.
+def _with_steps(at_s: Floats, share: Floats, family: Family) -> tuple[Floats, Floats]:
+    """Readings; between two of them the earlier one until the family first changes, the later from where it last does.
 
     A fork takes its share at once, and leaves it to the others as it ends. On a busy machine the reading before may be
-    20 s old: a straight line from there would be growth, and one to the next, of a fork long gone, a saw-tooth.
+    20 s old: a straight line from there would be growth, and one to the next, of a fork long gone, a saw-tooth. Between
+    the changes that one of both holds which was made with about as many: all shared the same pages.
     """
+    changes_s = np.unique(family.changes_s)
     gap = np.searchsorted(at_s, changes_s)
     between = (gap > 0) & (gap < at_s.size)
     gap, changes_s = gap[between], changes_s[between]
-    after, first = np.unique(gap, return_index=True)
-    last = np.searchsorted(gap, after, side="right") - 1
-    times = np.concatenate([at_s, changes_s[first], np.minimum(changes_s[last] + _AT_ONCE_S, at_s[after])])
-    values = np.concatenate([share, share[after - 1], share[after]])
+    if not gap.size:
+        return at_s, share
+    size, at_readings = (np.log(np.maximum(family.size_at(t), 1.0)) for t in (changes_s + _AT_ONCE_S, at_s))
+    is_like_later = np.abs(size - at_readings[gap]) < np.abs(size - at_readings[gap - 1])
+    is_new = gap[1:] != gap[:-1]
+    since = np.where(np.append(is_new, True) | is_like_later, share[gap], share[gap - 1])
+    until = np.where(np.append(True, is_new), share[gap - 1], np.roll(since, 1))
+    times = np.concatenate([at_s, changes_s, np.minimum(changes_s + _AT_ONCE_S, at_s[gap])])
+    values = np.concatenate([share, until, since])
     order = np.argsort(times, kind="stable")
     return times[order], values[order]
 

@@ -123,7 +123,9 @@ def _measured(job: Job, view: View) -> list[ProcessGrowth]:
     window_s = (view.trend.start_s, view.trend.end_s)
     hidden_bytes = view.trend.growth_bytes
     measured = [
-        replace(p, growth_bytes=hidden_bytes, hides=view.hides) if p is view.hidden_in else p.within(*window_s)
+        replace(p, growth_bytes=hidden_bytes, hides=view.hides)
+        if p is view.hidden_in
+        else p.within(*window_s, job.time_s)
         for p in job.processes
     ]
     judged = (view.only.pid, view.only.start_ticks) if view.only is not None else None

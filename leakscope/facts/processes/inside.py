@@ -129,6 +129,8 @@ def blind_spot(recording: Recording, pid: int | None) -> str | None:
         return None
     if refused := _refused(recording, blind[0]):
         return refused
+    if recording.meta.get("attached"):
+        return f"{outside.ATTACHED}: {outside.ENTER_ATTACHED}"
     flag = outside.flag_of(_words(blind[0]))
     reason = (
         f"{process_name(blind[0])} was {_reason(recording, blind[0])}"
@@ -212,6 +214,8 @@ def _reason(recording: Recording, row: Row) -> str:
         if limit_bytes is not None and limit_bytes < least_bytes:
             text = f"its memory is limited to {format_bytes(limit_bytes)} ({command})"
             return f"{text}, and below {format_bytes(least_bytes)} the agent takes none of it"
+    if recording.meta.get("attached"):
+        return outside.ATTACHED
     flag = outside.flag_of(_words(row))
     return f"started with {flag}" if flag is not None else outside.UNKNOWN
 

@@ -127,6 +127,7 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
     # Shares of pages are read more seldom than the rest: processes may come and go after the last time.
     known = [float(tree.time_s[-1])] if tree.time_s.size else []
     known += [float(p.samples["time_s"].max()) for p in everyone if len(p.samples)]
+    known += [p.born_s for p in everyone]  # also of those that nobody sampled: a snapshot of a rank is all of it
     end_s = max(known + [p.died_s for p in everyone if p.died_s < float("inf")], default=0.0)
     peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
     rows = [_row(name, role, members, peak_s, end_s) for (role, name), members in groups.items()]

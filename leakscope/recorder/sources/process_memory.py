@@ -29,7 +29,7 @@ FAMILY_FACTOR = 1.5  # more or fewer that share its pages: at 64 forks one after
 def rows(tree: Tree) -> Iterator[Row]:
     """One row a living process. **Cost** 30 us a process, and PSS as the periods above allow."""
     cost_s = sum(process.pss_cost_s for process in tree)
-    families = Counter(_family(process) for process in tree)
+    families = Counter(process.family for process in tree)
     for process in tree:
         status = proc.read(f"/proc/{process.pid}/status") or b""
         rss_bytes = proc.bytes_of(status, b"VmRSS")
@@ -46,7 +46,7 @@ def rows(tree: Tree) -> Iterator[Row]:
             "anon_bytes": proc.bytes_of(status, b"RssAnon"),
             "file_bytes": proc.bytes_of(status, b"RssFile"),
             "shmem_bytes": proc.bytes_of(status, b"RssShmem"),
-            **_shares(process, tree, cost_s, families[_family(process)]),
+            **_shares(process, tree, cost_s, families[process.family]),
             "swap_bytes": proc.bytes_of(status, b"VmSwap"),
             "virtual_bytes": proc.bytes_of(status, b"VmSize"),
             "thread_count": process.stat.thread_count,
@@ -55,11 +55,6 @@ def rows(tree: Tree) -> Iterator[Row]:
             "run_delay_s": proc.run_delay_s(process.pid),
             "state": process.stat.state,
         }
-
-
-def _family(process: Process) -> tuple[str, ...]:
-    """What a process has in common with its forks: they share pages, and each counts its part of them."""
-    return tuple(process.arguments)
 
 
 def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) -> Row:
@@ -77,10 +72,11 @@ def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) 
         process.pss_bytes, process.pss_rss_bytes = pss_bytes, process.rss_bytes
         process.pss_file_bytes, process.pss_file_rss_bytes = proc.bytes_of(data, b"Pss_File") or 0, process.file_bytes
         private = [proc.bytes_of(data, name) or 0 for name in (b"Private_Clean", b"Private_Dirty", b"Private_Hugetlb")]
+        process.uss_bytes = sum(private)
         shares = {
             "pss_bytes": pss_bytes,
             "pss_anon_bytes": proc.bytes_of(data, b"Pss_Anon"),
-            "uss_bytes": sum(private),
+            "uss_bytes": process.uss_bytes,
         }
     return shares
 

@@ -52,7 +52,7 @@ struct object {
 struct layout {
     uint64_t version; /* sys.hexversion >> 16 */
     type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *deque, *ordered_dict,
-        *bytes_io, *string_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
+        *bytes_io, *string_io, *buffered_reader, *buffered_writer, *buffered_random, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
     object *(*call)(object *, ...);
@@ -82,6 +82,7 @@ struct layout {
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
     uint64_t stream_text; /* in a StringIO that is only written to: its text so far, a list of parts of it, or who has it */
+    uint64_t buffer_bytes; /* in a buffered file: how large its buffer is */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
     int *is_collecting; /* whether a collection goes on, in any thread */

@@ -195,6 +195,8 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
         return bytes + bytes_of_image(one);
     case STRING_IO:
         return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
+    case BUFFERED: /* 0 where it is not made yet, as all of a new object is */
+        return bytes + (L.buffer_bytes ? word_at(one, L.buffer_bytes) : 0);
     case INTEGER: {
         uint64_t size = (uint64_t)one->size;
         uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : one->size < 0 ? -size : size;

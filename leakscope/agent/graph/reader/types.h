@@ -75,6 +75,8 @@ static uint8_t base_of(const type *cls)
             return BYTES_IO;
         if (above == L.string_io)
             return STRING_IO;
+        if (above == L.buffered_reader || above == L.buffered_writer || above == L.buffered_random)
+            return BUFFERED;
         if (above == L.generator || above == L.coroutine || above == L.async_generator)
             return GENERATOR;
         if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
