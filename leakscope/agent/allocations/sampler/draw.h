@@ -33,20 +33,20 @@ static int64_t next_draw(double mean)
 
 static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t caller, const uint64_t *stack_at)
 {
-    struct call calls[MOST_FRAMES];
     double chance = -expm1(-(double)bytes / mean);
     uint64_t key = mixed((uint64_t)caller ^ ((uintptr_t)stack_at & 0xfff) << 48 ^ (uint64_t)kind << 60);
-    __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_CST);
-    int count = calls_of_this_thread(calls, &key);
-    key |= 1;
+    void *freed = NULL;
     if (!take_lock()) {
         missed_count++;
-        __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
         return;
     }
+    struct reading python = begin_python(&freed);
+    unknown_count += (uint64_t)python.is_missing;
+    int count = calls_of(python.state, &key);
+    key |= 1;
     if (live_count >= MOST_LIVE)
         thin_out();
-    uint32_t number = stack_number(key, calls, count, kind);
+    uint32_t number = stack_number(key, count, kind);
     if (number == NONE)
         dropped_count++;
     else {
@@ -69,8 +69,23 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
         if (!stack->is_resolved)
             copy_native_stack(number, caller, stack_at);
     }
+    end_python(&python, &freed);
     give_lock();
-    __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
+    if (freed)
+        real_free(freed);
+}
+
+/* Between two draws, where the thread's state is not known and the thread has the GIL. */
+static void look_for_state(void)
+{
+    void *freed = NULL;
+    if (!take_lock())
+        return;
+    struct reading python = begin_python(&freed);
+    end_python(&python, &freed);
+    give_lock();
+    if (freed)
+        real_free(freed);
 }
 
 /* ``bytes`` were asked for, and nothing was left of what goes by. */
@@ -80,20 +95,32 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
         return;
     if (!__atomic_load_n(&is_on, __ATOMIC_ACQUIRE)) {
         left = ASK_AGAIN; /* not yet, or no more */
+        behind = 0;
         return;
     }
-    struct kept kept;
-    keep(&kept);
     busy = 1;
-    if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
-        left = next_draw(rate) - (int64_t)bytes;
+    left += behind;
+    behind = 0;
     if (left < 0) {
-        left = next_draw(rate);
-        if (at)
-            remember(at, bytes, kind, rate, caller, stack_at);
+        struct kept kept;
+        keep(&kept);
+        if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
+            left = next_draw(rate) - (int64_t)bytes;
+        if (left < 0) {
+            left = next_draw(rate);
+            if (at)
+                remember(at, bytes, kind, rate, caller, stack_at);
+        }
+        give_back(&kept);
+    }
+    int unknown = left > CHECK_BYTES ? is_state_unknown() : IS_KNOWN;
+    if (unknown == IS_CURRENT)
+        look_for_state();
+    else if (unknown) { /* each time some kilobytes were asked for, until it is */
+        behind = left - CHECK_BYTES;
+        left = CHECK_BYTES;
     }
     busy = 0;
-    give_back(&kept);
 }
 
 /* On the job's call, where its flags have not been kept yet. */
@@ -105,27 +132,32 @@ static void take_out(uint32_t place)
     give_back(&kept);
 }
 
-/* What is freed, or may be. ``taken``, if any, gets what was known. */
+/* What is freed, or may be. ``taken``, if any, gets what was known. LEFT: it must not be freed now, and will be. */
+enum { UNKNOWN, KNOWN };
+
 static __attribute__((noinline)) int forget(void *at, struct sample *taken)
 {
-    int error = errno, was_busy = busy, is_known = 0;
+    int error = errno, was_busy = busy, is_known = UNKNOWN, state = let_state_go(at);
     busy = 1;
     if (was_busy) /* what is freed in the midst of ours is ours, or a signal's: that may not free anything */
         ;
     else if (take_lock()) {
         uint32_t place = place_of((uintptr_t)at);
-        is_known = samples[place].address != 0;
+        is_known = samples[place].address ? KNOWN : UNKNOWN;
         if (is_known) {
             if (taken)
                 *taken = samples[place];
             take_out(place);
         }
+        uint8_t *known = &filter[slot_of((uintptr_t)at)];
+        if (state != NO_STATE && *known > 0 && *known < 255)
+            __atomic_store_n(known, *known - 1, __ATOMIC_RELAXED);
         give_lock();
     } else
         missed_count++;
     busy = was_busy;
     errno = error;
-    return is_known;
+    return state == LEFT ? LEFT : is_known;
 }
 
 /* It was not freed after all. */

@@ -3,7 +3,6 @@
 typedef void *(*malloc_function)(size_t);
 typedef void *(*calloc_function)(size_t, size_t);
 typedef void *(*realloc_function)(void *, size_t);
-typedef void (*free_function)(void *);
 typedef void *(*aligned_function)(size_t, size_t);
 typedef int (*posix_memalign_function)(void **, size_t, size_t);
 typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
@@ -12,7 +11,6 @@ typedef int (*munmap_function)(void *, size_t);
 static malloc_function real_malloc;
 static calloc_function real_calloc;
 static realloc_function real_realloc;
-static free_function real_free;
 static aligned_function real_memalign, real_aligned_alloc;
 static posix_memalign_function real_posix_memalign;
 static mmap_function real_mmap;
@@ -52,7 +50,7 @@ static void *our_calloc(size_t count, size_t each)
 static void *our_realloc(void *before, size_t bytes)
 {
     struct sample taken;
-    int was_known = before && is_sample(before) && forget(before, &taken);
+    int was_known = before && is_sample(before) && forget(before, &taken) == KNOWN;
     void *at = real_realloc(before, bytes);
     if (at)
         ASKED(at, bytes, MALLOC);
@@ -63,8 +61,8 @@ static void *our_realloc(void *before, size_t bytes)
 
 static void our_free(void *at)
 {
-    if (at && is_sample(at))
-        forget(at, NULL);
+    if (at && is_sample(at) && forget(at, NULL) == LEFT)
+        return;
     real_free(at);
 }
 

@@ -63,7 +63,7 @@ static __attribute__((noinline)) void draw_object(void *at, size_t bytes, uintpt
     { \
         (void)context; \
         struct sample taken; \
-        int was_known = before && is_sample(before) && forget(before, &taken); \
+        int was_known = before && is_sample(before) && forget(before, &taken) == KNOWN; \
         void *at = below[number].realloc(below[number].context, before, bytes); \
         if (at) \
             MADE(at, bytes); \
