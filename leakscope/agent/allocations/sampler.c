@@ -108,6 +108,7 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
         know_stacks();
         know_main_stack();
         know_states();
+        call_beforehand();
         refusal = put_hooks();
     }
     if (refusal == REFUSED_TAKEN_OVER)

@@ -57,7 +57,7 @@ _OURS = "libleakscope_"
 class _Figures(ctypes.Structure):
     """``struct figures`` of rows.h."""
 
-    NAMES = "rate", "drawn", "dropped", "missed", "live", "words"
+    NAMES = "rate", "drawn", "dropped", "missed", "live", "words", "elsewhere", "cramped", "unknown"
     _fields_ = [("rate", ctypes.c_double)] + [(name, ctypes.c_uint64) for name in NAMES[1:]]
 
 

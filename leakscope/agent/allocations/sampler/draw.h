@@ -1,6 +1,6 @@
 /* Which allocations are drawn. */
 
-enum { ASK_AGAIN = 1 << 20 };
+enum { ASK_AGAIN = 1 << 20, ROOM = 1024 };
 
 static uint64_t draws;
 
@@ -10,6 +10,9 @@ struct kept {
     int error;
     fenv_t floats;
 };
+
+/* Not on the stack, which may be a small one. Used by who is busy: nobody else is meanwhile, of this thread. */
+static __thread struct kept kept __attribute__((tls_model("initial-exec")));
 
 static void keep(struct kept *kept)
 {
@@ -88,6 +91,19 @@ static void look_for_state(void)
         real_free(freed);
 }
 
+/* Whether there is room below for a draw, on the stack that a call stands on. A draw takes half a kilobyte, twice what
+ * the call may take itself: what can be known to be scarcer is spared it. The main thread's grows. */
+static __attribute__((noinline)) int has_room(void)
+{
+    struct bounds own = own_stack();
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (own.is_of_main || here < own.low || here >= own.high || here - own.low >= ROOM)
+        return 1;
+    left = CHECK_BYTES; /* soon, but not at each call */
+    cramped_count++;
+    return 0;
+}
+
 /* ``bytes`` were asked for, and nothing was left of what goes by. */
 static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uintptr_t caller, const uint64_t *stack_at)
 {
@@ -102,7 +118,6 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
     left += behind;
     behind = 0;
     if (left < 0) {
-        struct kept kept;
         keep(&kept);
         if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
             left = next_draw(rate) - (int64_t)bytes;
@@ -123,10 +138,9 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
     busy = 0;
 }
 
-/* On the job's call, where its flags have not been kept yet. */
+/* On the job's call, where its flags have not been kept yet. Busy. */
 static void take_out(uint32_t place)
 {
-    struct kept kept;
     keep(&kept);
     remove_at(place);
     give_back(&kept);
@@ -163,7 +177,9 @@ static __attribute__((noinline)) int forget(void *at, struct sample *taken)
 /* It was not freed after all. */
 static __attribute__((noinline)) void put_back(const struct sample *taken)
 {
-    struct kept kept;
+    if (busy)
+        return; /* then it was not taken */
+    busy = 1;
     keep(&kept);
     if (take_lock()) {
         uint32_t place = place_of(taken->address);
@@ -180,18 +196,23 @@ static __attribute__((noinline)) void put_back(const struct sample *taken)
         give_lock();
     }
     give_back(&kept);
+    busy = 0;
 }
 
 /* Of what is mapped a part may go, but its beginning stands for it. */
 static __attribute__((noinline)) void forget_mapped(uintptr_t begin, uintptr_t end)
 {
     int error = errno;
-    if (!busy && take_lock()) {
+    if (busy)
+        return;
+    busy = 1;
+    if (take_lock()) {
         for (uint32_t at = 0; at < LIVE; at++)
             while (samples[at].kind == MAPPED && samples[at].address >= begin && samples[at].address < end)
                 take_out(at);
         give_lock();
     }
+    busy = 0;
     errno = error;
 }
 

@@ -26,15 +26,15 @@ static __attribute__((noinline)) void draw_object(void *at, size_t bytes, uintpt
         objects_left = FAR;
         return;
     }
-    struct kept kept;
+    if (busy)
+        return;
+    busy = 1;
     keep(&kept);
     objects_left = next_draw(objects_rate);
-    if (at && !busy) {
-        busy = 1;
+    if (at)
         remember(at, bytes, OBJECT, objects_rate, caller, stack_at);
-        busy = 0;
-    }
     give_back(&kept);
+    busy = 0;
 }
 
 #define MADE(at, bytes) \

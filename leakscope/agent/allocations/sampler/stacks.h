@@ -21,6 +21,7 @@ struct copy {
 static struct copy copies[COPIES];
 static struct call calls[MOST_FRAMES]; /* with the lock: not on the job's stack, which may be a small one */
 static uint64_t elsewhere_count; /* stacks of which only the caller is known: not the thread's own */
+static uint64_t cramped_count;   /* draws that were due where the stack had no room for one */
 static uint64_t unknown_count;   /* samples without Python functions: the state may not be there */
 
 /* With the lock: fills ``calls``, innermost first. Frames are safe to read while the state is (states.h): those of a
@@ -43,6 +44,15 @@ static int calls_of(void *state, uint64_t *key)
         at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
     }
     return count;
+}
+
+/* What draws call in Python is called before, on the recorder's own thread: as they first call something of another
+ * library's, the loader looks that up, and takes three kilobytes of the stack. */
+static void call_beforehand(void)
+{
+    uint64_t key = 0;
+    if (this_thread_or_null && calls_of(this_thread_or_null(), &key))
+        (void)line_at(calls[0].frame, (object *)calls[0].code);
 }
 
 /* With the lock: the number of a text that is known by ``key``; 0: not known yet. */
