@@ -128,10 +128,10 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
         }
         give_back(&kept);
     }
-    int unknown = left > CHECK_BYTES ? is_state_unknown() : IS_KNOWN;
+    int unknown = is_state_unknown();
     if (unknown == IS_CURRENT)
         look_for_state();
-    else if (unknown) { /* each time some kilobytes were asked for, until it is */
+    else if (unknown && left > CHECK_BYTES) { /* each time some kilobytes were asked for, until it is */
         behind = left - CHECK_BYTES;
         left = CHECK_BYTES;
     }
