@@ -61,7 +61,10 @@ def said(
     on_main: bool = False,
     **env: str,
 ) -> Any:
-    """What a program says that begins with sampling, or with ``first``. ``on_main``: its main thread is sampled, too."""
+    """What a program says that begins with sampling, or with ``first``.
+
+    ``on_main``: its main thread is sampled, too.
+    """
     above = stage(tmp_path)
     begin = "one.begin()\n"
     if on_main:

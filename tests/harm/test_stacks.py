@@ -1,4 +1,4 @@
-"""Memory is asked for on stacks that are not the thread's own, and by threads whose state is gone: nothing else is read.
+"""Memory is asked for on stacks that are not the thread's own, and by threads whose state is gone: neither is read.
 
 The programs begin to sample, much more finely than a recording does, and have to come to their end.
 """
@@ -60,6 +60,7 @@ def ran(library: Path, text: str, folder: Path, interpreter: Interpreter | None 
 # Without the GIL and with it; the main thread's own stack grows in another way than those of the others.
 ON_FOREIGN = """
 def ask():
+    [bytearray(9000) for _ in range(9)]  # with the GIL: this thread's state is known from now on
     for library in free, held:
         library.by_hand(200, 3000, 0)
         library.by_contexts(200, 3000, 0)
@@ -90,6 +91,7 @@ kept = []
 def called(_):
     python()
 def ask():
+    [bytearray(9000) for _ in range(9)]
     native(free)
     native(held)
     free.call_on_stack(called)
@@ -112,6 +114,7 @@ IN_FIBERS = """
 def keep(library):
     library.in_fibers(100, 20_000, 1)
 def ask():
+    [bytearray(9000) for _ in range(9)]
     for library in free, held:
         keep(library)
         library.in_fibers(100, 20_000, 0)
@@ -120,9 +123,11 @@ say(alive=told())
 """
 
 
-def test_fibers_of_boost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_main", [True, False], ids=["main", "thread"])
+def test_fibers_of_boost(on_main: bool, tmp_path: Path) -> None:
     library = built(tmp_path, "g++", "fibers.cpp", "-lboost_context")
-    found = ran(library, IN_FIBERS, tmp_path)
+    text = IN_FIBERS.replace("in_thread(ask)", "ask()") if on_main else IN_FIBERS
+    found = ran(library, text, tmp_path, on_main=on_main)
     assert found["alive"]["keep:4"] == pytest.approx(200 * 20_000, rel=0.2)
 
 
@@ -143,10 +148,12 @@ say(alive=told())
 """
 
 
-def test_greenlets(library: Path, tmp_path: Path) -> None:
-    pytest.importorskip("greenlet")
-    found = ran(library, GREEN, tmp_path)
-    assert found["alive"]["keep:6"] == pytest.approx(1000 * 9000, rel=0.2)
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_greenlets(interpreter: Interpreter, library: Path, tmp_path: Path) -> None:
+    if "greenlet" not in interpreter.libraries:
+        pytest.skip("no greenlet")
+    found = ran(library, GREEN, tmp_path, interpreter)
+    assert found["alive"]["keep:7"] == pytest.approx(1000 * 9000, rel=0.2)
     assert found["figures"]["elsewhere"] == 0  # they run on the thread's own stack
 
 
@@ -251,7 +258,7 @@ def test_it_keeps_to_its_own_memory(tmp_path: Path) -> None:
         pytest.skip("no AddressSanitizer")
     assert done.returncode == 0, done.stderr
     done = subprocess.run(
-        [program], capture_output=True, text=True, timeout=300, check=False, env={"ASAN_OPTIONS": "detect_leaks=0"}
+        [program], capture_output=True, text=True, timeout=120, check=False, env={"ASAN_OPTIONS": "detect_leaks=0"}
     )
     assert done.returncode == 0, done.stderr[-3000:]
     drawn, alive = (int(part.split()[0]) for part in done.stdout.split(",")[:2])

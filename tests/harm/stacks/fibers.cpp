@@ -20,7 +20,7 @@ extern "C" void in_fibers(int count, std::size_t bytes, int is_kept)
                 std::free(at);
             return std::move(back);
         });
-    for (int turn = 0; turn < 3; turn++)
-        for (auto &fiber : fibers)
-            fiber = std::move(fiber).resume();
+    for (int turn = 0; turn < 3; turn++) // the last made first: above its stack lies the page of the one before
+        for (auto fiber = fibers.rbegin(); fiber != fibers.rend(); ++fiber)
+            *fiber = std::move(*fiber).resume();
 }
