@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ..agent.sampled import FOLDER, has_sampler, said
+from ..agent.staging import rows, run, stage
 from .interpreters import Interpreter, interpreters
 
 SOURCES = Path(__file__).parent / "stacks"
@@ -265,3 +266,22 @@ def test_it_keeps_to_its_own_memory(tmp_path: Path) -> None:
     assert drawn > 3000
     assert alive == 0
     assert "own stack known" in done.stdout
+
+
+def test_a_recording_says_what_samples_could_not_tell(library: Path, tmp_path: Path) -> None:
+    text = f"""
+import ctypes, time
+library = ctypes.CDLL({str(library)!r})
+library.by_hand.argtypes = ctypes.c_int, ctypes.c_size_t, ctypes.c_int
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    library.by_hand(20, 1 << 20, 0)
+    time.sleep(0.01)
+"""
+    journal = stage(tmp_path, flush_interval_s=0.5)
+    script = tmp_path / "program.py"
+    script.write_text(text)
+    done = run(journal, str(script))
+    assert done.returncode == 0, done.stderr
+    told = {row["text"] for row in rows(journal)["agent_notes"] if row["note"] == "fewer-allocation-samples"}
+    assert any("coroutine" in text for text in told)

@@ -16,8 +16,9 @@
  *   sampler_end     with the GIL: nothing more is drawn
  *
  * In the job's calls nothing is asked of malloc, no lock of another's is taken, and no reference count moves; errno and
- * the flags of floating-point numbers stay as they are. Of
- * Python a thread reads its own frames only: nobody else changes those, whether the thread has the GIL or not.
+ * the flags of floating-point numbers stay as they are. What is read there is known to be there: own_stack.h says so of
+ * the stack, states.h of Python's structures, and stacks.h of the frames behind those. Little of the stack is taken, and
+ * what is written lies in variables of ours.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
