@@ -162,8 +162,8 @@ static int know_own_state(void *state, void **left)
         own_state = (struct own_state){0, state, 0, word_at(state, state_thread) == (uint64_t)pthread_self()};
         return own_state.is_static;
     }
-    if (at % 16)
-        return 0;
+    if (at % 16 || (!is_head_there(at - state_offset) && L.version >= VERSION(3, 11)))
+        return 0; /* an interpreter's first one may lie within the interpreter, and goes with that */
     uint64_t block = at - state_offset, word = block | turns++ << 48;
     uint32_t first = place_of_state(block), i = 0;
     for (uint64_t none = 0; i < WAYS; i++, none = 0)
