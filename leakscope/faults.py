@@ -13,6 +13,7 @@ _AGENTS = re.compile(
     r'^\s*File "[^"\n]*(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/(?:\w+/)?(?P<file>[^"\n/]+)", '
     r"line (?P<line>\d+),? in (?P<function>[^\n]+)$"
 )
+_LIBRARY = re.compile(r"\blibleakscope_\w+\.so\b")
 # They stand between the job and what it calls, and only hand on: what crashes below them is the job's.
 HAND_ON = frozenset((
     ("sitecustomize.py", "<module>"), ("sitecustomize.py", "_make_way"),
@@ -41,6 +42,12 @@ def crashed_thread(text: str) -> list[str] | None:
 def agent_in_crash(text: str) -> str | None:
     """The innermost call of the agent's in the thread that crashed, ``heap.py:12 in sweep``; None without one."""
     return _agents_call(crashed_thread(text) or ())
+
+
+def library_in_crash(text: str) -> str | None:
+    """A library of the agent's that is named among the calls of C, as Python since 3.14 and glibc print them."""
+    found = _LIBRARY.search(text)
+    return found.group() if found else None
 
 
 def agent_elsewhere(text: str) -> str | None:

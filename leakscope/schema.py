@@ -720,7 +720,8 @@ TABLES: dict[str, Table] = {
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
             _c("note", "str", "",
-               "loaded, no-agent, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, counts, ..."),
+               "loaded, no-agent, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, "
+               "fewer-allocation-samples, counts, ..."),
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (

@@ -276,6 +276,8 @@ class Agent:
             for row in rows:
                 self.outbox.add(table, dict(row, step=self.steps.current()))
         if self._sampler is not None:
+            for text in self._sampler.left_out():
+                self.outbox.note("fewer-allocation-samples", text)
             moment, step = stamps(), self.steps.current()  # rows that belong together
             for row in self._sampler.rows():
                 self.outbox.add_stamped("allocation_stacks", dict(row, step=step, **moment))

@@ -4,7 +4,8 @@ Looks for:     an uncaught exception, a fatal signal, a known fatal text at the 
 Why:           many of these look like a lack of memory but are not, and some lacks of memory look like other errors.
 Decides by:    the type and message of the exception, or the text with which Python, malloc, torch or C++ give up,
                weighed against the limits and counters in the recording; the program's own source is not searched.
-               Calls of leakscope's own agent in the thread that crashed are said before anything else.
+               Calls of leakscope's own agent in the thread that crashed, and its libraries in what is told of the
+               crash, are said before anything else. Where it sampled allocations, no text clears it: that is a doubt.
 Mistaken when: a program quotes a fatal text in a message of its own.
 Do:            as the finding says; an ordinary exception only needs its line mended.
 """
@@ -36,7 +37,7 @@ from ..facts.endings.texts import (
 from ..facts.processes.inside import notes_of_agents
 from ..facts.subject import subject_of
 from ..facts.tables import cells, int_of, text_of
-from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
+from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_in_crash
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
 from ..units import signal_name
@@ -60,10 +61,13 @@ _AT_THE_END = (
 )
 # Below calls of malloc that a native crash came in, or long before one that found the heap damaged: in no traceback.
 _OF_MEMORY = ("native-fault", "damaged-heap")
+_NO_SAMPLING = "leakscope record --no-sampling"
 _SAMPLED = (
     "leakscope's sampling of allocations was on, whose code no traceback shows: "
-    "leakscope record --no-sampling shows whether it also crashes without it"
+    f"{_NO_SAMPLING} shows whether it also crashes without it"
 )
+_NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", 0.3)
+_NO_SAMPLES = "no-allocation-samples"  # a note of an agent that could not
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 
 
@@ -189,8 +193,9 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
         text = last_fatal_error(stderr)  # of a faulthandler that is the job's own
     calls = frames(text)
     place = innermost_user(calls)
-    if failure.signal is not None and meaning is not None and (agents_call := agent_in_crash(text)):
-        told = _of_agent(case, failure, meaning, words, agents_call)
+    ours_there = agent_in_crash(text) or library_in_crash(text) or library_in_crash(last_fatal_error(stderr))
+    if failure.signal is not None and meaning is not None and ours_there:
+        told = _of_agent(case, failure, meaning, words, ours_there)
         finding = _with_place(case, failure, told, meaning, calls, place)
         ours = replace(finding.subject, file=None, line=None, function=None, library="leakscope", module=AGENT)
         return replace(finding, subject=ours)
@@ -207,12 +212,12 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
         told = told._replace(grounds=_ENDING, doubts=[*told.doubts, _AT_THE_END])
     of_memory = failure.signal is not None and meaning is not None and meaning.name in _OF_MEMORY
     if of_memory and _was_sampled(case, failure.member):
-        told = told._replace(doubts=[*told.doubts, _SAMPLED])
+        told = told._replace(grounds=[*told.grounds, _NOT_CLEARED], doubts=[*told.doubts, _SAMPLED])
     return _with_place(case, failure, told, meaning, calls, place)
 
 
 def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents_call: str) -> Told:
-    """A crash in our own frames: no library of the job's is blamed."""
+    """A crash in our own frames, of Python or of C: no library of the job's is blamed."""
     by = signal_name(failure.signal or 0)
     who = failure.member.label
     evidence = [Evidence(f"the thread that crashed was in leakscope's agent: {agents_call}")]
@@ -305,4 +310,10 @@ def _has_agent(case: Case, member: Member) -> bool:
 
 
 def _was_sampled(case: Case, member: Member) -> bool:
-    return bool((case.rows("allocation_stacks")["start_ticks"] == member.start_ticks).any())
+    """Rows are written every few seconds: a process that crashed before the first was sampled all the same."""
+    if (case.rows("allocation_stacks")["start_ticks"] == member.start_ticks).any():
+        return True
+    notes = notes_of_agents(case.recording)
+    own = notes[notes["start_ticks"] == member.start_ticks]["note"]
+    is_wanted = (case.recording.meta.get("options") or {}).get("sampling", False)
+    return bool(is_wanted and len(own) and not (own == _NO_SAMPLES).any())

@@ -322,10 +322,11 @@ class _Recording:
 
     def _look_for_us(self, row: Row) -> None:
         """A crash with our agent's calls on its stack is told to who records the command again."""
-        from ..faults import agent_in_crash, last_fatal_error
+        from ..faults import agent_in_crash, last_fatal_error, library_in_crash
 
         text = row.get("last_words")
-        if isinstance(text, str) and agent_in_crash(last_fatal_error(text)):
+        text = last_fatal_error(text) if isinstance(text, str) else ""
+        if agent_in_crash(text) or library_in_crash(text):
             with suppress(OSError):
                 self._output.say_crashed_in_agent()
 

@@ -2,82 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import leakscope.agent
 from leakscope.agent.allocations import sampler as sampler_module
 from leakscope.agent.graph import layout
 
 from ..harm.interpreters import Interpreter, interpreters
+from .sampled import FOLDER, built, has_sampler, said
 from .staging import rows, run, stage
 
-FOLDER = Path(leakscope.agent.__file__).parent / "allocations"
 MiB = 1 << 20
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(
-        sampler_module._refusal() is not None or not (FOLDER / sampler_module.LIBRARY).exists(),
-        reason="no sampler here",
-    ),
-]
-
-# A process of its own: what leads to malloc leads elsewhere for as long as it lives.
-HEAD = """
-import json, os, sys, time
-sys.path.insert(0, {above!r})
-from agent.allocations import sampler
-sampler.SAMPLE_BYTES, sampler.OBJECT_SAMPLE_BYTES, sampler.SETTLED_S = {every}, 2048.0, 0.0
-one = sampler.Sampler()
-one.load()
-one.begin()
-# Who begins is the recorder's own thread: here it is the one to look at.
-import threading
-def told(kind=0):
-    one._lib.sampler_tick(time.monotonic())
-    rows = one._rows_of(kind, 0.0)
-    found = {{}}
-    for row in rows:
-        key = "%s:%s" % (str(row["function"]).rpartition(".")[2], row["owner_line"])
-        found[key] = found.get(key, 0) + row["live_bytes"]
-    return found
-def say(**what):
-    print(json.dumps(dict(what, refusal=one.refusal, figures=one.figures() if one.is_on else None)))
-def in_thread(function):
-    thread = threading.Thread(target=function)
-    thread.start()
-    thread.join()
-"""
-
-
-def said(
-    text: str,
-    tmp_path: Path,
-    interpreter: Interpreter | None = None,
-    *,
-    every: float = 65536.0,
-    first: str = "",
-    **env: str,
-) -> Any:
-    """What a program says that begins with sampling, or with ``first``."""
-    above = stage(tmp_path)
-    head = first + HEAD.format(above=str(above), every=every)
-    script = tmp_path / "program.py"
-    # The lines of the program are counted from its first one.
-    script.write_text(f"exec(compile({head!r}, '<head>', 'exec'))\n" + textwrap.dedent(text))
-    python = interpreter.path if interpreter is not None else sys.executable
-    done = subprocess.run([python, str(script)], capture_output=True, text=True, timeout=120, env=env or None)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
+pytestmark = [pytest.mark.live, has_sampler]
 
 KEPT = """\
 kept = []
@@ -282,18 +222,6 @@ def test_the_environment_and_errno_are_as_they_were(tmp_path: Path) -> None:
     found = said(text, tmp_path, every=1024.0)
     assert found["preload"] is None
     assert found["errors"] == [found["wanted"]]
-
-
-def built(folder: Path, name: str, code: str, *options: str) -> Path:
-    """A library of C."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no compiler")
-    source, library = folder / f"{name}.c", folder / f"lib{name}.so"
-    source.write_text(code)
-    words = [compiler, "-D_GNU_SOURCE", "-fno-builtin", "-shared", "-fPIC", "-o", str(library), str(source), *options]
-    subprocess.run(words, check=True)
-    return library
 
 
 def test_the_flags_of_floating_point_numbers_are_as_they_were(tmp_path: Path) -> None:

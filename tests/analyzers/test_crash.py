@@ -438,6 +438,38 @@ def test_the_sampling_of_allocations_is_doubted_where_native_code_crashed(
     assert any("--no-sampling" in doubt for doubt in finding.doubts) is (is_sampled and is_native)
 
 
+def test_it_is_doubted_before_the_first_samples_were_written(tmp_path: Path) -> None:
+    """Within seconds; not where it was turned off, or could not begin."""
+    doubts = {}
+    refused = "refused", True, "no-allocation-samples"
+    for case, sampling, note in ("on", True, "loaded"), ("off", False, "loaded"), refused:
+        (tmp_path / case).mkdir()
+        builder = trainer(tmp_path / case, leak=0).note(PID, 0.5, "loaded").note(PID, 1.0, note)
+        builder.meta["options"] = {"sampling": sampling}
+        (finding,) = answers(builder.ends(signal=11))
+        assert isinstance(finding, Finding)
+        doubts[case] = any("--no-sampling" in doubt for doubt in finding.doubts), finding.confidence
+    assert [is_doubted for is_doubted, _ in doubts.values()] == [True, False, False]
+    assert doubts["on"][1] < doubts["off"][1]
+
+
+def test_a_library_of_ours_among_the_calls_of_c_is_the_first_thing_said(tmp_path: Path) -> None:
+    text = f"""Fatal Python error: Segmentation fault
+
+Current thread 0x00007f02 (most recent call first):
+{JOBS}
+Current thread's C stack trace (most recent call first):
+  Binary file "/home/me/leakscope-run-0af3/agent/allocations/libleakscope_allocations.so", at +0x2a10 [0x7f1]
+  Binary file "/usr/lib/x86_64-linux-gnu/libc.so.6", at +0x9caa4 [0x7f2]
+"""
+    builder = trainer(tmp_path, leak=0).row("crash_text", 20.0, PID, crash_source="faulthandler", last_words=text)
+    (finding,) = answers(builder.ends(signal=11))
+    assert isinstance(finding, Finding)
+    assert finding.subject.library == "leakscope"
+    assert "libleakscope_allocations.so" in finding.evidence[0].text
+    assert "leakscope record --agent off -- python train.py" in finding.remedy[0]
+
+
 def test_a_crash_of_a_child_in_our_agent_is_no_lesser_thing_because_the_job_went_on(tmp_path: Path) -> None:
     text = f"Fatal Python error: Aborted\n\nCurrent thread 0x00007f02 (most recent call first):\n{AGENTS}{JOBS}"
     builder = trainer(tmp_path, leak=0).process(WORKER, role="python-fork", died_s=8.0, exit_signal=6)

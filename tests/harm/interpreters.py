@@ -25,7 +25,7 @@ print(json.dumps([list(sys.version_info[:3]), sys.abiflags, refused, libraries])
 """
 LIBRARIES = (
     "_interpreters", "_xxsubinterpreters", "coverage", "ctypes", "debugpy", "eventlet", "freezegun", "gevent",
-    "lazy_object_proxy", "pytest", "pytest_cov", "sqlite3", "wrapt",
+    "greenlet", "lazy_object_proxy", "pytest", "pytest_cov", "sqlite3", "wrapt",
 )  # fmt: skip
 
 

@@ -16,8 +16,9 @@
  *   sampler_end     with the GIL: nothing more is drawn
  *
  * In the job's calls nothing is asked of malloc, no lock of another's is taken, and no reference count moves; errno and
- * the flags of floating-point numbers stay as they are. Of
- * Python a thread reads its own frames only: nobody else changes those, whether the thread has the GIL or not.
+ * the flags of floating-point numbers stay as they are. What is read there is known to be there: own_stack.h says so of
+ * the stack, states.h of Python's structures, and stacks.h of the frames behind those. Little of the stack is taken, and
+ * what is written lies in variables of ours.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -50,6 +51,8 @@
 
 #include "sampler/machine.h"
 #include "sampler/table.h"
+#include "sampler/own_stack.h"
+#include "sampler/states.h"
 #include "sampler/stacks.h"
 #include "sampler/draw.h"
 #include "sampler/hooks.h"
@@ -92,15 +95,23 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
         return REFUSED_OTHER_LAYOUT;
     L = *layout;
     strncpy(own_folder, own, sizeof own_folder - 1);
-    this_thread_or_null = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    this_thread_or_null = (state_function)dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    current_state = (state_function)dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet");
+    if (!current_state) /* what it is called since 3.13 */
+        current_state = (state_function)dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked");
     least_rate = rate = bytes_a_sample;
     static int has_handlers; /* it may begin again after an end */
     if (!has_handlers && pthread_atfork(before_fork, after_fork, in_child))
         return REFUSED_NO_MEMORY;
     has_handlers = 1;
     int refusal = find_functions();
-    if (!refusal)
+    if (!refusal) {
+        know_stacks();
+        know_main_stack();
+        know_states();
+        call_beforehand();
         refusal = put_hooks();
+    }
     if (refusal == REFUSED_TAKEN_OVER)
         refusal = 0; /* ticks tell whether it stays so */
     if (!refusal)
@@ -112,6 +123,7 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
 EXPORT void sampler_leave_out_this_thread(void)
 {
     left = FAR;
+    behind = 0;
 }
 
 /* Python is about to end: thread states are freed while their threads may still run. Who reads the frames of its own is
@@ -126,16 +138,20 @@ EXPORT void sampler_without_python(void)
 
 EXPORT void sampler_forget(void)
 {
-    take_lock();
+    if (!take_lock())
+        return; /* not in a child, where nobody else is */
     forget_all();
+    forget_states();
     give_lock();
 }
 
 EXPORT void sampler_end(void)
 {
     __atomic_store_n(&is_on, 0, __ATOMIC_RELEASE);
-    take_lock();
+    if (!take_lock())
+        return;
     forget_all();
+    forget_states(); /* what is freed from now on is not looked at */
     give_lock();
 }
 
@@ -149,6 +165,8 @@ EXPORT int sampler_tick(double now_s)
     adapt();
     taken_over = put_hooks() == REFUSED_TAKEN_OVER ? taken_over + 1 : 0;
     resolve_native_stacks();
+    if (__atomic_load_n(&is_main_wanted, __ATOMIC_ACQUIRE))
+        know_main_stack();
     return taken_over >= TICKS_IN_A_ROW;
 }
 

@@ -49,6 +49,12 @@ _REFUSALS = {
     4: "no library calls malloc through a word that can be replaced",
     5: "another tool answers for malloc",
 }
+# What is left out where it is not known to be safe, by the figure that counts it: own_stack.h, draw.h, states.h.
+_LEFT_OUT = {
+    "elsewhere": "on stacks of C or C++ coroutines only the function that calls malloc is told, not its callers",
+    "cramped": "on a stack with less than a kilobyte left no sample is taken",
+    "unknown": "of threads without the GIL, whose Python state was not seen alive, the Python functions are not told",
+}
 # What allocates on behalf of others. Of a wheel's own copy the name goes on: libstdc++-0123abcd.so.6.
 _BETWEEN = ("libc.", "libc-", "libstdc++", "libgcc_s", "ld-linux", "libpython3")
 _OURS = "libleakscope_"
@@ -57,7 +63,7 @@ _OURS = "libleakscope_"
 class _Figures(ctypes.Structure):
     """``struct figures`` of rows.h."""
 
-    NAMES = "rate", "drawn", "dropped", "missed", "live", "words"
+    NAMES = "rate", "drawn", "dropped", "missed", "live", "words", "elsewhere", "cramped", "unknown"
     _fields_ = [("rate", ctypes.c_double)] + [(name, ctypes.c_uint64) for name in NAMES[1:]]
 
 
@@ -79,6 +85,7 @@ class Sampler:
         self._may_arm_at = 0.0
         self._survivors: dict[tuple[str, ...], list[Any]] = {}  # of windows that are over
         self._python = os.path.realpath(sys.executable), sys.executable
+        self._told: set[str] = set()
 
     @staticmethod
     def refusal_before() -> str | None:
@@ -208,9 +215,22 @@ class Sampler:
         return room, int(self._lib.sampler_blocks(room, MOST_BLOCKS)) if self.is_on else 0
 
     def figures(self) -> dict[str, float]:
-        """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now."""
+        """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now.
+
+        Also how many stacks were not the thread's own, draws had no room on the stack, and samples no Python state.
+        """
         self._lib.sampler_figures(ctypes.byref(self._figures))
         return {name: getattr(self._figures, name) for name in _Figures.NAMES}
+
+    def left_out(self) -> list[str]:
+        """What samples could not tell, since it was not safe to look: each thing once, as soon as there is some."""
+        if not self.is_on:
+            return []
+        figures = self.figures()
+        least = {"unknown": figures["drawn"] / 100}  # a thread's first ones: less than what samples are out by anyway
+        new = [name for name in _LEFT_OUT if figures[name] > least.get(name, 0) and name not in self._told]
+        self._told.update(new)
+        return [_LEFT_OUT[name] for name in new]
 
     def _rows_of(self, kind: int, settled_s: float) -> list[dict[str, Any]]:
         used = self._lib.sampler_rows(self._room, _ROOM_BYTES, kind, MOST_ROWS, settled_s)

@@ -1,6 +1,6 @@
 /* Which allocations are drawn. */
 
-enum { ASK_AGAIN = 1 << 20 };
+enum { ASK_AGAIN = 1 << 20, ROOM = 1024 };
 
 static uint64_t draws;
 
@@ -10,6 +10,9 @@ struct kept {
     int error;
     fenv_t floats;
 };
+
+/* Not on the stack, which may be a small one. Used by who is busy: nobody else is meanwhile, of this thread. */
+static __thread struct kept kept __attribute__((tls_model("initial-exec")));
 
 static void keep(struct kept *kept)
 {
@@ -33,20 +36,20 @@ static int64_t next_draw(double mean)
 
 static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t caller, const uint64_t *stack_at)
 {
-    struct call calls[MOST_FRAMES];
     double chance = -expm1(-(double)bytes / mean);
     uint64_t key = mixed((uint64_t)caller ^ ((uintptr_t)stack_at & 0xfff) << 48 ^ (uint64_t)kind << 60);
-    __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_CST);
-    int count = calls_of_this_thread(calls, &key);
-    key |= 1;
+    void *freed = NULL;
     if (!take_lock()) {
         missed_count++;
-        __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
         return;
     }
+    struct reading python = begin_python(&freed);
+    unknown_count += (uint64_t)python.is_missing;
+    int count = calls_of(python.state, &key);
+    key |= 1;
     if (live_count >= MOST_LIVE)
         thin_out();
-    uint32_t number = stack_number(key, calls, count, kind);
+    uint32_t number = stack_number(key, count, kind);
     if (number == NONE)
         dropped_count++;
     else {
@@ -69,8 +72,36 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
         if (!stack->is_resolved)
             copy_native_stack(number, caller, stack_at);
     }
+    end_python(&python, &freed);
     give_lock();
-    __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
+    if (freed)
+        real_free(freed);
+}
+
+/* Between two draws, where the thread's state is not known and the thread has the GIL. */
+static void look_for_state(void)
+{
+    void *freed = NULL;
+    if (!take_lock())
+        return;
+    struct reading python = begin_python(&freed);
+    end_python(&python, &freed);
+    give_lock();
+    if (freed)
+        real_free(freed);
+}
+
+/* Whether there is room below for a draw, on the stack that a call stands on. A draw takes half a kilobyte, twice what
+ * the call may take itself: what can be known to be scarcer is spared it. The main thread's grows. */
+static __attribute__((noinline)) int has_room(void)
+{
+    struct bounds own = own_stack();
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (own.is_of_main || here < own.low || here >= own.high || here - own.low >= ROOM)
+        return 1;
+    left = CHECK_BYTES; /* soon, but not at each call */
+    cramped_count++;
+    return 0;
 }
 
 /* ``bytes`` were asked for, and nothing was left of what goes by. */
@@ -80,58 +111,75 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
         return;
     if (!__atomic_load_n(&is_on, __ATOMIC_ACQUIRE)) {
         left = ASK_AGAIN; /* not yet, or no more */
+        behind = 0;
         return;
     }
-    struct kept kept;
-    keep(&kept);
     busy = 1;
-    if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
-        left = next_draw(rate) - (int64_t)bytes;
+    left += behind;
+    behind = 0;
     if (left < 0) {
-        left = next_draw(rate);
-        if (at)
-            remember(at, bytes, kind, rate, caller, stack_at);
+        keep(&kept);
+        if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
+            left = next_draw(rate) - (int64_t)bytes;
+        if (left < 0) {
+            left = next_draw(rate);
+            if (at)
+                remember(at, bytes, kind, rate, caller, stack_at);
+        }
+        give_back(&kept);
+    }
+    int unknown = is_state_unknown();
+    if (unknown == IS_CURRENT)
+        look_for_state();
+    else if (unknown && left > CHECK_BYTES) { /* each time some kilobytes were asked for, until it is */
+        behind = left - CHECK_BYTES;
+        left = CHECK_BYTES;
     }
     busy = 0;
-    give_back(&kept);
 }
 
-/* On the job's call, where its flags have not been kept yet. */
+/* On the job's call, where its flags have not been kept yet. Busy. */
 static void take_out(uint32_t place)
 {
-    struct kept kept;
     keep(&kept);
     remove_at(place);
     give_back(&kept);
 }
 
-/* What is freed, or may be. ``taken``, if any, gets what was known. */
+/* What is freed, or may be. ``taken``, if any, gets what was known. LEFT: it must not be freed now, and will be. */
+enum { UNKNOWN, KNOWN };
+
 static __attribute__((noinline)) int forget(void *at, struct sample *taken)
 {
-    int error = errno, was_busy = busy, is_known = 0;
+    int error = errno, was_busy = busy, is_known = UNKNOWN, state = let_state_go(at);
     busy = 1;
     if (was_busy) /* what is freed in the midst of ours is ours, or a signal's: that may not free anything */
         ;
     else if (take_lock()) {
         uint32_t place = place_of((uintptr_t)at);
-        is_known = samples[place].address != 0;
+        is_known = samples[place].address ? KNOWN : UNKNOWN;
         if (is_known) {
             if (taken)
                 *taken = samples[place];
             take_out(place);
         }
+        uint8_t *known = &filter[slot_of((uintptr_t)at)];
+        if (state != NO_STATE && *known > 0 && *known < 255)
+            __atomic_store_n(known, *known - 1, __ATOMIC_RELAXED);
         give_lock();
     } else
         missed_count++;
     busy = was_busy;
     errno = error;
-    return is_known;
+    return state == LEFT ? LEFT : is_known;
 }
 
 /* It was not freed after all. */
 static __attribute__((noinline)) void put_back(const struct sample *taken)
 {
-    struct kept kept;
+    if (busy)
+        return; /* then it was not taken */
+    busy = 1;
     keep(&kept);
     if (take_lock()) {
         uint32_t place = place_of(taken->address);
@@ -148,18 +196,23 @@ static __attribute__((noinline)) void put_back(const struct sample *taken)
         give_lock();
     }
     give_back(&kept);
+    busy = 0;
 }
 
 /* Of what is mapped a part may go, but its beginning stands for it. */
 static __attribute__((noinline)) void forget_mapped(uintptr_t begin, uintptr_t end)
 {
     int error = errno;
-    if (!busy && take_lock()) {
+    if (busy)
+        return;
+    busy = 1;
+    if (take_lock()) {
         for (uint32_t at = 0; at < LIVE; at++)
             while (samples[at].kind == MAPPED && samples[at].address >= begin && samples[at].address < end)
                 take_out(at);
         give_lock();
     }
+    busy = 0;
     errno = error;
 }
 

@@ -3,7 +3,6 @@
 typedef void *(*malloc_function)(size_t);
 typedef void *(*calloc_function)(size_t, size_t);
 typedef void *(*realloc_function)(void *, size_t);
-typedef void (*free_function)(void *);
 typedef void *(*aligned_function)(size_t, size_t);
 typedef int (*posix_memalign_function)(void **, size_t, size_t);
 typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
@@ -12,7 +11,6 @@ typedef int (*munmap_function)(void *, size_t);
 static malloc_function real_malloc;
 static calloc_function real_calloc;
 static realloc_function real_realloc;
-static free_function real_free;
 static aligned_function real_memalign, real_aligned_alloc;
 static posix_memalign_function real_posix_memalign;
 static mmap_function real_mmap;
@@ -23,81 +21,122 @@ static uintptr_t python_begin, python_end; /* the library or program that Python
 enum { LEAST_MAPPED = 1 << 17 };
 
 #define CALLER (uintptr_t)__builtin_return_address(0), (const uint64_t *)__builtin_frame_address(0)
-#define ASKED(at, bytes, kind) \
-    do { \
-        if (__builtin_expect((left -= (int64_t)(bytes)) < 0, 0)) \
-            draw(at, bytes, kind, CALLER); \
-    } while (0)
+
+/* Each hook counts what is asked for and jumps to what it replaces, which then stands on the stack where it would without
+ * us. Once in a while a draw is due: then the slow one of the two is jumped to, if the stack has room for it. What fails
+ * was counted, too; that is rare. */
+static int is_due(size_t bytes)
+{
+    return __builtin_expect((left -= (int64_t)bytes) < 0, 0) && has_room();
+}
 
 static int is_sample(const void *at)
 {
     return __builtin_expect(__atomic_load_n(&filter[slot_of((uintptr_t)at)], __ATOMIC_RELAXED) != 0, 0);
 }
 
-static void *our_malloc(size_t bytes)
+static __attribute__((noinline)) void *malloc_and_draw(size_t bytes)
 {
     void *at = real_malloc(bytes);
-    ASKED(at, bytes, MALLOC);
+    draw(at, bytes, MALLOC, CALLER);
+    return at;
+}
+
+static void *our_malloc(size_t bytes)
+{
+    return is_due(bytes) ? malloc_and_draw(bytes) : real_malloc(bytes);
+}
+
+static __attribute__((noinline)) void *calloc_and_draw(size_t count, size_t each)
+{
+    void *at = real_calloc(count, each);
+    draw(at, count * each, MALLOC, CALLER);
     return at;
 }
 
 static void *our_calloc(size_t count, size_t each)
 {
-    void *at = real_calloc(count, each);
-    if (at)
-        ASKED(at, count * each, MALLOC);
+    size_t bytes;
+    int is_too_much = __builtin_mul_overflow(count, each, &bytes);
+    return !is_too_much && is_due(bytes) ? calloc_and_draw(count, each) : real_calloc(count, each);
+}
+
+static __attribute__((noinline)) void *realloc_and_draw(void *before, size_t bytes, int is_drawn)
+{
+    struct sample taken;
+    int was_known = before && is_sample(before) && forget(before, &taken) == KNOWN;
+    void *at = real_realloc(before, bytes);
+    if (at && is_drawn)
+        draw(at, bytes, MALLOC, CALLER);
+    else if (!at && was_known && bytes)
+        put_back(&taken);
     return at;
 }
 
 static void *our_realloc(void *before, size_t bytes)
 {
-    struct sample taken;
-    int was_known = before && is_sample(before) && forget(before, &taken);
-    void *at = real_realloc(before, bytes);
-    if (at)
-        ASKED(at, bytes, MALLOC);
-    else if (was_known && bytes)
-        put_back(&taken);
-    return at;
+    int is_drawn = is_due(bytes);
+    return is_drawn || (before && is_sample(before)) ? realloc_and_draw(before, bytes, is_drawn) : real_realloc(before, bytes);
 }
 
 static void our_free(void *at)
 {
-    if (at && is_sample(at))
-        forget(at, NULL);
+    if (at && is_sample(at) && forget(at, NULL) == LEFT)
+        return;
     real_free(at);
+}
+
+static __attribute__((noinline)) void *memalign_and_draw(size_t alignment, size_t bytes)
+{
+    void *at = real_memalign(alignment, bytes);
+    draw(at, bytes, MALLOC, CALLER);
+    return at;
 }
 
 static void *our_memalign(size_t alignment, size_t bytes)
 {
-    void *at = real_memalign(alignment, bytes);
-    ASKED(at, bytes, MALLOC);
+    return is_due(bytes) ? memalign_and_draw(alignment, bytes) : real_memalign(alignment, bytes);
+}
+
+static __attribute__((noinline)) void *aligned_alloc_and_draw(size_t alignment, size_t bytes)
+{
+    void *at = real_aligned_alloc(alignment, bytes);
+    draw(at, bytes, MALLOC, CALLER);
     return at;
 }
 
 static void *our_aligned_alloc(size_t alignment, size_t bytes)
 {
-    void *at = real_aligned_alloc(alignment, bytes);
-    ASKED(at, bytes, MALLOC);
-    return at;
+    return is_due(bytes) ? aligned_alloc_and_draw(alignment, bytes) : real_aligned_alloc(alignment, bytes);
+}
+
+static __attribute__((noinline)) int posix_memalign_and_draw(void **to, size_t alignment, size_t bytes)
+{
+    int error = real_posix_memalign(to, alignment, bytes);
+    draw(error ? NULL : *to, bytes, MALLOC, CALLER);
+    return error;
 }
 
 static int our_posix_memalign(void **to, size_t alignment, size_t bytes)
 {
-    int error = real_posix_memalign(to, alignment, bytes);
-    if (!error)
-        ASKED(*to, bytes, MALLOC);
-    return error;
+    return is_due(bytes) ? posix_memalign_and_draw(to, alignment, bytes) : real_posix_memalign(to, alignment, bytes);
+}
+
+static __attribute__((noinline)) void *mmap_and_draw(void *wanted, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    void *at = real_mmap(wanted, bytes, protection, flags, file, offset);
+    draw(at == MAP_FAILED ? NULL : at, bytes, MAPPED, CALLER);
+    return at;
 }
 
 static void *our_mmap(void *wanted, size_t bytes, int protection, int flags, int file, off_t offset)
 {
-    void *at = real_mmap(wanted, bytes, protection, flags, file, offset);
     uintptr_t caller = (uintptr_t)__builtin_return_address(0);
     int is_arena = caller >= python_begin && caller < python_end && !(flags & MAP_SHARED);
-    if (at != MAP_FAILED && flags & MAP_ANONYMOUS && protection & PROT_WRITE && bytes >= LEAST_MAPPED && !is_arena)
-        ASKED(at, bytes, MAPPED);
-    return at;
+    int counts = flags & MAP_ANONYMOUS && protection & PROT_WRITE && bytes >= LEAST_MAPPED && !is_arena;
+    if (counts && is_due(bytes))
+        return mmap_and_draw(wanted, bytes, protection, flags, file, offset);
+    return real_mmap(wanted, bytes, protection, flags, file, offset);
 }
 
 static int our_munmap(void *at, size_t bytes)

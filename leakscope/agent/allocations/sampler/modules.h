@@ -334,16 +334,26 @@ static int find_python(struct dl_phdr_info *info, size_t size, void *to)
 {
     (void)size;
     struct segments segments = {info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr};
+    uintptr_t first = 0, last = 0;
+    int is_it = 0;
     for (uint32_t i = 0; i < segments.count; i++) {
         const ElfW(Phdr) *one = &segments.first[i];
         uintptr_t begin = info->dlpi_addr + one->p_vaddr;
         if (one->p_type == PT_LOAD && one->p_flags & PF_X && (uintptr_t)to >= begin && (uintptr_t)to < begin + one->p_memsz) {
             python_begin = begin;
             python_end = begin + one->p_memsz;
-            return 1;
+            is_it = 1;
         }
+        if (one->p_type == PT_LOAD && (!first || begin < first))
+            first = begin;
+        if (one->p_type == PT_LOAD && begin + one->p_memsz > last)
+            last = begin + one->p_memsz;
     }
-    return 0;
+    if (is_it) {
+        python_first = first;
+        python_last = last;
+    }
+    return is_it;
 }
 
 static int find_functions(void)

@@ -26,15 +26,15 @@ static __attribute__((noinline)) void draw_object(void *at, size_t bytes, uintpt
         objects_left = FAR;
         return;
     }
-    struct kept kept;
+    if (busy)
+        return;
+    busy = 1;
     keep(&kept);
     objects_left = next_draw(objects_rate);
-    if (at && !busy) {
-        busy = 1;
+    if (at)
         remember(at, bytes, OBJECT, objects_rate, caller, stack_at);
-        busy = 0;
-    }
     give_back(&kept);
+    busy = 0;
 }
 
 #define MADE(at, bytes) \
@@ -63,7 +63,7 @@ static __attribute__((noinline)) void draw_object(void *at, size_t bytes, uintpt
     { \
         (void)context; \
         struct sample taken; \
-        int was_known = before && is_sample(before) && forget(before, &taken); \
+        int was_known = before && is_sample(before) && forget(before, &taken) == KNOWN; \
         void *at = below[number].realloc(below[number].context, before, bytes); \
         if (at) \
             MADE(at, bytes); \

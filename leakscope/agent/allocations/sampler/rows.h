@@ -113,9 +113,11 @@ struct figures {
     double rate;
     uint64_t drawn, dropped, missed;
     uint64_t live, words;
+    uint64_t elsewhere, cramped, unknown; /* as in stacks.h: what was left out */
 };
 
 EXPORT void sampler_figures(struct figures *to)
 {
-    *to = (struct figures){rate, drawn_count, dropped_count, missed_count, live_count, word_count};
+    *to = (struct figures){rate, drawn_count, dropped_count, missed_count, live_count, word_count,
+                            elsewhere_count, cramped_count, unknown_count};
 }

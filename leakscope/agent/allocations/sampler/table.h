@@ -19,7 +19,8 @@ struct stack {
     double live_bytes, asked_bytes;
     uint32_t live_count;
     uint32_t frame_count, native_count;
-    uint32_t kind, is_resolved;
+    uint16_t kind, is_resolved;
+    uint32_t tries; /* to copy its native calls */
     uint32_t frames[MOST_FRAMES]; /* innermost first: numbers of texts */
     uint32_t native[MOST_NATIVE]; /* the same, of native functions */
 };
@@ -44,6 +45,7 @@ static int is_on;
 static int lock_word;
 
 static __thread int64_t left __attribute__((tls_model("initial-exec")));
+static __thread int64_t behind __attribute__((tls_model("initial-exec"))); /* from where ``left`` ends to the next draw */
 static __thread int busy __attribute__((tls_model("initial-exec")));
 
 /* Held for microseconds. Who cannot get it in a while (its holder was stopped, or forks for long) goes on without: 0.
