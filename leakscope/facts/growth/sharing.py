@@ -126,7 +126,8 @@ def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floa
         return private_bytes
     at_s = rows["time_s"].to_numpy(dtype=np.float64)[read]
     shared = np.interp(time_s, at_s, np.maximum(pss[read] - uss[read], 0.0))
-    return np.maximum(private_bytes - shared, 0.0)
+    own: Floats = np.maximum(private_bytes - shared, 0.0)
+    return own
 
 
 def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Floats:
