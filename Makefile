@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-sdks test-pythons test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	types agent-types oldest-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen golden clean
+	types agent-types oldest-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen power golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-fleet  what an index, a query and a report of 40,960 recordings cost (30 minutes; BENCH='--only index')"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make unseen  the same of fixtures/unseen, 65 s each: programs that are only run (25 minutes; LEAKBENCH=name)"
+	@echo "make power  which leak is seen when, and how often a clean series is called one: docs/power.md (1 minute)"
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
 	@echo "make clean  remove $(VENV), $(OLDEST), site and demo-output"
 
@@ -225,6 +226,9 @@ leakbench: $(VENV)/installed-test
 unseen: $(VENV)/installed-test
 	@echo "== every program of fixtures/unseen, two at a time"
 	@$(RUN) -m tests.leakbench --unseen $(LEAKBENCH)
+
+power: $(VENV)/installed-test
+	@$(RUN) -m tests.power
 
 # GOLDEN: parts of names of programs, and the options of python -m tests.golden.
 golden: $(VENV)/installed-test

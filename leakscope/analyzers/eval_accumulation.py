@@ -114,7 +114,7 @@ def _phases(
             window = own.head(1) if len(own) else own
         if not len(window):
             continue
-        if not len(before):
+        if not len(before) and not process.is_fork:  # a fork goes on from what its parent had counted
             window = _with_zero(window)
         passages = _Passages(phase, window)
         steps = window["step"].dropna().to_numpy(dtype=np.float64)

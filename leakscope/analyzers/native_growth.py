@@ -27,6 +27,7 @@ from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import at_line, curve, grew_at, imports_only
 from ..facts.accounts.ledger import growth_of
+from ..facts.accounts.tensors import has_unweighed_tensors
 from ..facts.code.adding import Line
 from ..facts.code.foreign_calls import handing_out
 from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
@@ -96,6 +97,9 @@ def findings(
         elif (large := leaked_large(case, process)) is not None:
             text = f"{large.type_name} objects that nobody refers to are most of it: see refcount-drift"
             reasons.append(RuledOut(_KIND, text, figures))
+        elif _may_be_tensors(look) and has_unweighed_tensors(process, growth.start_s, growth.end_s):
+            text = f"no snapshot of {process.label} weighed its tensors: what malloc handed out may be theirs"
+            reasons.append(Skipped(_KIND, text))
         elif is_explained(so_far, process):
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
         elif look.opaque is not None and _is_standard(look.opaque):
@@ -108,6 +112,11 @@ def findings(
         yield no_growth(_KIND, growth)
     elif not found:
         yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
+
+
+def _may_be_tensors(look: _Look) -> bool:
+    """Unless samples saw another library ask for the memory."""
+    return look.asked is None or look.asked.package in (None, "torch")
 
 
 class _Look(NamedTuple):

@@ -183,7 +183,15 @@ def _whether(told: Told) -> str:
     filling = next((f for f in told.findings if f.tells(FILLS)), None)
     if filling is not None:
         return f"No leak: {_lower(filling.title)}."
-    return f"No leak: memory does not keep growing; {_clause(told.growth.reason)}."
+    return f"No leak: memory does not keep growing; {_clause(told.growth.reason)}.{_power(told.growth)}"
+
+
+def _power(growth: TreeGrowth) -> str:
+    """What would have shown: without it nobody knows what `no leak` is worth."""
+    if growth.least_bytes_per_hour is None:
+        return ""
+    gained = growth.least_bytes_per_hour * (growth.end_s - growth.start_s) / 3600
+    return f" A leak above {format_rate(growth.least_bytes_per_hour, gained)} would have shown."
 
 
 def _clause(reason: str) -> str:

@@ -715,3 +715,57 @@ def test_what_torchs_history_takes_is_no_leak_of_the_jobs(tmp_path, noted, by_mi
     growth = tree_growth(builder.open())
     assert growth.leaking is leaking
     assert ("--gpu-history" in growth.reason) is (leaking is None)
+
+
+def trainer_with_loaders(folder, *, leak_mib_per_s=1.0, from_s=30.0, inherited_step=500):
+    """120 s of a trainer of 600 MiB and, from its first step on, two workers anew every 20 s.
+
+    Each has all of its parent's pages, 10 MiB of its own, and goes on from its parent's step.
+    """
+    grows = [leak_mib_per_s * max(0, i / 2 - from_s) for i in range(240)]
+    builder = RecordingBuilder(folder).process(1).ends(120.0)
+    alone = [(600 + mib) * MiB for mib in grows]
+    shared = [
+        round(a if i < 60 else a - 400 * MiB) for i, a in enumerate(alone)
+    ]  # two forks have two thirds of the 600
+    builder.samples(1, [round(a) for a in alone], every_s=0.5, pss_bytes=shared, pss_anon_bytes=shared)
+    builder.sentinels(1, step=[None if i < 30 else 10 * (i - 29) for i in range(120)])
+    for n in range(10):
+        born_s = 30.0 + 10 * (n // 2) * 2
+        pid = 10 + n
+        builder.process(pid, role="dataloader-worker", ppid=1, born_s=born_s, died_s=min(born_s + 20.0, 120.0))
+        own = {"pss_bytes": 210 * MiB, "pss_anon_bytes": 210 * MiB, "uss_bytes": 10 * MiB}
+        builder.samples(pid, [610 * MiB] * 39, every_s=0.5, from_s=born_s + 0.2, **own)
+        builder.sentinels(pid, step=[inherited_step] * 19, from_s=born_s + 0.5)
+    return tree_growth(builder.open())
+
+
+def test_forks_that_go_on_from_their_parents_step_do_not_move_its_first_step(tmp_path):
+    growth = trainer_with_loaders(tmp_path)
+    assert growth.leaking is True and growth.main.pid == 1
+    assert all(p.first_step_s is None for p in growth.processes if p.pid != 1)
+    assert growth.process(1).first_step_s == pytest.approx(30.0, abs=2.0)
+
+
+def test_what_forks_share_with_their_parent_is_the_parents(tmp_path):
+    """Born in the judged window, they gained next to nothing, and their parent lost nothing."""
+    growth = trainer_with_loaders(tmp_path)
+    workers = [p for p in growth.processes if p.role == "dataloader-worker"]
+    assert max(p.held_bytes.max() for p in workers) < 20 * MiB
+    parent = growth.process(1)
+    assert parent.held_bytes.min() > 590 * MiB
+    assert parent.growth_bytes == pytest.approx((growth.end_s - growth.start_s) * MiB, rel=0.2)
+
+
+@pytest.mark.parametrize(("stops", "leaking"), [(True, False), (False, True)])
+def test_a_holder_that_was_seen_to_stop_is_not_hidden(tmp_path, stops, leaking):
+    """Snapshots of the first half, when it filled: all that it gained was seen in the process."""
+    filled = [min(i / 2, 30.0 if stops else 60.0) * 5 for i in range(120)]
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [round((50 + mib) * MiB) for mib in filled], every_s=0.5)
+    for number, at_s in enumerate((5.0, 10.0, 15.0, 20.0, 25.0, 29.0, 59.8), 1):
+        held = min(at_s, 30.0 if stops else 60.0) * 5
+        reason = "exit" if number == 7 else "schedule"
+        builder.take(1, number, at_s, rss_bytes=round((50 + held) * MiB), reason=reason)
+        builder.heap(1, number, at_s, round(held * MiB), round(10 * held), is_sampled=False, weighs_tensors=True)
+    assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking

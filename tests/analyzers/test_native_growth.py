@@ -9,6 +9,7 @@ from leakscope.analyzers.native_growth import findings as look
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
 from tests.builders import RecordingBuilder
+from tests.sentences import says
 
 from .asking import asked
 from .leaks import PID, MiB, sentinels, trainer
@@ -257,3 +258,18 @@ def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
 def test_a_cache_that_is_full_is_no_waste(tmp_path):
     full = [100 * MiB + 10 * MiB * min(n, 20) for n in range(80)]
     assert not asked(kernels(tmp_path, EVER_NEW, rss=full).open(), only=["native-growth"]).findings
+
+
+@pytest.mark.parametrize("tensor_bytes", [None, 0])
+def test_tensors_that_nobody_weighed_are_not_taken_for_none(tmp_path, tensor_bytes):
+    """Snapshots under pressure read a part of the heap, and weigh no tensor."""
+    builder = sentinels(trainer(tmp_path), tensor_count=[100 + second for second in range(20)])
+    for number, at_s in enumerate((4, 9, 17), 1):
+        builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=0, tensor_bytes=tensor_bytes)
+    report = asked(builder.open(), only=["native-growth"])
+    claimed = [finding.kind for finding in report.findings]
+    skipped = [entry.reason for entry in report.skipped if entry.kind == "native-growth"]
+    if tensor_bytes is None:
+        assert not claimed and says(skipped[0], "weighed", "tensors")
+    else:
+        assert claimed == ["native-growth"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leakscope.facts.series import arithmetic
 from leakscope.facts.series.arithmetic import retained, slope_interval, theil_sen
-from leakscope.facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
+from leakscope.facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge, least_shown
 
 from ..late import pymannkendall, stats
 from ..sentences import says
@@ -400,3 +400,72 @@ def test_a_blip_is_no_level_whatever_counts_as_around_it(monkeypatch, beside):
     left = arithmetic.without_blips(y)
     assert left.size == y.size
     assert (left.max() < 90.0) == (1 <= beside <= 3)
+
+
+STEADY = [shape for shape in curves.LEAKS if shape is not curves.leak_then_shutdown]  # a fall is seen beside a level
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([*STEADY, *curves.INNOCENTS]),
+    st.integers(0, 10_000),
+    st.sampled_from([None, 300.0]),
+    st.integers(1, 100),
+)
+def test_the_level_on_which_it_happens_changes_no_verdict(shape, seed, duration_s, level_gib):
+    t, y = curves.sampled(shape, seed, duration_s)
+    grows = judge(t, y).verdict == GROWING
+    assert (judge(t, y + level_gib * 1024 * MiB).verdict == GROWING) == grows
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1.5, 50), st.integers(600, 3600), st.integers(0, 60_000))
+def test_a_straight_line_is_seen_whatever_the_process_holds(per_minute_mib, lasted_s, level_mib):
+    t = np.arange(0.0, lasted_s, 2.0)
+    assert judge(t, (level_mib + per_minute_mib * t / 60) * MiB).verdict == GROWING
+
+
+def with_a_late_leak(per_minute_mib=8.0, from_s=480.0, until_s=720.0):
+    """Loading for 40 s, a level with a checkpoint of 80 MiB each minute, then a leak."""
+    t = np.arange(0.0, until_s, 1.0)
+    loaded = 1000 * np.clip(t / 40, 0, 1) + 80 * (t % 60 < 2)
+    return t, (loaded + per_minute_mib * np.clip(t - from_s, 0, None) / 60) * MiB
+
+
+def test_a_leak_that_began_late_is_seen_four_minutes_later_with_its_beginning():
+    trend = judge(*with_a_late_leak())
+    assert trend.verdict == GROWING
+    assert 480 <= trend.start_s <= 600 and says(trend.reason, "since")
+    assert trend.slope_per_s * 60 == pytest.approx(8 * MiB, rel=0.1)
+    assert judge(*with_a_late_leak(per_minute_mib=0.0)).verdict == FLAT
+
+
+def test_what_was_loaded_before_hides_no_leak():
+    t = np.arange(0.0, 300.0, 1.0)
+    y = 6000 * np.clip(t / 75, 0, 1) + 4.1 * np.clip(t - 75, 0, None) / 60
+    assert judge(t, y * MiB).verdict == GROWING
+    assert judge(t, 6000 * np.clip(t / 75, 0, 1) * MiB).verdict == FLAT
+
+
+@pytest.mark.parametrize("time_constant", [0.1, 0.2, 0.3, 0.4])
+def test_the_end_of_a_rise_that_approaches_a_level_is_no_straight_line(time_constant):
+    """Looked at closely enough it is; what came before tells."""
+    t = np.arange(0.0, 1200.0, 2.0)
+    assert judge(t, (100 + 600 * (1 - np.exp(-t / 1200 / time_constant))) * MiB).verdict != GROWING
+
+
+def test_the_last_of_a_few_long_teeth_is_no_late_leak():
+    """Two epochs; the run ends with a full buffer."""
+    t = np.arange(0.0, 600.0, 1.0)
+    assert judge(t, (200 + 300 * (t / 300 % 1)) * MiB).verdict != GROWING
+
+
+@pytest.mark.parametrize("shape", [curves.flat, curves.one_time_load, curves.store_that_fills_and_drifts])
+def test_what_would_have_shown_does(shape):
+    shown = 0
+    for seed in range(20):
+        t, y = curves.sampled(shape, seed, 60.0)
+        trend = judge(t, y)
+        assert trend.verdict == FLAT
+        shown += judge(t, y + least_shown(trend, t, y) * t).verdict == GROWING
+    assert shown >= 18

@@ -33,6 +33,16 @@ OWNERS = {
     "user-held": "user-held",
     "other": "other-tensors",
 }
+
+
+def has_unweighed_tensors(process: ProcessGrowth, start_s: float, end_s: float) -> bool:
+    """Whether there were tensors, and no two snapshots of the window say what they hold: that is not zero bytes."""
+    counts = process.rows("sentinels")["tensor_count"].dropna()
+    takes = process.rows("takes")
+    weighed = only(takes, takes["tensor_bytes"].notna() & takes["time_s"].between(start_s, end_s))
+    return bool((counts > 0).any()) and len(weighed) < 2
+
+
 _END, _PEAK = "end", "peak"
 _REST = "not-tensors"
 _MOST_PROCESSES = 4

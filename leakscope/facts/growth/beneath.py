@@ -14,7 +14,7 @@ import numpy as np
 from ...units import format_bytes
 from ..heap.paths import Heap, accumulations, heap_of, heap_to_the_end, user_holder
 from ..heap.place import Place
-from ..series.arithmetic import Floats
+from ..series.arithmetic import Floats, level_at, retained
 from ..series.trend import DRIFT_BYTES, GROWING, Trend
 from .processes import ProcessGrowth
 from .views import View
@@ -116,6 +116,8 @@ def _riser(
     if _fell_after(process, heap.time_s) >= _GIVEN_BACK * float(place.deep_bytes[-1]):
         return None
     gained = float(place.deep_bytes[-1] - place.deep_bytes[0])
+    if _was_seen_to_stop(process, heap.time_s, gained):
+        return None
     is_enough = heap.is_exact and gained >= 2 * DRIFT_BYTES  # as a trend of resident memory needs
     min_steady = _IN_STEP if _is_in_step(heap, place) else _STEADY
     return Riser(process, heap, place, is_enough and _is_steady(heap.time_s, place, min_steady))
@@ -141,6 +143,26 @@ def _fell_after(process: ProcessGrowth, takes_s: Floats) -> float:
     before = process.held_bytes[(process.time_s > takes_s[-2]) & (process.time_s <= takes_s[-1])]
     after = process.held_bytes[process.time_s > takes_s[-1]]
     return float(np.median(before) - np.median(after)) if before.size >= 3 and after.size >= 3 else 0.0
+
+
+def _was_seen_to_stop(
+    process: ProcessGrowth,
+    takes_s: Floats,
+    gained_bytes: float,
+    *,
+    min_seen: float = 0.5,  # of what the holder gained: the process did too
+    max_swing: float = 0.5,  # of the same, comes and goes beside it: more, and it may hide anything
+    max_pace: float = 0.35,  # of the one between the snapshots: as of any series that came to its end
+) -> bool:
+    """Whether the process grew with the holder while snapshots were taken, and hardly since the last of them."""
+    end_s = float(process.time_s[-1])
+    levels = [level_at(process.time_s, process.held_bytes, at_s) for at_s in (takes_s[0], takes_s[-1], end_s)]
+    seen, since = np.diff(levels)
+    expected = gained_bytes * (end_s - takes_s[-1]) / max(float(takes_s[-1] - takes_s[0]), 1e-9)
+    held = process.held_bytes[process.time_s >= takes_s[0]]
+    if not held.size or float((held - retained(held)).max()) > max_swing * gained_bytes:
+        return False
+    return bool(seen >= min_seen * gained_bytes and since < max_pace * expected and expected >= DRIFT_BYTES)
 
 
 def _rises(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:

@@ -16,10 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
-from ..series.trend import Trend, judge
+from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, in_time, narrow, only, process_name, records, text_of
 from .arenas import with_snapshots
-from .sharing import Copied, Family, copied_by_takes, families, shares
+from .sharing import Copied, Family, copied_by_takes, families, own_bytes, shares
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _GAPS_LOOKED_AT = 512
 _Key = tuple[int, int]  # pid, start_ticks
 _TOLD = (
-    "pid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
+    "pid", "ppid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ class ProcessGrowth:
     exit_s: float = float("inf")
     first_step_s: float | None = None
     begun_s: float | None = None
+    is_fork: bool = False  # of another process here: what was counted before its birth is its parent's
     hides: str = ""  # why ``growth_bytes`` is more than it came to hold: a sentence, where it is
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
     _parted: dict[str, dict[_Key, pd.DataFrame]] = field(default_factory=dict, repr=False)
@@ -58,6 +59,10 @@ class ProcessGrowth:
     @property
     def held_bytes(self) -> Floats:
         return self.private_bytes + self.shared_bytes
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.start_ticks
 
     @property
     def is_hidden(self) -> bool:
@@ -113,7 +118,64 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
         _process(recording, key, row_of.get(key), rows, steps.get(key), of_command, copied.get(key[0], ()), parted)
         for key, rows in samples.items()
     )
-    return [process for process in processes if process.time_s.size]
+    seen = _with_what_forks_share([process for process in processes if process.time_s.size], row_of, samples)
+    return [replace(p, trend=judge(p.time_s, p.held_bytes, started_s=p.first_step_s, begun_s=p.begun_s)) for p in seen]
+
+
+def _with_what_forks_share(
+    processes: Sequence[ProcessGrowth], row_of: Mapping[_Key, Row], samples: Mapping[_Key, pd.DataFrame]
+) -> list[ProcessGrowth]:
+    """The processes, with pages that a fork still shares with its parent counted as the parent's alone.
+
+    By shares a birth would be growth of the fork and a loss of its parent, read at two moments, though neither gained
+    anything. A fork that has forks of its own is left as it is, since what it shares with them is its own.
+    """
+    by_key = {p.key: p for p in processes}
+    parents = {p.key: parent for p in processes if (parent := _parent_of(row_of.get(p.key), p, by_key, row_of))}
+    by_key |= {key: replace(by_key[key], is_fork=True) for key in parents}
+    lent: dict[_Key, list[tuple[Floats, Floats]]] = {}
+    for key in parents.keys() - set(parents.values()):
+        p = by_key[key]
+        own = np.minimum(p.private_bytes, own_bytes(samples[key], p.time_s, p.private_bytes))
+        lent.setdefault(parents[key], []).append(_from_birth_to_death(p, p.private_bytes - own, row_of[key]))
+        by_key[key] = replace(p, private_bytes=own)
+    for key, forks in lent.items():
+        p = by_key[key]
+        private = p.private_bytes + sum(np.interp(p.time_s, *fork, left=0.0, right=0.0) for fork in forks)
+        by_key[key] = replace(p, private_bytes=private)
+    return [by_key[p.key] for p in processes]
+
+
+def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tuple[Floats, Floats]:
+    """The first value from birth, the last until death: a parent shares its pages from then on, seen or not."""
+    first_s, last_s = float(process.time_s[0]), float(process.time_s[-1])
+    if row["time_mono_ns"] is not None:
+        began_s = row["time_s"] - row["time_mono_ns"] / 1e9
+        if row["born_mono_ns"] is not None:
+            first_s = min(first_s, began_s + row["born_mono_ns"] / 1e9)
+        if row["died_mono_ns"] is not None:
+            last_s = max(last_s, began_s + row["died_mono_ns"] / 1e9)
+    return (
+        np.concatenate([[first_s], process.time_s, [last_s]]),
+        np.concatenate([values[:1], values, values[-1:]]),
+    )
+
+
+def _parent_of(
+    row: Row | None, process: ProcessGrowth, by_key: Mapping[_Key, ProcessGrowth], row_of: Mapping[_Key, Row]
+) -> _Key | None:
+    """Whom a process is a fork of: its parent runs the same command, and was there before."""
+    if row is None or row["ppid"] is None or row["cmdline"] is None:
+        return None
+    same = (
+        key
+        for key, other in by_key.items()
+        if other.pid == row["ppid"]
+        and key != process.key
+        and (row_of.get(key) or {}).get("cmdline") == row["cmdline"]
+        and other.time_s[0] <= process.time_s[0] <= other.time_s[-1] + 60
+    )
+    return next(same, None)
 
 
 def rounds_of(processes: Sequence[ProcessGrowth]) -> Floats:
@@ -167,12 +229,20 @@ def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
 
 
 def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
-    """When each process that trains made its first step, by its agent."""
-    rows = narrow(sentinels, "pid", "start_ticks", "time_s")
-    rows = only(rows, sentinels["step"].notna() & sentinels["pid"].notna())
-    rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
-    keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
-    return dict(zip(keys, rows["time_s"].astype(float)))
+    """When each process that trains made its first step, by its agent.
+
+    What it was born with is none of its own: a fork goes on from its parent's count.
+    """
+    rows = narrow(sentinels, "pid", "start_ticks", "time_s", "step")
+    rows = only(rows, sentinels["pid"].notna()).assign(start_ticks=lambda rows: rows["start_ticks"].fillna(0))
+    rows = rows.sort_values("time_s")
+    keys = ["pid", "start_ticks"]
+    born_with = rows.groupby(keys)["step"].transform(lambda steps: steps.iloc[0]).fillna(0)
+    first = only(rows, (rows["step"] > born_with).fillna(False)).drop_duplicates(keys)
+    return {
+        (int(pid), int(ticks)): float(time_s)
+        for pid, ticks, time_s in zip(first["pid"], first["start_ticks"], first["time_s"])
+    }
 
 
 def _process(
@@ -201,7 +271,7 @@ def _process(
         private,
         shared,
         file,
-        judge(time_s, private + shared, started_s=first_step_s, begun_s=begun_s),
+        Trend(CANNOT_TELL, "not judged yet"),
         exit_s=exit_s,
         first_step_s=first_step_s,
         begun_s=begun_s,

@@ -117,6 +117,19 @@ def shares(
     )
 
 
+def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floats:
+    """What no other process shares, at ``time_s``: less than ``private_bytes`` by what the readings say is shared."""
+    rows = in_time(rows)
+    pss, uss = (rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("pss_anon_bytes", "uss_bytes"))
+    read = np.isfinite(pss) & np.isfinite(uss)
+    if not read.any():
+        return private_bytes
+    at_s = rows["time_s"].to_numpy(dtype=np.float64)[read]
+    shared = np.interp(time_s, at_s, np.maximum(pss[read] - uss[read], 0.0))
+    own: Floats = np.maximum(private_bytes - shared, 0.0)
+    return own
+
+
 def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Floats:
     read = np.isfinite(part) & (whole > 0)
     if not read.any():

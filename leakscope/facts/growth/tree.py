@@ -15,7 +15,7 @@ import numpy as np
 from ...findings import RuledOut, Skipped
 from ...units import MOST, format_bytes, format_count, format_duration
 from ..series.arithmetic import Floats
-from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
+from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
 from .beneath import beneath
 from .doubts import (
     breathing,
@@ -49,6 +49,7 @@ class TreeGrowth:
 
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
+    ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
     """
 
     leaking: bool | None
@@ -61,6 +62,7 @@ class TreeGrowth:
     held_bytes: Floats
     processes: tuple[ProcessGrowth, ...] = field(default=())
     fills: Fills | None = None
+    least_bytes_per_hour: float | None = None
 
     @property
     def main(self) -> ProcessGrowth | None:
@@ -105,7 +107,9 @@ def tree_growth(recording: Recording) -> TreeGrowth:
         doubt = riser.doubt if riser is not None else starved(job.worker, view.trend)
         leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
-    return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling)
+    shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
+    least = shown if np.isfinite(shown) else None
+    return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
 
 
 def _without_processes(recording: Recording) -> str:

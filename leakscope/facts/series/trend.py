@@ -13,6 +13,13 @@ after these questions, in this order:
 7. what comes up to one ceiling again and again is bounded by it, however much its floors rise below: an allocator gives
    back less of each tooth (a leak lifts both).
 
+Where all of that sees no growth in the whole run, the same is asked of its last half, quarter and eighth: a load hides
+what follows, and a leak may begin late. Such a rise has to be new: memory did not rise as high before and come back. It
+is no end of one that fades: a level that is approached looks like a straight line to whoever comes close.
+
+What is too little to be told from the drift of a clean process counts all the same where it is a straight line for a
+minute or more. How much a process holds plays no part.
+
 Plain Mann-Kendall calls 59 % of driftless AR(1) walks a trend and is not used.
 """
 
@@ -40,6 +47,8 @@ _NOISE = 4.0  # growth below so many widths of the noise is an accident of where
 _WALK = 2.3  # and below so many widths of a driftless walk, what chance alone brings about
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
+_STEADILY, _STEADY_S = 0.25, 60.0  # of what counts as growth at all, and seconds: enough of a straight line
+_EVENLY = 0.9  # of as many equal rises
 _NEARLY = 0.75  # of what counts as growth at all: beside a rise without a pause it is no noise
 _MUCH = 3.0  # times what counts as growth at all, beside a step
 _STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody can tell that it was a single step
@@ -49,6 +58,9 @@ _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy m
 _GULP = 0.3  # of all that the series moves: what a program takes for a copy of its results, before it lets go of them
 _QUIET = 0.2  # of the window without any growth, at its end
 _EARLY = 0.75  # of the growth in the first third of the window, and no growth in the rest: something was filled
+_LATER, _LATER_S = (1 / 2, 1 / 4, 1 / 8), 60.0  # of the run, and seconds: in less, an evaluation looks alike
+_TOPS = 0.05  # of the time: less, and they are peaks of a moment, as of a copy that is saved
+_AS_LONG = 0.25  # of a rise: one before it that was given back
 _FADES = "the growth is coming to an end: the last third added little"
 
 
@@ -79,20 +91,104 @@ def judge(
     begun_s: float | None = None,  # when the interpreter had started: on a busy machine that alone takes half a minute
     min_samples: int = 16,  # two for each of the eight buckets
     min_growth_bytes: int = 2 * DRIFT_BYTES,
-    min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
+    min_growth_fraction: float = 0.0,  # of the level
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
     more = started_s, min_samples, min_growth_bytes, min_growth_fraction
-    trend = _judge(time_s, value_bytes, begun_s, *more)
-    if begun_s is None or trend.verdict == GROWING:
+    t, y = _tidy(time_s, value_bytes)
+    trend = _judge(t, y, begun_s, *more)
+    if trend.verdict == GROWING:
         return trend
-    whole = _judge(time_s, value_bytes, None, *more)  # an interpreter takes little: its start hides growth, makes none
-    return whole if whole.verdict == GROWING else trend
+    if begun_s is not None:  # an interpreter takes little: its start hides growth, makes none
+        whole = _judge(t, y, None, *more)
+        if whole.verdict == GROWING:
+            return whole
+    return _since(t, y, min_samples, min_growth_bytes, min_growth_fraction) or trend
+
+
+def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_bytes: int = 2 * DRIFT_BYTES) -> float:
+    """The slowest steady growth that would have shown in the judged window of a flat series. **Units** bytes a second.
+
+    Measured: of the flat series of this project's programs, with so much growth added, 97 in 100 were called growing.
+    """
+    use = np.isfinite(value_bytes) & (time_s >= trend.start_s) & (time_s <= trend.end_s)
+    lasted_s = trend.end_s - trend.start_s
+    if use.sum() < _LEAST_BUCKETS or lasted_s <= 0:
+        return float("inf")
+    t, y = evenly(time_s[use], without_blips(value_bytes[use]))
+    t, y = bucket_medians(t, y, _BUCKETS)
+    noise = slope_interval(t, y)[3] if t.size >= _LEAST_BUCKETS else float("inf")
+    return 2 * max(float(min_growth_bytes), _NOISE * noise, _WALK * _walk(y)) / lasted_s
+
+
+def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_growth_fraction: float) -> Trend | None:
+    """Growth that goes on since some moment: the last half of the run, quarter or eighth as a run of its own.
+
+    What came before hides it, a load or a long time without growth. As long a stretch of a saw-tooth rises too: only a
+    rise that is more than what was ever given back before is one.
+    """
+    if t.size < 2 * min_samples:
+        return None
+    lasted_s = float(t[-1] - t[0])
+    for share in _LATER:
+        from_s = float(t[-1]) - share * lasted_s
+        late = t >= from_s
+        if share * lasted_s < _LATER_S or late.sum() < 2 * min_samples:
+            return None
+        trend = _judge(t[late], y[late], None, None, min_samples, min_growth_bytes, min_growth_fraction)
+        if trend.verdict != GROWING:
+            continue
+        if not _was_there_before(t, y, from_s, trend) and not _fades_since_before(t, y, trend):
+            began = late & (t >= _beginning(t[late], y[late]))
+            from_there = _without_warm_up(
+                *evenly(t[began], without_blips(y[began])), None, min_growth_bytes, min_growth_fraction
+            )
+            trend = from_there if from_there.verdict == GROWING else trend
+            return replace(trend, reason=f"{trend.reason}, since {format_duration(trend.start_s - t[0])}")
+    return None
+
+
+def _beginning(t: Floats, y: Floats, *, least_share: float = 0.05) -> float:
+    """When a rise begins: from then on more than ``least_share`` of it is there."""
+    rise = retained(y) - float(retained(y)[0])
+    return float(t[max(0, int(np.argmax(rise > least_share * rise[-1])) - 1)])
+
+
+def _was_there_before(t: Floats, y: Floats, from_s: float, trend: Trend) -> bool:
+    """Whether memory rose as high before ``from_s`` and came back: twice, or once in a rise about as long as this one.
+
+    As high: to where less than half of this rise lies above it.
+    """
+    y = without_blips(y)
+    kept = float(np.interp(trend.end_s, t, retained(y)))
+    above = y > kept - 0.5 * trend.growth_bytes
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], above.astype(int), [0]))))
+    begins, ends = edges[::2], edges[1::2] - 1
+    earlier = (t[begins] < from_s) & (ends < t.size - 1)
+    lasted_s = t[ends[earlier]] - t[begins[earlier]]
+    are_tops = lasted_s.size > 1 and lasted_s.sum() >= _TOPS * (from_s - t[0])
+    return bool(are_tops or (lasted_s >= _AS_LONG * (trend.end_s - trend.start_s)).any())
+
+
+def _fades_since_before(t: Floats, y: Floats, trend: Trend) -> bool:
+    """Whether a rise is the end of one that began before it: what approaches a level looks straight if one comes close.
+
+    Of two equal stretches the second gains as much as the first where a rise is steady, and by so much less where it
+    fades as it had from the stretch of both before. What was gained has to be far nearer to the former.
+    """
+    lasted_s = trend.end_s - trend.start_s
+    marks_s = trend.start_s + lasted_s * np.array([-1.0, 0.0, 0.5, 1.0])
+    kept = retained(y)
+    before, first, second = np.diff(np.interp(marks_s, t, kept))
+    inside = (t >= trend.start_s) & (t <= trend.end_s)
+    breathes = float(np.quantile((y - kept)[inside], 0.9))  # so much of the end may be given back yet
+    fading = float(np.sqrt(min((first + second) / before, 1.0))) if before > 0 else 1.0
+    return bool(fading < 1.0 and second - breathes < (3 + fading) / 4 * first)
 
 
 def _judge(
-    time_s: Floats,
-    value_bytes: Floats,
+    t: Floats,
+    y: Floats,
     begun_s: float | None,
     started_s: float | None,
     min_samples: int,
@@ -100,7 +196,6 @@ def _judge(
     min_growth_fraction: float,
 ) -> Trend:
     """Question 1 of the module's list, and the others."""
-    t, y = _tidy(time_s, value_bytes)
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])
@@ -183,6 +278,12 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     def verdict(word: str, reason: str) -> Trend:
         return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high)
 
+    rise = float(bucket_y[-1] - bucket_y[0])
+    is_long = t[-1] - t[0] >= _STEADY_S and not teeth.floors_at
+    if growth < least and is_long and rise >= _STEADILY * least and _is_steady(bucket_y):
+        slope, low, high, noise = slope_interval(bucket_t, bucket_y)
+        steadily = f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s, by as much in each stretch of it"
+        return verdict(GROWING, steadily)
     if growth < least and to_end >= _NEARLY * least and not teeth.floors_at and _hardly_falls(bucket_y):
         told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
         return verdict(CANNOT_TELL, f"{told}; a longer run would tell")
@@ -225,6 +326,12 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down; a longer run would tell whether it ends")
     return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
+
+
+def _is_steady(y: Floats) -> bool:
+    """Whether a series rises by as much from each value to the next as a straight line would: no drift does that."""
+    rises = np.diff(y)
+    return bool(rises.size >= _LEAST_BUCKETS and rises.min() > 0 and _effective_count(rises) >= _EVENLY * rises.size)
 
 
 def _all_rise(floors: Floats) -> bool:
