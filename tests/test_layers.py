@@ -26,6 +26,7 @@ FOUNDATION = {
     "units",
     "version",
     "addresses",
+    "isolation",
 }
 ABOVE = {"__init__", "__main__", "cli", "light", "jupyter", "deep"}  # they may import every room
 
