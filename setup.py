@@ -29,6 +29,7 @@ AGENT = "leakscope/agent"
 READER = f"{AGENT}/graph/reader/*.h"
 LIBRARIES = [
     library("leakscope.agent.graph.libleakscope_graph", f"{AGENT}/graph/reader.c", READER),
+    library("leakscope.agent.libleakscope_entry", f"{AGENT}/entry.c"),
     library(
         "leakscope.agent.allocations.libleakscope_allocations",
         f"{AGENT}/allocations/sampler.c",
