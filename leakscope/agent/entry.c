@@ -291,8 +291,12 @@ typedef struct {
 typedef struct {
     MethodDefinition definition;
     Object *original, *may_enter, *before, *after;
-    long depth, calls;
+    int number;
 } Round;
+
+enum { ROUNDS = 16 }; /* more than there are; of each thread, how deep it is in each and how many calls that were */
+static __thread long depth_in[ROUNDS], calls_in[ROUNDS];
+static int round_count;
 
 /* Call one of ours with up to three things, where it may be; 0 if something was raised in it that must go on its way. */
 static int enter(Round *round, Object *ours, Object *first, Object *second, Object *third) {
@@ -315,17 +319,18 @@ static Object *go_round(Object *self, Object *arguments, Object *words) {
     Object *capsule = PyDict_GetItemString(PyModule_GetDict(self), "round");
     Round *round = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, NULL);
     if (round == NULL) return NULL;
-    int is_outermost = round->depth == 0;
-    if (is_outermost) round->calls = 0;
+    long *depth = &depth_in[round->number], *count = &calls_in[round->number];
+    int is_outermost = *depth == 0;
+    if (is_outermost) *count = 0;
     if (is_outermost && !enter(round, round->before, NULL, NULL, NULL)) return NULL;
-    round->depth++;
-    round->calls++;
+    (*depth)++;
+    (*count)++;
     Object *result = PyObject_Call(round->original, arguments, words);
-    round->depth--;
+    (*depth)--;
     if (!is_outermost) return result;
     Object *kind, *value, *trace, *calls;
     PyErr_Fetch(&kind, &value, &trace);
-    calls = PyLong_FromLong(round->calls);
+    calls = PyLong_FromLong(*count);
     if (calls != NULL && !enter(round, round->after, arguments, result == NULL ? NONE : result, calls)
         && result != NULL) { /* an exception of a signal's handler: with one under way that goes on */
         let_go(result);
@@ -343,11 +348,12 @@ static char *copied(const char *text) {
     return copy == NULL ? NULL : strcpy(copy, text);
 }
 
-/* A function of C that stands for original, with its name; before and after may be None. It is never freed. */
+/* A function of C that stands for original, with its name; before and after may be None. It is never freed. NULL without
+ * an exception, where there is no memory for it, is one of ctypes. */
 VISIBLE Object *leakscope_round(
     Object *original, Object *may_enter, Object *before, Object *after, const char *name, const char *doc,
     Object *module) {
-    Round *round = calloc(1, sizeof *round);
+    Round *round = round_count < ROUNDS ? calloc(1, sizeof *round) : NULL;
     Object *self = PyModule_New(name), *capsule = round == NULL ? NULL : PyCapsule_New(round, NULL, NULL);
     if (self == NULL || capsule == NULL || PyDict_SetItemString(PyModule_GetDict(self), "round", capsule) != 0)
         return NULL;
@@ -355,6 +361,7 @@ VISIBLE Object *leakscope_round(
     round->definition = (MethodDefinition){copied(name), go_round, 1 | 2 /* positional and by name */, copied(doc)};
     Object *kept[] = {original, may_enter, before, after};
     for (size_t at = 0; at < sizeof kept / sizeof *kept; at++) Py_IncRef(kept[at]);
+    round->number = round_count++;
     round->original = original;
     round->may_enter = may_enter;
     round->before = before;

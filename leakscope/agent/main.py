@@ -9,7 +9,7 @@ from time import monotonic
 
 from . import config
 from .allocations.sampler import Sampler
-from .interpreter import doors, names
+from .interpreter import around, doors, names
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .interpreter.turns import give_way
 from .journal import stamps
@@ -110,6 +110,7 @@ class Agent:
             self._fatal_signals = fatal_signals.FatalSignals(self._folder, outbox.pid, outbox.start_ticks)
         except (OSError, AttributeError):
             pass  # too few descriptors, another libc: fatal signals leave no text
+        around.load()
         self._hooks.start()
         os.register_at_fork(
             before=doors.door(self._before_fork, self._thread.end_unseen(AT_FORK) if WARNS_OF_THREADS else ()),
