@@ -1,4 +1,4 @@
-"""Loads the agent, and for it the standard library, from their own places: no file of the job's answers. Runs in the job.
+"""Loads the agent, and for it the standard library, from their own places: nothing of the job's answers. Runs in it.
 
 A program may have a ``resource.py`` or a ``types.py``, beside its script or on PYTHONPATH. ``import resource`` has to
 give the program its own, as without us, and the agent Python's. So modules that the agent imports are kept in a table
@@ -18,8 +18,8 @@ from _frozen_importlib_external import SourceFileLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType, ModuleType
-    from typing import Any, Dict, List, Optional, Sequence, Tuple
+    from types import CodeType, ModuleType  # noqa: F401  (in comments: there is no __future__ to import yet)
+    from typing import Any, Dict, List, Optional, Sequence, Tuple  # noqa: F401
 
 NAME = "_leakscope_agent"
 _Module = type(sys)
@@ -177,7 +177,7 @@ class Library:
         if _imp.is_frozen(name):  # an interpreter with its library inside
             kind = _PACKAGE if _imp.is_frozen_package(name) else _CODE
             return kind, "<frozen " + name + ">", _imp.get_frozen_object(name)
-        raise ModuleNotFoundError("No module named " + repr(name), name=name)
+        raise ModuleNotFoundError("No module named '%s'" % name, name=name)
 
     def _sys_of_ours(self):
         # type: () -> ModuleType

@@ -299,7 +299,7 @@ class Bad(torch.utils.data.Dataset):
     def __len__(self): return 3
     def __getitem__(self, at):
         if at == 1:
-            print([frame.function for frame in inspect.stack()])
+            print([frame.function for frame in inspect.stack()], flush=True)
             warnings.warn("as seen from here", stacklevel=3)
             raise ValueError("a bad item")
         return at

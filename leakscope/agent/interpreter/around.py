@@ -32,9 +32,7 @@ def load() -> None:
         except OSError:
             return
         objects = ctypes.py_object
-        kind = ctypes.PYFUNCTYPE(
-            objects, objects, objects, objects, objects, ctypes.c_char_p, ctypes.c_char_p, objects
-        )
+        kind = ctypes.PYFUNCTYPE(objects, objects, objects, objects, objects, ctypes.c_char_p, ctypes.c_char_p, objects)
         _make.append(kind(address))
 
 
@@ -46,7 +44,7 @@ def function(
     """What calls ``original`` as it was called itself, and before it and after it ours, where a door is open.
 
     ``after(arguments, result or None, calls)``: of calls one in the other in a thread the outermost is told, and how
-    many there were; arguments by name are not. None where there is no library for it, and for what is no plain function.
+    many there were; arguments by name are not. None where there is no library for it, and for other callables.
     """
     is_plain = type(original) is types.FunctionType or type(original) is types.BuiltinFunctionType
     if not _make or not is_plain:
