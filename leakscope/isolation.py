@@ -36,20 +36,24 @@ def interpreter(*options: str) -> "list[str]":
 
     PYTHONIOENCODING has no option: ``settle``.
     """
-    kept = [sys.executable, "-I", *options, *(["-B"] if sys.dont_write_bytecode else [])]
-    if sys.pycache_prefix:
-        kept += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
-    if sys.flags.utf8_mode:
-        kept += ["-X", "utf8"]
-    if environ.get(b"PYTHONUNBUFFERED"):
-        kept.append("-u")
+    kept = [sys.executable, "-I", *options]
+    kept += [flag for name, flag in (("DONTWRITEBYTECODE", "-B"), ("UNBUFFERED", "-u")) if _variable(name)]
+    if _variable("PYCACHEPREFIX"):
+        kept += ["-X", f"pycache_prefix={_variable('PYCACHEPREFIX')}"]
+    if _variable("UTF8") in ("0", "1"):
+        kept += ["-X", f"utf8={_variable('UTF8')}"]
     return kept
+
+
+def _variable(name: str) -> str:
+    return environ.get(b"PYTHON" + name.encode(), b"").decode("utf-8", "surrogateescape")
 
 
 def installed() -> "list[str]":
     """Our folder, and those of ``sys.path`` into which something was installed."""
     told = sys._xoptions.get(_OPTION)
-    found = told.split(_SEPARATOR) if isinstance(told, str) else filter(_is_installed, sys.path)
+    given = [*sys.path, *_variable("PATH").split(_SEPARATOR)]  # where it was not read, by -E
+    found = told.split(_SEPARATOR) if isinstance(told, str) else filter(_is_installed, given)
     return list(dict.fromkeys([_HERE.rpartition("/")[0], *filter(None, found)]))
 
 
@@ -68,7 +72,7 @@ def settle() -> None:
     for folder in installed():
         if folder not in sys.path:
             sys.path.append(folder)
-    encoding, _, errors = environ.get(b"PYTHONIOENCODING", b"").decode("ascii", "replace").partition(":")
+    encoding, _, errors = _variable("IOENCODING").partition(":")
     if encoding or errors:
         _set_encoding(sys.stdin, encoding, errors)
         _set_encoding(sys.stdout, encoding, errors)

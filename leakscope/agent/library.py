@@ -102,8 +102,8 @@ class Library:
     def _built_in(self, name):
         # type: (str) -> Any
         """Nothing can stand in for it: the program gets the same one."""
-        spec = ModuleSpec(name, BuiltinImporter, origin="built-in")
-        module = BuiltinImporter.create_module(spec)
+        spec = ModuleSpec(name, BuiltinImporter, origin="built-in")  # type: ignore[arg-type]
+        module = BuiltinImporter.create_module(spec)  # type: Any
         for attribute, value in (("__spec__", spec), ("__loader__", BuiltinImporter), ("__package__", "")):
             module.__dict__[attribute] = value
         sys.modules[name] = module

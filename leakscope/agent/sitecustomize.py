@@ -30,7 +30,8 @@ def _begin(above):
     name, file = "_leakscope_agent.library", above + "/agent/library.py"
     code = _compiled(above)
     space = {"__name__": name, "__file__": file}  # type: Dict[str, Any]
-    exec(marshal.loads(code[name][2]) if code else SourceFileLoader(name, file).get_code(name), space)
+    body = marshal.loads(code[name][2]) if code else SourceFileLoader(name, file).get_code(name)  # type: Any
+    exec(body, space)
     space["Library"](above, code).start()
 
 
@@ -43,7 +44,7 @@ def _compiled(above):
         from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
 
         file = above + "/code-" + MAGIC_NUMBER.hex()
-        return marshal.loads(SourceFileLoader("", file).get_data(file))  # type: ignore[no-any-return]
+        return marshal.loads(SourceFileLoader("", file).get_data(file))
     except Exception:
         return None
 

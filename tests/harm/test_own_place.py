@@ -57,6 +57,11 @@ def recorded(folder: Path, *words: str, python: str | None = None) -> list[str]:
     return [*start, "record", "-q", "-f", "--keep-journal", "-o", str(folder / "run.parquet"), "--", *words]
 
 
+def recorded_by_command(folder: Path, *words: str) -> list[str]:
+    """The same by the command that is installed: not even Python's own start obeys the user's variables there."""
+    return [str(Path(sys.executable).with_name("leakscope")), *recorded(folder, *words)[2:]]
+
+
 def agents(folder: Path) -> list[Path]:
     return sorted((folder / "run.parquet.journal").glob("agent-*.jnl"))
 
@@ -184,6 +189,8 @@ VARIABLES = {
     "debug-malloc": {"PYTHONMALLOC": "debug"},
     "malloc-statistics": {"PYTHONMALLOCSTATS": ""},
     "hash-seed": {"PYTHONHASHSEED": "7"},
+    "verbose": {"PYTHONVERBOSE": "1"},
+    "import-times": {"PYTHONPROFILEIMPORTTIME": "1"},
 }
 OPTIONS = {
     "import-times": ("-X", "importtime"),
@@ -208,8 +215,17 @@ def test_variables_of_python(tmp_path: Path, interpreter: Interpreter, name: str
     variables = {key: value.replace("HERE", str(tmp_path)) for key, value in VARIABLES[name].items()}
     project = shadowed(tmp_path, (), "", DOES)
     path = str(project)
+    ran([interpreter.path, "main.py"], project, PYTHONPATH=path)  # what it imports is compiled now
     bare = ran([interpreter.path, "main.py"], project, PYTHONPATH=path, **variables)
-    assert ran(recorded(tmp_path, interpreter.path, "main.py"), project, PYTHONPATH=path, **variables) == bare
+    with_it = ran(recorded_by_command(tmp_path, interpreter.path, "main.py"), project, PYTHONPATH=path, **variables)
+    assert with_it[:2] == bare[:2]
+    assert without_times(with_it[2]) == without_times(bare[2])
+
+
+def test_the_home_of_another_python(tmp_path: Path) -> None:
+    """It is meant for the job's: leakscope's own would find no library there."""
+    words = recorded_by_command(tmp_path, "sh", "-c", "echo in $PYTHONHOME")
+    assert ran(words, tmp_path, PYTHONHOME="/nowhere") == (0, "in /nowhere\n", "")
 
 
 @pytest.mark.slow
@@ -234,9 +250,7 @@ def test_a_sitecustomize_of_the_users_runs_as_ever(tmp_path: Path, program: str)
     words = [clean_python(), "main.py"]
     bare = ran(words, project, PYTHONPATH=str(project))
     assert "sitecustomize" in bare[1]
-    # Isolated from the first, as the installed command is: otherwise it runs in leakscope's own start, too.
-    command = recorded(tmp_path, *words)
-    assert ran([command[0], "-E", *command[1:]], project, PYTHONPATH=str(project)) == bare
+    assert ran(recorded_by_command(tmp_path, *words), project, PYTHONPATH=str(project)) == bare
 
 
 def test_the_programs_environment_is_what_the_recorder_was_given(tmp_path: Path) -> None:
