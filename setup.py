@@ -12,7 +12,8 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
-from setuptools.command.build_py import build_py  # noqa: F401  (setuptools puts its own distutils in place)
+
+# setuptools has put its own in place.
 from distutils.ccompiler import new_compiler  # isort: skip
 from distutils.command.build_scripts import build_scripts  # isort: skip
 from distutils.errors import CCompilerError, DistutilsError  # isort: skip

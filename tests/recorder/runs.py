@@ -39,9 +39,9 @@ NO_PYARROW = (
 )
 # And without the reader of the heap graph, as where there is none for the platform.
 NO_GRAPH = (
-    f"import sys; sys.path.append({str(ROOT)!r}); "
-    "from leakscope.recorder import staging; copy = staging._copy; "
-    "staging._copy = lambda source, target: None if source.endswith('.so') else copy(source, target); "
+    f"import sys; sys.path.append({str(ROOT)!r}); from leakscope.recorder import staging; copy = staging._copy\n"
+    "def without(source, target): return source.endswith(('graph.so', 'allocations.so')) or copy(source, target)\n"
+    "staging._copy = without; "
 ) + NO_PYARROW
 
 
