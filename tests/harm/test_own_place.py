@@ -361,7 +361,8 @@ def seen(arguments): print(len(traceback.extract_tb(arguments.exc_traceback)), a
 for hook in (None, seen):
     threading.excepthook = hook or threading.excepthook
     thread = threading.Thread(target=fails, args=(2,)); thread.start(); thread.join()
-print(threading.excepthook is threading.__excepthook__, threading.__excepthook__.__name__, threading.excepthook is seen)
+own = getattr(threading, '__excepthook__', None)  # since Python 3.10
+print(threading.excepthook is own, getattr(own, '__name__', None), threading.excepthook is seen)
 def gone(): raise SystemExit
 try: __import__("there_is_none")
 except ImportError: print(traceback.format_exc())
