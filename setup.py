@@ -1,16 +1,23 @@
-"""The one thing that pyproject.toml cannot say: shared libraries of C that are no extension modules.
+"""What pyproject.toml cannot say: shared libraries of C that are no extension modules, and a command that is C.
 
 They are linked against no Python, and one file serves every Python of a platform, that of a recorded job included.
 Where there is no compiler the package is installed without them, and leakscope says what it then cannot see.
 """
 
 import os
+import tempfile
 from glob import glob
 from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+
+# setuptools has put its own in place.
+from distutils.ccompiler import new_compiler  # isort: skip
+from distutils.command.build_scripts import build_scripts  # isort: skip
+from distutils.errors import CCompilerError, DistutilsError  # isort: skip
+from distutils.sysconfig import customize_compiler  # isort: skip
 
 
 def library(name: str, source: str, *headers: str) -> Extension:
@@ -29,6 +36,7 @@ AGENT = "leakscope/agent"
 READER = f"{AGENT}/graph/reader/*.h"
 LIBRARIES = [
     library("leakscope.agent.graph.libleakscope_graph", f"{AGENT}/graph/reader.c", READER),
+    library("leakscope.agent.libleakscope_entry", f"{AGENT}/entry.c"),
     library(
         "leakscope.agent.allocations.libleakscope_allocations",
         f"{AGENT}/allocations/sampler.c",
@@ -45,10 +53,38 @@ class BuildLibrary(build_ext):
         return os.path.join(*fullname.split(".")) + ".so"
 
 
+LAUNCHER = "leakscope/launcher.c"
+# Where there is no compiler: what the installer would make of the entry point. Python's variables reach its start then.
+PLAIN = "#!python\nimport sys\nfrom leakscope.__main__ import main\nsys.exit(main())\n"
+
+
+class BuildLauncher(build_scripts):
+    """The command ``leakscope``: a program of C, that begins Python by ``-E``."""
+
+    def run(self) -> None:
+        os.makedirs(self.build_dir, exist_ok=True)
+        target = os.path.join(self.build_dir, "leakscope")
+        try:
+            compiler = new_compiler()
+            customize_compiler(compiler)
+            with tempfile.TemporaryDirectory() as folder:
+                objects = compiler.compile([LAUNCHER], output_dir=folder, extra_postargs=["-std=gnu11", "-O2"])
+                compiler.link_executable(objects, target, extra_postargs=["-s"])
+        except (CCompilerError, DistutilsError, OSError) as error:
+            self.warn(f"the command is made as a script of Python: {error}")
+            with open(target, "w") as stream:
+                stream.write(PLAIN)
+        os.chmod(target, 0o755)
+
+
 class Wheel(bdist_wheel):
     def get_tag(self) -> Any:
         """For any Python 3."""
         return "py3", "none", super().get_tag()[2]
 
 
-setup(ext_modules=LIBRARIES, cmdclass={"build_ext": BuildLibrary, "bdist_wheel": Wheel})
+setup(
+    ext_modules=LIBRARIES,
+    scripts=[LAUNCHER],
+    cmdclass={"build_ext": BuildLibrary, "build_scripts": BuildLauncher, "bdist_wheel": Wheel},
+)

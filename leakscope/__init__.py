@@ -1,17 +1,17 @@
 """leakscope: a flight recorder for training memory.
 
 Importing it costs nothing: the names below are loaded on first use, since a training script may import it for ``mark``.
+Nor does it import anything but ours, since the module of that name might be the user's.
 """
 
-from __future__ import annotations
-
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from .version import __version__
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .beside import record
     from .jupyter import open_recording, render
     from .reporting import analyze
@@ -21,7 +21,7 @@ __all__ = ["__version__", "analyze", "mark", "open_recording", "record", "render
 _HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "record": ".beside", "render": ".jupyter"}
 
 
-def mark(step: int | None = None, phase: str | None = None, label: str | None = None) -> None:
+def mark(step: "int | None" = None, phase: "str | None" = None, label: "str | None" = None) -> None:
     """Note in the recording where the program is: a training step, a phase such as "eval", a label.
 
     Does nothing outside ``leakscope record``, and never raises: it may stay in a program for good.
@@ -43,17 +43,19 @@ def snapshot() -> None:
     agent.snapshot()
 
 
-def load_ipython_extension(ipython: Any) -> None:
+def load_ipython_extension(ipython: "Any") -> None:
     """``%load_ext leakscope`` in a notebook adds ``%%leakscope``, ``%leakscope start`` and ``%leakscope stop``."""
     from . import jupyter
 
     jupyter.load_ipython_extension(ipython)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(home, __name__), name)
 
 

@@ -16,12 +16,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from . import isolation
 from .agent.journal import read_blocks
 from .errors import BadInput, LeakscopeError
 from .recorder import attach, naming, staging
 from .recorder.output import JOURNAL_SUFFIX
 
 _AGENT = "_leakscope_agent"
+_MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 _FLUSH_S = 1.0  # the agent sees as late that a recording is over
 _LOOK_S = 0.05
 _START_S, _STOP_S = 20.0, 120.0
@@ -86,8 +88,8 @@ class Recorder:
             raise BadInput(
                 f"{naming.shown(journal)} is there, of a recording that goes on or was cut off: choose another name"
             )
-        command = [sys.executable, "-m", __package__, "attach", "--quiet", "--invited", "--flush", f"{_FLUSH_S:g}s"]
-        command += [*(["--force"] if self._force else []), "-o", self.path, str(os.getpid())]
+        words = ["attach", "--quiet", "--invited", "--flush", f"{_FLUSH_S:g}s", *(["--force"] if self._force else [])]
+        command = isolation.command(_MAIN, *words, "-o", self.path, str(os.getpid()))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_KEEPS_OUT = "IES"  # PYTHONPATH is not read, or site is not loaded: nothing of ours is imported
+# PYTHONPATH is not read, or site is not loaded: nothing of ours is imported. With -v it would be listed.
+_KEEPS_OUT = "IESv"
+_END, _WITH_VALUE = "cm", "WX"
 UNKNOWN = (
     "the agent did not start there (PYTHONPATH replaced, a frozen program, a Python before 3.8, or ulimit -n below 256)"
 )
@@ -17,13 +19,19 @@ ENTER_ATTACHED = (
 
 def flag_of(words: Sequence[str]) -> str | None:
     """The option of the interpreter that keeps the agent out: ``-I``; None if none does."""
-    for word in words[1:]:
-        if not word.startswith("-") or word in ("-c", "-m", "-"):
-            break
-        if not word.startswith("--"):
-            for flag in _KEEPS_OUT:
-                if flag in word[1:].partition("c")[0]:
-                    return f"-{flag}"
+    options = iter(words[1:])
+    for word in options:
+        if not word.startswith("-") or word == "-":
+            return None
+        for at, letter in enumerate(word[1:], 2) if not word.startswith("--") else ():
+            if letter in _KEEPS_OUT:
+                return f"-{letter}"
+            if letter in _END:
+                return None
+            if letter in _WITH_VALUE:
+                if at == len(word):
+                    next(options, None)
+                break
     return None
 
 

@@ -20,9 +20,9 @@ OWN = ROOT / "light"
 PYZ = "leakscope.pyz"
 # What records, and what it imports: rooms, and single files of rooms that need more. No pattern has to match.
 PARTS = (
-    "__init__.py", "__main__.py", "light.py", "py.typed",
-    "addresses.py", "alerts.py", "beside.py", "endpoints.py", "errors.py", "faults.py", "options.py", "outside.py",
-    "private.py", "schema.py", "units.py", "version.py",
+    "__init__.py", "__main__.py", "launcher.c", "light.py", "py.typed",
+    "addresses.py", "alerts.py", "beside.py", "endpoints.py", "errors.py", "faults.py", "isolation.py", "options.py",
+    "outside.py", "private.py", "schema.py", "units.py", "version.py",
     "agent/**/*", "recorder/**/*", "metering/**/*", "integrations/**/*",
     "storage/**/*", "torch_snapshots/**/*", "uploading/**/*",
     "watching/__init__.py", "watching/cursor.py", "watching/feeds.py", "watching/graphs.py", "watching/history.py",

@@ -7,6 +7,10 @@ BUILD = "@BUILD@"
 if sys.version_info < (3, 9):
     sys.exit("leakscope: this needs Python 3.9 or later, such as: python3.11 leakscope.pyz record -- python train.py")
 
+from leakscope import isolation
+
+isolation.go_on_isolated(sys.path[0])  # before anything that a module of the user's may stand in for
+
 import os
 import zipfile
 

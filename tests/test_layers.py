@@ -26,6 +26,7 @@ FOUNDATION = {
     "units",
     "version",
     "addresses",
+    "isolation",
 }
 ABOVE = {"__init__", "__main__", "cli", "light", "jupyter", "deep"}  # they may import every room
 
@@ -118,6 +119,7 @@ BY_NAME = {
 }
 # Files that climb out of their own folder by path.
 BY_PATH = {
+    "agent/interpreter/around.py": "loads the library that is the agent's entry, too",
     "agent/interpreter/names.py": "tells its own frames, and those of what starts it, from the user's",
     "recorder/finalizing.py": "starts an interpreter that has to find the package",
     "recorder/preflight.py": "asks each tracker's file which package it needs: to import the room takes a second",

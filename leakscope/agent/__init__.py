@@ -43,28 +43,11 @@ def _begin(folder: str) -> None:
     from . import main
 
     main.start(folder)
-    _hide(main)
+    _kept.append(main)
     counter = main.counter()
     if counter is not None:
         # Not by "global": Python 3.7 takes none of a name that is annotated, and has to say that it is too old.
         globals()["count"] = counter
-
-
-def _hide(main: ModuleType) -> None:
-    """Our modules stay, though ``sys.modules`` does not list them.
-
-    Who replaces functions of the standard library in every module (freezegun) does not come by them, nor who watches
-    the files of all modules, nor the interpreter as it ends: it would clear them while a thread of ours may run.
-    """
-    import ctypes
-    import sys
-
-    keep = ctypes.pythonapi["Py_IncRef"]
-    keep.argtypes = (ctypes.py_object,)
-    for name in list(sys.modules):
-        if name.startswith(__name__ + "."):
-            keep(sys.modules.pop(name))
-    _kept.append(main)
 
 
 _kept: list[ModuleType] = []

@@ -9,7 +9,7 @@ from time import monotonic
 
 from . import config
 from .allocations.sampler import Sampler
-from .interpreter import doors, names, waiting
+from .interpreter import around, doors, names, waiting
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .interpreter.turns import give_way
 from .journal import stamps
@@ -112,6 +112,7 @@ class Agent:
             self._will.faults_are_handled_by(self._fatal_signals.handler)
         except (OSError, AttributeError):
             pass  # too few descriptors, another libc: fatal signals leave no text
+        around.load()
         self._hooks.start()
         os.register_at_fork(
             before=doors.door(self._before_fork, self._thread.end_unseen(AT_FORK) if WARNS_OF_THREADS else ()),

@@ -10,94 +10,60 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Optional, Tuple  # noqa: F401  (in comments of Python 2)
 
 
-class _Compiled(object):
-    """Finds our modules in one file, where the recorder made one for this interpreter: looking for 70 takes three times
-    as long. ``code``: {name: (file, is it a package, marshalled code)}.
-    """
-
-    def __init__(self, folder, code):
-        # type: (str, Dict[str, Tuple[str, bool, bytes]]) -> None
-        self._folder = folder
-        self._code = code
-
-    def find_spec(self, name, path=None, target=None):
-        # type: (str, object, object) -> Any
-        from _frozen_importlib_external import spec_from_file_location
-
-        if name not in self._code:
-            return None
-        file, is_package, _ = self._code[name]
-        file = self._folder + "/" + file
-        inside = [file.rpartition("/")[0]] if is_package else None
-        return spec_from_file_location(name, file, loader=self, submodule_search_locations=inside)  # type: ignore[arg-type]
-
-    def create_module(self, spec):
-        # type: (object) -> None
-        return None
-
-    def exec_module(self, module):
-        # type: (Any) -> None
-        import _imp
-        import marshal
-
-        code = marshal.loads(self._code[module.__name__][2])
-        _imp._fix_co_filename(code, module.__spec__.origin)  # type: ignore[attr-defined]
-        exec(code, module.__dict__)
-
-
 def _start():
     # type: () -> str
     import os
 
     boot = os.path.dirname(os.path.abspath(__file__))
-    above = os.path.dirname(boot)
-    if "_leakscope_agent" not in sys.modules and _is_main_interpreter():
-        finder = _compiled(above)
-        try:
-            if finder is not None:
-                sys.meta_path.insert(0, finder)
-            _begin(above, finder)
-        except BaseException:
-            # Without this the next import of the half-made module would succeed.
-            sys.modules.pop("_leakscope_agent", None)
-            raise
-        finally:
-            if finder is not None:
-                sys.meta_path[:] = [other for other in sys.meta_path if other is not finder]
-                finder._code.clear()
+    if "_leakscope_agent" not in sys.modules and not sys.flags.verbose and _is_main_interpreter():
+        _begin(os.path.dirname(boot))
     return boot
 
 
-def _begin(above, finder):
-    # type: (str, Optional[_Compiled]) -> None
-    try:  # the half of importlib that each interpreter has loaded; importlib.util costs 1 to 3 ms
-        from _frozen_importlib import module_from_spec
-        from _frozen_importlib_external import spec_from_file_location
-    except ImportError:
-        from importlib.util import module_from_spec, spec_from_file_location
+def _begin(above):
+    # type: (str) -> None
+    if sys.version_info < (3, 8) or sys.implementation.name != "cpython":
+        return _refuse(above)
+    import marshal
+    from _frozen_importlib_external import SourceFileLoader
 
-    name, folder = "_leakscope_agent", above + "/agent"
-    if finder is not None:
-        spec = finder.find_spec(name)
-    else:
-        spec = spec_from_file_location(name, folder + "/__init__.py", submodule_search_locations=[folder])
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    module.start(above)
+    name, file = "_leakscope_agent.library", above + "/agent/library.py"
+    code = _compiled(above)
+    space = {"__name__": name, "__file__": file}  # type: Dict[str, Any]
+    body = marshal.loads(code[name][2]) if code else SourceFileLoader(name, file).get_code(name)  # type: Any
+    exec(body, space)
+    space["Library"](above, code).start()
 
 
 def _compiled(above):
-    # type: (str) -> Optional[_Compiled]
+    # type: (str) -> Optional[Dict[str, Tuple[str, bool, bytes]]]
+    """All modules of ours in one file, where the recorder made one for this interpreter: looking for 70 takes three
+    times as long. {name: (file, is it a package, marshalled code)}; None: another Python, from its sources."""
     try:
         import marshal
         from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
 
         file = above + "/code-" + MAGIC_NUMBER.hex()
-        code = marshal.loads(SourceFileLoader("", file).get_data(file))  # opened as what is imported is
+        return marshal.loads(SourceFileLoader("", file).get_data(file))
     except Exception:
-        return None  # another Python: from its source
-    return _Compiled(above + "/agent", code)
+        return None
+
+
+def _refuse(above):
+    # type: (str) -> None
+    """Have our package say why it does not begin in this Python."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name, folder = "_leakscope_agent", above + "/agent"
+    spec = spec_from_file_location(name, folder + "/__init__.py", submodule_search_locations=[folder])  # type: Any
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+        module.start(above)
+    except BaseException:
+        sys.modules.pop(name, None)  # without this the next import of the half-made module would succeed
+        raise
 
 
 def _is_main_interpreter():

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+from .. import isolation
 from ..errors import BadInput
 from ..units import GiB
 from . import _formats
@@ -23,7 +24,7 @@ _LEAST_CPU_S = 60  # a library that is large takes some of it to be imported
 _BYTES_PER_CPU_S = 1 << 20  # the slowest of them reads several times as much
 _PR_SET_PDEATHSIG = 1  # of who waits for it no longer, it is killed: some libraries read some files without end
 _STATE = ("clock", "tool", "boot_unix_s", "meta", "notes", "left_out")
-_CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from leakscope.importing import _apart; _apart.main()"
+_CODE = "import sys, json; sys.path += json.loads(sys.argv[1]); from leakscope.importing import _apart; _apart.main()"
 _ENDS = "end"
 _MISSING = "missing"
 _BAD = "bad"
@@ -31,9 +32,9 @@ _BAD = "bad"
 
 def facts(name: str, source: Source) -> Iterator[Fact]:
     """What the format's reader yields and tells ``source``. **Errors** NotThisFormat; BadInput without its library."""
-    path = json.dumps([folder for folder in sys.path if folder])  # never the working folder
+    path = json.dumps(isolation.installed())
     most_cpu_s = _most_cpu_s(source.path)
-    command = [sys.executable, "-I", "-c", _CODE, path, name, str(source.path), str(most_cpu_s)]
+    command = [*isolation.interpreter(), "-c", _CODE, path, name, str(source.path), str(most_cpu_s)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as reader:

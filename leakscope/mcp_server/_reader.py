@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from .. import isolation
+
 LONGEST_S = 300.0  # the report of a day with twenty processes takes five seconds; and clients give up before that
 # Pools for each core of a large machine would reserve more than a recording needs.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+_CODE = (
+    "import json, sys; sys.path += json.loads(sys.argv.pop(1)); "
+    "from leakscope.mcp_server.__main__ import main; sys.exit(main())"
+)
 
 
 class Answer(NamedTuple):
@@ -82,7 +87,7 @@ class Reader:
                     pipe.close()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        """In the root folder, or Python would import a ``numpy.py`` that lies where the client started us."""
-        command = [sys.executable, "-B", "-m", __package__ or "", str(self._folder)]
+        """In the root folder, and isolated: a ``numpy.py`` that lies where the client started us is not numpy."""
+        command = [*isolation.interpreter("-B"), "-c", _CODE, json.dumps(isolation.installed()), str(self._folder)]
         environment = {**os.environ, **_ONE_THREAD}
         return subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

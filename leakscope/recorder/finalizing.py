@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import suppress
 from typing import Any
 
+from ..isolation import installed, interpreter
 from .helpers import Room, goes_first, too_full
 from .launch import HANDLED
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# The path is ours as it stands: no site (15 ms), and the user's folder is not on it: a queue.py there must not stand in
-# for the library's. What pyarrow would import if it is there, and is not needed: numpy (115 ms and 11 MB), clients of
-# cloud stores (with ssl) and cloudpickle (a fifteenth of the instructions that are left). Nothing is taken apart at the
-# end (20 ms): by then the file is on disk, and what was said is in the log.
+# No site (15 ms), and nothing of the user's is on the path. What pyarrow would import if it is there, and is not
+# needed: numpy (115 ms and 11 MB), clients of cloud stores (with ssl) and cloudpickle (a fifteenth of the instructions
+# that are left). Nothing is taken apart at the end (20 ms): by then the file is on disk, and what is said in the log.
 _UNNEEDED = ("numpy", "cloudpickle", "pyarrow._s3fs", "pyarrow._gcsfs", "pyarrow._azurefs", "pyarrow._hdfs")
-_PATH = "import gc, os, sys; gc.disable(); sys.path[:] = sys.argv.pop(1).split(os.pathsep); "
+_PATH = "import gc, os, sys; gc.disable(); sys.path += sys.argv.pop(1).split(os.pathsep); "
 _CODE = (
     f"sys.modules.update(dict.fromkeys({_UNNEEDED})); "
     "from leakscope.storage.__main__ import main; gc.freeze(); gc.enable(); os._exit(main(sys.argv[1:]))"
@@ -109,10 +108,8 @@ def start(output: str, *options: str, log: str = os.devnull) -> int:
 
 
 def command(code: str, *arguments: str) -> list[str]:
-    """An interpreter of ours that runs ``code``, which finds what is installed here in ``sys.path``."""
-    own = sys.path[0 if getattr(sys.flags, "safe_path", False) else 1 :]  # the first is the user's folder
-    path = os.pathsep.join([_ROOT, *filter(None, own)])
-    return [sys.executable, "-S", "-c", _PATH + code, path, *arguments]
+    """An interpreter of ours that runs ``code``, which finds what is installed here."""
+    return [*interpreter("-S"), "-c", _PATH + code, os.pathsep.join(installed()), *arguments]
 
 
 def spawn(words: list[str], file_actions: list[tuple[Any, ...]]) -> int:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import fcntl
 import json
 import marshal
+import mmap
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 from typing import Any
 
@@ -28,6 +30,8 @@ from . import proc
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RUN = "leakscope-run-"  # analyzers know our own frames by it
 _OWNER = "run.json"  # whose folder it is
+_ENTRY = "libleakscope_entry.so"
+_MINOR_VERSIONS = range(8, 16)  # of Python 3, whose sitecustomize it can be; of others it is the file of Python
 _ABANDONED_S = 3600.0  # one that does not say whose it is: its recorder was killed while it made it
 
 
@@ -122,7 +126,7 @@ def _staged(base: str, journal_path: str, agent_config: Mapping[str, Any], reaso
 
 
 def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Staged:
-    """``boot`` holds nothing but sitecustomize.py, so that nothing else there can be imported."""
+    """``boot`` holds nothing but sitecustomize, so that nothing else there can be imported."""
     folder = os.path.join(base, _RUN + os.urandom(16).hex())
     make_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -145,6 +149,7 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
                 elif name.endswith((".py", ".so")):
                     _copy(os.path.join(above, name), os.path.join(folder, "agent", part, name))
                     sources += [os.path.join(part, name)] if name.endswith(".py") else []
+        stage_entries(source, os.path.join(folder, "boot"))
         write_code(source, sources, folder)
         config.write(folder, {**agent_config, "journal": journal_path})
     except BaseException:
@@ -152,6 +157,23 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
         remove_folder(folder)
         raise
     return Staged(folder, descriptor)
+
+
+def stage_entries(agent: str, boot: str) -> None:
+    """Put the entry of C beside sitecustomize.py, by the name that each Python of this kind of machine looks for first.
+
+    The name has machine and libc in it: no other can take it for its own.
+    """
+    entry = os.path.join(agent, _ENTRY)
+    platform = re.fullmatch(r"\.cpython-3\d+[a-z]*-(.+)\.so", EXTENSION_SUFFIXES[0])
+    if platform is None or not os.path.isfile(entry):
+        return
+    trial = os.path.join(boot, "trial")
+    _copy(entry, trial)
+    is_possible = _may_run(trial)
+    os.unlink(trial)
+    for minor in _MINOR_VERSIONS if is_possible else ():
+        _copy(entry, os.path.join(boot, f"sitecustomize.cpython-3{minor}-{platform[1]}.so"))
 
 
 def write_code(agent: str, sources: Sequence[str], folder: str) -> None:
@@ -168,6 +190,16 @@ def write_code(agent: str, sources: Sequence[str], folder: str) -> None:
         code[name] = file.replace(os.sep, "/"), is_package, marshal.dumps(compiled)
     with os.fdopen(create(os.path.join(folder, f"code-{MAGIC_NUMBER.hex()}")), "wb") as stream:
         stream.write(marshal.dumps(code))
+
+
+def _may_run(file: str) -> bool:
+    """Whether code in this file can be run: not where it is mounted noexec. Python would not fall back on another."""
+    try:
+        with open(file, "rb") as stream:
+            mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE).close()
+    except OSError:
+        return False
+    return True
 
 
 def _copy(source: str, target: str) -> None:

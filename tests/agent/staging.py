@@ -16,7 +16,7 @@ from leakscope import schema
 from leakscope.agent import config
 from leakscope.agent.journal import read_blocks
 from leakscope.facts.heap.holders import exact_holders, exact_takes
-from leakscope.recorder.staging import write_code
+from leakscope.recorder.staging import stage_entries, write_code
 
 AGENT = Path(__file__).parents[2] / "leakscope" / "agent"
 
@@ -27,6 +27,7 @@ def stage(folder: Path, **options: Any) -> Path:
     shutil.copytree(AGENT, journal / "agent", ignore=shutil.ignore_patterns("__pycache__", "sitecustomize.py"))
     (journal / "boot").mkdir()
     shutil.copy(AGENT / "sitecustomize.py", journal / "boot")
+    stage_entries(str(AGENT), str(journal / "boot"))
     sources = [str(file.relative_to(AGENT)) for file in AGENT.rglob("*.py") if file.name != "sitecustomize.py"]
     write_code(str(AGENT), sources, str(journal))
     config.write(str(journal), options)

@@ -32,13 +32,24 @@ def as_another(tmp_path: Path, made_so: str, program: str = "print('done')") -> 
     return refused(journal)
 
 
+WITHOUT_CTYPES = """
+import _imp
+create = _imp.create_dynamic
+def create_dynamic(spec):
+    if spec.name == "_ctypes":
+        raise ModuleNotFoundError("No module named '_ctypes'", name="_ctypes")
+    return create(spec)
+_imp.create_dynamic = create_dynamic
+"""
+
+
 @pytest.mark.parametrize(
     ("made_so", "said"),
     [
         ("sys.implementation.name = 'pypy'", "it runs in pypy, "),
         ("sys.abiflags = 't'", "its Python is free-threaded: "),
         ("sys.getobjects = lambda *_: []", "its Python keeps a list of all objects "),
-        ("sys.modules['_ctypes'] = None", "the agent could not begin: ModuleNotFoundError: "),
+        (WITHOUT_CTYPES, "the agent could not begin: ModuleNotFoundError: "),
     ],
     ids=["another", "free-threaded", "traced", "without ctypes"],
 )

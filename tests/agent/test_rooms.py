@@ -33,6 +33,7 @@ ROOMS = {
     "main": {"config", "journal", "allocations", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
     "__init__": {"native", "main", "refusal"},
     "sitecustomize": set(),
+    "library": set(),  # loads all others
 }
 
 

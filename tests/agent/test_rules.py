@@ -66,7 +66,7 @@ def lines(file: Path, wrong: list[ast.AST]) -> list[str]:
 @everywhere
 def test_frames_and_attributes_are_read_in_one_place(file: Path) -> list[str]:
     """``f_locals`` writes to a frame that somebody traces; ``__dict__`` and ``__getattribute__`` may be the job's."""
-    if file.name in ("reading.py", "sitecustomize.py"):
+    if file.name in ("reading.py", "sitecustomize.py", "library.py"):  # the last two read modules of Python's own
         return []
     wrong = [
         node

@@ -75,7 +75,7 @@ def record(cgroup: Cgroup, folder: Path, also: str, program: str, *options: str)
     cgroup.limit(LIMIT_BYTES)
     words = ["record", "--no-summary", "--keep-journal", "--flush", "500ms", "-o", str(folder / "run.parquet")]
     job = command(cgroup, folder, program)
-    return cgroup.run(sys.executable, "-c", EAGER.format(also=also), *words, *options, "--", *job)
+    return cgroup.run(sys.executable, "-I", "-c", EAGER.format(also=also), *words, *options, "--", *job)
 
 
 def events(folder: Path) -> Iterator[dict[str, object]]:

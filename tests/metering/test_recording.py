@@ -234,9 +234,10 @@ def test_a_collector_that_is_not_there_is_told_once(capsys: pytest.CaptureFixtur
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
     hide = tmp_path / "hide"
     (hide / "opentelemetry").mkdir(parents=True)
+    (hide / "none.dist-info").mkdir()  # as an installer leaves them
     (hide / "opentelemetry" / "__init__.py").write_text("raise ModuleNotFoundError('no', name='opentelemetry')")
-    code = f"import sys; sys.path.insert(1, {str(hide)!r}); from leakscope.__main__ import main; main()"
-    words = [sys.executable, "-c", code, "record", "--otlp", "http://127.0.0.1:1", "--", PYTHON, "-c", "print(5)"]
+    code = f"import sys; sys.path.insert(0, {str(hide)!r}); from leakscope.__main__ import main; main()"
+    words = [sys.executable, "-I", "-c", code, "record", "--otlp", "http://127.0.0.1:1", "--", PYTHON, "-c", "print(5)"]
     run = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert (run.returncode, run.stdout) == (125, "")
     assert len(run.stderr.splitlines()) == 1 and "pip install opentelemetry-sdk opentelemetry-exporter" in run.stderr

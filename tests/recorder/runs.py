@@ -33,11 +33,15 @@ while True:
     sum(range(100))
 """
 # Without pyarrow the journal is kept, as it is on a node that only records: then a run is quick and can be looked into.
-NO_PYARROW = "import sys; sys.modules['pyarrow'] = None; from leakscope.__main__ import main; main()"
+NO_PYARROW = (
+    f"import sys; sys.path.append({str(ROOT)!r}); sys.modules['pyarrow'] = None; "
+    "from leakscope.__main__ import main; main()"
+)
 # And without the reader of the heap graph, as where there is none for the platform.
 NO_GRAPH = (
-    "from leakscope.recorder import staging; copy = staging._copy; "
-    "staging._copy = lambda source, target: None if source.endswith('.so') else copy(source, target); "
+    f"import sys; sys.path.append({str(ROOT)!r}); from leakscope.recorder import staging; copy = staging._copy\n"
+    "def without(source, target): return source.endswith(('graph.so', 'allocations.so')) or copy(source, target)\n"
+    "staging._copy = without; "
 ) + NO_PYARROW
 
 
@@ -48,7 +52,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def record_command(*words: str, finalize: bool = False, graph: bool = True) -> list[str]:
-    start = ["-m", "leakscope"] if finalize else ["-c", NO_PYARROW if graph else NO_GRAPH]
+    start = ["-m", "leakscope"] if finalize else ["-I", "-c", NO_PYARROW if graph else NO_GRAPH]
     return [PYTHON, *start, "record", *words]
 
 

@@ -117,15 +117,15 @@ def test_a_command_that_removes_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_the_recorder_does_not_reach_the_command(tmp_path: Path) -> None:
-    sitecustomize = tmp_path / "sitecustomize.py"
-    sitecustomize.write_text(
-        "import sys\n"
-        "if 'record' in sys.argv or 'record' in getattr(sys, 'orig_argv', []):\n"
-        "    from leakscope.recorder.sampler import Sampler\n"
-        "    def sample(self): raise RuntimeError('planted')\n"
-        "    Sampler.sample = sample\n"
+    faulty = (
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "from leakscope.recorder.sampler import Sampler\n"
+        "def sample(self): raise RuntimeError('planted')\n"
+        "Sampler.sample = sample\n"
+        "from leakscope.__main__ import main; main()"
     )
-    result = record(tmp_path, "--agent", "off", "sh", "-c", "sleep 0.3; exit 7", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    words = ["-I", "-c", faulty, "record", "--agent", "off", "sh", "-c", "sleep 0.3; exit 7"]
+    result = subprocess.run([PYTHON, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert result.returncode == 7
     assert "RuntimeError: planted" in result.stderr
     assert len(result.stderr.splitlines()) == 1

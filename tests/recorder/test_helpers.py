@@ -177,7 +177,7 @@ sys.exit(main())
 def test_a_file_is_not_finished_where_that_might_end_somebody(tmp_path: Path) -> None:
     words = ["record", "--no-summary", "--", sys.executable, "-c", "raise SystemExit(3)"]
     done = subprocess.run(
-        [sys.executable, "-c", NO_ROOM_AT_THE_END, *words],
+        [sys.executable, "-I", "-c", NO_ROOM_AT_THE_END, *words],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S,
     )  # fmt: skip
     assert done.returncode == 3

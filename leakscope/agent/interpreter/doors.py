@@ -176,6 +176,9 @@ _never = object()  # what no function returns
 # Whether no thread is traced, profiled or debugged. **Cost** 3 us.
 is_unwatched = partial(all, _nobody)
 
+# Whether a function of Python of ours may begin: nobody watches, and there is room for it.
+is_open = partial(all, _is_open)
+
 
 def _calls(functions: Iterable[Function]) -> Any:
     """An iterable that calls each, and gives as often False."""

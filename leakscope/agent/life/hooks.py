@@ -112,9 +112,21 @@ class Hooks:
                 self._imported(name)
 
     def replace(self, owner: Any, name: str, original: Any, ours: Any) -> None:
-        """``ours`` in the place of a module's or class's attribute, as long as nobody watches."""
+        """``ours`` in the place of a module's or class's attribute, as long as nobody watches; None: nothing is."""
+        if ours is None:
+            return
         self._put.append((owner, name, original, ours))
         setattr(owner, name, ours)
+
+    def give_back(self, owner: Any, name: str) -> bool:
+        """The original for good, in ``replace``'s words; whether something of ours stood for it."""
+        for entry in self._put:
+            if entry[0] is owner and entry[1] == name:
+                self._put.remove(entry)
+                if _own(owner, name) is entry[3]:
+                    setattr(owner, name, entry[2])
+                return True
+        return False
 
     def _take_out(self) -> None:
         if self._is_in_place:

@@ -16,7 +16,7 @@ import sys
 import types
 from gc import get_referents
 
-from ..interpreter import files, names, reading
+from ..interpreter import around, files, names, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ MAX_THREADS = 20  # exceptions of threads in one process: who starts threads tha
 _MAX_CHAIN = 10
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_REPEATS = 3
-_LIKE_THE_ORIGINAL = ("__module__", "__name__", "__qualname__", "__doc__")
 _PLAIN = names.ids_of(str, int, float, bool, bytes, type(None))
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -60,19 +59,16 @@ def of_threads(report: Callable[[dict[str, Any] | None], None]) -> Callable[[Hoo
         original = threading.excepthook
         left = [MAX_THREADS]
 
-        def excepthook(args: Any) -> None:
-            original(args)
+        def raised(arguments: tuple[Any, ...], _result: object, _calls: int) -> None:
             try:
-                value = args.exc_value
+                value = arguments[0].exc_value
                 if left[0] and _is_exception(value) and not names.is_a(type(value), SystemExit):
                     left[0] -= 1
                     report(_columns("thread-exception", value))
             except Exception:
                 pass
 
-        if type(original) is types.BuiltinFunctionType:  # the job's own answers as it likes
-            for name in _LIKE_THE_ORIGINAL:  # who lists what a module has of its own looks at these
-                setattr(excepthook, name, getattr(original, name))
+        excepthook = around.function(original, after=raised)
         hooks.replace(threading, "excepthook", original, excepthook)
         if names.getattr_plain(threading, "__excepthook__") is original:  # programs ask whether theirs is that
             hooks.replace(threading, "__excepthook__", original, excepthook)

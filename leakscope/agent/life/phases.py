@@ -2,16 +2,17 @@
 
 Known without a word from the user: ``nn.Module.train`` and ``eval`` are called round every evaluation, an optimizer
 step means training, ``torch.save`` and ``safetensors.torch.save_file`` mean saving, and a DataLoader's iterator hands
-out batches. These functions get a wrapper when their module is imported. A wrapper calls the original with the same
-arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
+out batches. When their module is imported, functions of C take their place (interpreter/around.py), which have ours
+called before and after them: these only count, look at the clock and ask malloc what is in use.
 """
 
 from __future__ import annotations
 
 import sys
+from _functools import partial
 from time import monotonic
 
-from ..interpreter import names, reading
+from ..interpreter import around, names, reading
 from ..native.allocators import malloc_in_use_bytes
 from ..native.memory import rss_bytes
 
@@ -45,9 +46,9 @@ class Phases:
         self._entered_bytes = held_bytes()
         self._peak_bytes = self._entered_bytes
         self._totals: dict[str, list[Any]] = {}
-        self._depth = 0
-        self._calls = 0
         self._largest = 0
+        self._before_saving = START_UP
+        self._module: tuple[Any, Any] | None = None  # (nn.Module, its train)
         self._changed = False
         self._is_said = False
 
@@ -103,6 +104,7 @@ class Phases:
         """{module: callback} for ``hooks.Hooks``."""
         return {
             "torch": self._watch_modules,
+            "torch._dynamo.convert_frame": self._watch_dynamo,
             "torch.utils.data.dataloader": self._watch_loaders,
             "torch.serialization": lambda hooks, module: self._watch_saving(hooks, module, "save"),
             "safetensors.torch": lambda hooks, module: self._watch_saving(hooks, module, "save_file"),
@@ -111,26 +113,54 @@ class Phases:
     def _watch_modules(self, hooks: Hooks, torch: Any) -> None:
         cls = names.getattr_plain(names.getattr_plain(torch, "nn"), "Module")
         original = names.namespace_of(cls)["train"]  # eval() is train(False)
+        hooks.replace(cls, "train", original, around.method(original, after=self._trained))
+        self._module = cls, original
+
+    def _watch_dynamo(self, hooks: Hooks, module: Any) -> None:
+        """As it begins to compile for the first time, ``train`` becomes a function that it can read.
+
+        It traces no function of C: with ``fullgraph=True`` that would be an error, otherwise a graph more.
+        """
+        original = names.getattr_plain(module, "_compile")
+        ours = around.function(original, before=partial(self._compiles, hooks, module))
+        if ours is not None:
+            hooks.replace(module, "_compile", original, ours)
+
+    def _compiles(self, hooks: Hooks, module: Any) -> None:
+        hooks.give_back(module, "_compile")
+        if self._module is not None:
+            cls, original = self._module
+            if hooks.give_back(cls, "train"):
+                hooks.replace(cls, "train", original, self._in_python(original))
+
+    def _in_python(self, original: Any) -> Any:
         # Dynamo knows this function, and compiles the original alone: no graph break of ours.
-        is_compiling = names.getattr_plain(names.getattr_plain(torch, "compiler"), "is_compiling") or bool
+        is_compiling = names.getattr_plain(sys.modules.get("torch.compiler"), "is_compiling") or bool
+        depth, calls = [0], [0]
 
-        def train(self_: Any, mode: Any = True) -> Any:
+        def train(self: Any, mode: Any = True) -> Any:
             if is_compiling():
-                return original(self_, mode)
-            depth, self._depth = self._depth, self._depth + 1
-            self._calls += 1
+                return original(self, mode)
+            outer = depth[0]
+            calls[0] = calls[0] + 1 if outer else 1
+            depth[0] = outer + 1
             try:
-                return original(self_, mode)
+                return original(self, mode)
             finally:
-                self._depth = depth
-                if not depth:
-                    self._switched(mode)
+                depth[0] = outer
+                if not outer:
+                    told((self,), None, calls[0])
 
-        hooks.replace(cls, "train", original, _made_alike(train, original))
+        told = self._trained
+        for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+            setattr(train, name, getattr(original, name))
+        train.__wrapped__ = original  # type: ignore[attr-defined]
+        return train
 
-    def _switched(self, mode: Any) -> None:
-        calls, self._calls = self._calls, 0
-        if mode:  # not a frozen teacher, however large, that is only ever put to eval()
+    def _trained(self, arguments: tuple[Any, ...], _result: object, calls: int) -> None:
+        """The outermost call, for a model with so many submodules that were switched with it."""
+        mode = (reading.attributes_of(arguments[0]) or {}).get("training") if arguments else None
+        if mode is True:  # not a frozen teacher, however large, that is only ever put to eval()
             self._largest = max(self._largest, calls)
         if calls >= PART_OF_MODEL * self._largest and (self.current != START_UP or not mode):
             self.enter(TRAIN if mode else EVAL)
@@ -138,15 +168,11 @@ class Phases:
     def _watch_loaders(self, hooks: Hooks, module: Any) -> None:
         cls = names.getattr_plain(module, "_BaseDataLoaderIter")
         original = names.namespace_of(cls)["__next__"]
+        hooks.replace(cls, "__next__", original, around.method(original, after=self._got))
 
-        def __next__(self_: Any) -> Any:
-            batch = original(self_)
-            self._got(batch)
-            return batch
-
-        hooks.replace(cls, "__next__", original, _made_alike(__next__, original))
-
-    def _got(self, batch: Any) -> None:
+    def _got(self, _arguments: object, batch: Any, _calls: int) -> None:
+        if batch is None:  # the end of the loader, or an exception
+            return
         try:
             self.batch_storages = _storages(batch)
         except Exception as error:
@@ -155,18 +181,16 @@ class Phases:
 
     def _watch_saving(self, hooks: Hooks, module: Any, name: str) -> None:
         original = names.getattr_plain(module, name)
-        if original is None:
-            return
+        hooks.replace(module, name, original, around.function(original, self._saves, self._saved))
 
-        def save(*args: Any, **kwargs: Any) -> Any:
-            before = self.current
+    def _saves(self) -> None:
+        if self.current != SAVE:
+            self._before_saving = self.current
             self.enter(SAVE)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.enter(before)
 
-        hooks.replace(module, name, original, _made_alike(save, original))
+    def _saved(self, _arguments: object, _result: object, _calls: int) -> None:
+        if self.current == SAVE:
+            self.enter(self._before_saving)
 
 
 def held_bytes() -> int:
@@ -208,9 +232,3 @@ def _storages(batch: Any, depth: int = 3) -> tuple[int, ...]:
                 following += reading.items_at(list if kind is list else tuple, value, range(64))
         level = following
     return tuple(found)
-
-
-def _made_alike(wrapper: Any, original: Any) -> Any:
-    import functools  # torch has imported it: not needed where there is no torch
-
-    return functools.update_wrapper(wrapper, original)
