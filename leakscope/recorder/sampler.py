@@ -17,7 +17,7 @@ from . import blind, console, finalizing, launch, proc, sources
 from .figures import Figures
 from .helpers import Helpers, Killed, Room, too_full
 from .launch import Happening
-from .limits import Alarm, Limits
+from .limits import Alarm, Kills, Limits
 from .output import Output
 from .peaks import Peaks
 from .tree import Row, Tree
@@ -103,6 +103,11 @@ class Sampler:
     def elapsed_s(self) -> float:
         return self._clock() - self._began_s
 
+    @property
+    def own_kills(self) -> Kills:
+        """Of the job's processes, by the kernel, for lack of memory."""
+        return self.limits.own_kills(self.tree.sigkill_count)
+
     def seconds_to_next(self) -> float:
         return max(0.0, self._next_s - self._clock())
 
@@ -181,7 +186,7 @@ class Sampler:
         return max(usual_s, fair_s)
 
     def finish(
-        self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text
+        self, wait_status: int | None, ending_text: Callable[[int | None, float, Kills], str] = console.ending_text
     ) -> None:
         """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
         if self._helper is not None:
@@ -196,7 +201,9 @@ class Sampler:
         if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
-        text = ending_text(code, self.elapsed_s, self.limits.kill_count)
+        kills = self.own_kills
+        self.event("oom-kills", kills.why if kills.count else "none", float(kills.count))
+        text = ending_text(code, self.elapsed_s, kills)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
         self.flush()
 
