@@ -1,9 +1,9 @@
 """The answer at the end of a recording, soon after it: a helper has loaded what it takes. Runs in the recorder.
 
 To load pandas takes a second of CPU, more than anybody should wait for the end of a job. So in the first minutes a
-helper waits beside the job with everything loaded (120 MB), where memory is plenty. It loads when nobody else wants the
-core: on a busy machine perhaps never. Then, and after a long run, one is loaded when the job is over, as fast as the
-job itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
+helper waits beside the job with everything loaded (120 MB), where memory is plenty. It lets the job go first, so that on
+a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the job
+itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
 recorder is killed. A helper is the first to go when memory becomes short.
 """
 
@@ -35,14 +35,16 @@ MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, b
 ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
 ROOM_AFTER_BYTES = 320 * MiB  # when the job is over, nobody else needs what is left
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
+# It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
 # What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
 # numpy would start threads of their own, which nothing here needs.
 _CODE = """
 import os, sys, threading
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-def yielding(work):
+def yielding(work, by=19):
     def run():
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, own + by))
         work()
         done.append(True)
     done = []
@@ -53,11 +55,12 @@ def yielding(work):
         os._exit(1)
 def load():
     import leakscope.answering.serving
-yielding(load) if "ahead" in sys.argv else load()
+yielding(load, 5) if "ahead" in sys.argv else load()
 os._exit(sys.modules["leakscope.answering.serving"].main(yielding))
 """
 _POLL_S = 0.02
 _TELL_S = 1.0
+_NEARLY_LOADED_S = 0.6  # of 0.9 s
 _MOST_BYTES = 65536
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -134,7 +137,7 @@ class Answering:
         ``is_telling``: a short run has something to tell all the same, such as a kill.
         """
         self._listen()
-        if self.pid is not None and (self._asked or not self._is_ready):
+        if self.pid is not None and (self._asked or not (self._is_ready or _cpu_s(self.pid) > _NEARLY_LOADED_S)):
             self._end_helper()
         if self.pid is None:
             self.why_not = self._why_none(elapsed_s, journal_bytes, is_job_over, is_telling)

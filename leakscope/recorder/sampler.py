@@ -19,7 +19,7 @@ from .helpers import Helpers, Killed, Room, too_full
 from .launch import Happening
 from .limits import Alarm, Kills, Limits
 from .output import Output
-from .peaks import Peaks
+from .peaks import Peak, Peaks
 from .tree import Row, Tree
 
 if TYPE_CHECKING:
@@ -197,11 +197,13 @@ class Sampler:
             self._upload.stop()
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
-        peak = self.figures.peak = self.peaks.highest(self.figures.highest, self.output.journal_path)
+        peak, kills = self.peaks.highest(self.figures.highest, self.output.journal_path), self.own_kills
+        if kills.count and peak.size_bytes < self.figures.last_bytes:  # whoever took part of it: that was too much
+            peak = Peak(self.figures.last_bytes)
+        self.figures.peak = peak
         if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
-        kills = self.own_kills
         self.event("oom-kills", kills.why if kills.count else "none", float(kills.count))
         text = ending_text(code, self.elapsed_s, kills)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
