@@ -86,8 +86,15 @@ class Recorder:
             raise BadInput(
                 f"{naming.shown(journal)} is there, of a recording that goes on or was cut off: choose another name"
             )
-        command = [sys.executable, "-m", __package__, "attach", "--quiet", "--no-summary", "--invited", "--flush", f"{_FLUSH_S:g}s"]
-        command += [*(["--force"] if self._force else []), "-o", self.path, str(os.getpid())]
+        command = [sys.executable, "-m", __package__, "attach", "--quiet", "--no-summary", "--invited"]
+        command += [
+            "--flush",
+            f"{_FLUSH_S:g}s",
+            *(["--force"] if self._force else []),
+            "-o",
+            self.path,
+            str(os.getpid()),
+        ]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

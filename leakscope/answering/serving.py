@@ -1,9 +1,9 @@
 """The helper of the recorder that has the libraries loaded when the job ends.
 
 It says ``{"ready": true}``, then reads orders on stdin, a line of JSON each: ``["tell", path]``, and says how that
-recording stands: ``{"answer": [...], "as_of_s": null}``. ``["look", path]`` asks the same while the job runs, which goes
-first; ``["ahead", path]`` comes while the file is still being made, so that the answer is there once it is. Whatever goes
-wrong ends it, and the recorder does without.
+recording stands: ``{"answer": [...], "as_of_s": null}``. ``["look", path]`` asks the same while the job runs, which
+goes first; ``["ahead", path]`` comes while the file is still being made, so that the answer is there once it is.
+Whatever goes wrong ends it, and the recorder does without.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_BYTES = 512 << 20  # of a file that is written anew for its verdict while 
 
 
 def main(yielding: Callable[[Callable[[], None]], None] = lambda work: work()) -> int:
-    """Until stdin ends, which it does with the recorder. ``yielding`` does something when nobody else wants the core."""
+    """Until stdin ends, which it does with the recorder. ``yielding`` does something when nobody wants the core."""
     analyzers.kinds()  # loads them
     gc.freeze()
     gc.enable()

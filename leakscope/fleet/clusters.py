@@ -72,7 +72,7 @@ def _cluster(population: Population, own: pd.DataFrame) -> Claim:
 
 def kills(population: Population) -> Iterator[Claim]:
     """Recordings in which a process was killed for lack of memory: where they lie, if they lie anywhere."""
-    killed = population.truth("killed") | (population.frame["ended"] == "oom-killed").fillna(False).to_numpy(dtype=bool)
+    killed = population.killed
     known = killed | (population.frame["state"] == "final").to_numpy(dtype=bool)
     told = np.zeros(population.size, dtype=bool)
     for claim in _by_region(population, killed, known, KILLS, "critical", _KILLED):

@@ -60,6 +60,12 @@ BELONGS = (
 VERDICT = (
     Column("judged", "bool", "", "the footer has a verdict; without one, nothing is said of leaks"),
     Column("leaking", "bool", "", "true, false, or null: cannot tell, or not judged"),
+    Column(
+        "as_of_s",
+        "float",
+        "s",
+        "the verdict is provisional: of this moment of a run that went on; null: of its end",
+    ),
     Column("killed", "bool", "", "a process was killed for lack of memory"),
     Column("headline", "str", "", "the verdict as a sentence"),
     Column("growth_bytes", "int", "bytes", "what the job gained"),
@@ -73,6 +79,7 @@ FIGURES = (
     Column("ended", "str", "", "exit, signal, oom-killed or lost"),
     Column("exit_code", "int", "", "exit status"),
     Column("signal", "int", "", "signal that ended it"),
+    Column("kill_count", "int", "", "processes of the job that the kernel killed for lack of memory, by its counters"),
     Column("peak_bytes", "int", "bytes", "most memory of all processes at once"),
     Column("end_bytes", "int", "bytes", "memory at the end"),
     Column("limit_bytes", "int", "bytes", "the nearest limit"),

@@ -54,6 +54,17 @@ class Population:
         return self.frame[name].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
     @property
+    def killed(self) -> Any:
+        """Recordings in which a process was killed for lack of memory, whoever says so: the verdict or a counter."""
+        by_ending = (self.frame["ended"] == "oom-killed").fillna(False).to_numpy(dtype=bool)
+        return self.truth("killed") | by_ending | (self.number("kill_count") > 0)
+
+    @property
+    def is_provisional(self) -> Any:
+        """Whose verdict is of a look while they ran."""
+        return self.truth("judged") & self.frame["as_of_s"].notna().to_numpy(dtype=bool)
+
+    @property
     def judged(self) -> Any:
         return self.truth("judged") & self.frame["leaking"].notna().to_numpy(dtype=bool)
 

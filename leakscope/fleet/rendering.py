@@ -19,7 +19,8 @@ from .report import FleetReport, as_json
 _MOST_LINES = 12
 _COUNTED = (
     ("leaking", "leaking"), ("not_leaking", "not leaking"), ("cannot_tell", "cannot tell"),
-    ("not_judged", "not judged"), ("killed", "killed"), ("unfinished", "unfinished"), ("unreadable", "unreadable"),
+    ("not_judged", "not judged"), ("provisional", "provisional"), ("killed", "killed"),
+    ("unfinished", "unfinished"), ("unreadable", "unreadable"),
 )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     frame = population.frame.iloc[rows]
     attempt = frame["attempt"].fillna(-1).to_numpy(dtype=np.int64)
     growth = np.where(population.truth("leaking"), population.number("growth_bytes"), 0.0)[rows]
-    killed = population.truth("killed")[rows]
+    killed = population.killed[rows]
     peak, limit = (population.number(name)[rows] for name in ("peak_bytes", "limit_bytes"))
     level = peak - np.nan_to_num(np.maximum(growth, 0.0))
     level[killed & (peak >= _AT_LIMIT * limit)] = np.nan  # the limit says how much it could hold

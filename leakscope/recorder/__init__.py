@@ -369,10 +369,10 @@ class _Recording:
         if self._failed_to_start(elapsed_s):
             why_not = "it failed as it began, which says nothing of its memory"
         if why_not:
-            whole = f"of the whole run: {command}" if answer is not None else f"{command} judges it"
-            is_short = elapsed_s < FIRST_S
-            console.say_under(f"no {'final ' if answer is not None else ''}verdict{'' if is_short else ' yet'}: {why_not}"
-                              f"{'' if is_short else f'; {whole}'}")
+            what = "final verdict" if answer is not None else "verdict"
+            if elapsed_s >= FIRST_S:  # there is more to be said of it
+                what, why_not = f"{what} yet", f"{why_not}; {command} judges it"
+            console.say_under(f"no {what}: {why_not}")
         console.say_under(self._recorded(shown, command))
 
     def _failed_to_start(self, elapsed_s: float) -> bool:

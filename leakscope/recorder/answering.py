@@ -1,9 +1,9 @@
 """The answer at the end of a recording, soon after it: a helper has loaded what it takes. Runs in the recorder.
 
 To load pandas takes a second of CPU, more than anybody should wait for the end of a job. So in the first minutes a
-helper waits beside the job with everything loaded (120 MB), where memory is plenty. It lets the job go first, so that on
-a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the job
-itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
+helper waits beside the job with everything loaded (120 MB), where memory is plenty. It lets the job go first, so that
+on a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the
+job itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
 recorder is killed. A helper is the first to go when memory becomes short.
 """
 
@@ -130,7 +130,9 @@ class Answering:
         self._is_over = True
         self._end_helper()
 
-    def begin(self, elapsed_s: float, journal_bytes: int, *, is_job_over: bool = True, is_telling: bool = False) -> None:
+    def begin(
+        self, elapsed_s: float, journal_bytes: int, *, is_job_over: bool = True, is_telling: bool = False
+    ) -> None:
         """The recording is over, and its file is being made: meanwhile the helper reads what it is made of.
 
         One that has not yet loaded everything, or is in the middle of a look, gives way to one that hurries.
@@ -144,6 +146,7 @@ class Answering:
             if self.why_not:
                 return
             self._start("now")
+            self.why_not = "" if self.pid is not None else "no process could be started to judge it"
         self._order("ahead")
 
     def _why_none(self, elapsed_s: float, journal_bytes: int, is_job_over: bool, is_telling: bool) -> str:

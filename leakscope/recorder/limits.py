@@ -160,7 +160,9 @@ class Limits:
             if not any(_is_below(name, other) for other in risen if other != name):
                 self.new_kill_count += max(new, sum(n for other, n in risen.items() if _is_below(other, name, True)))
         if self.new_kill_count:
-            limit_bytes = next(filter(None, (_full_limit(name, cgroups) for name in risen)), self._own_kills.limit_bytes)
+            limit_bytes = next(
+                filter(None, (_full_limit(name, cgroups) for name in risen)), self._own_kills.limit_bytes
+            )
             self._own_kills = Kills(self._own_kills.count + self.new_kill_count, limit_bytes)
             self._are_ours = self._are_ours and not risen.keys() & {_HOST, _TOP}
 
