@@ -94,7 +94,7 @@ FINDING = (
     Column("kind", "str", "", "kind of finding, such as retained-objects"),
     Column("severity", "str", "", "critical, warning or note"),
     Column("confidence", "float", "", "0 to 1"),
-    Column("fingerprint", "str", "", "the same in all recordings that have the same finding"),
+    Column("fingerprint", "str", "", "the same wherever the same is found; null where nothing is named"),
     Column("title", "str", "", "the finding as a sentence"),
     Column("holder", "str", "", "what holds the memory"),
     Column("file", "str", "", "file of the line to edit"),

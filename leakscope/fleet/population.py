@@ -80,7 +80,10 @@ class Population:
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """One row a finding: ``row`` is the recording's position, and the columns of a finding."""
+        """One row a finding: ``row`` is the recording's position, and the columns of a finding.
+
+        ``likeness``: the same for those that are about the same. Where nothing is named, of one command alone.
+        """
         rows, found = [], []
         for row, own in enumerate(self.frame["findings"]):
             for one in own if own is not None else ():
@@ -88,6 +91,9 @@ class Population:
                 found.append(one)
         frame = pd.DataFrame(found, columns=[column.name for column in FINDING])
         frame.insert(0, "row", np.array(rows, dtype=np.int64))
+        commands = self.frame["command"].iloc[rows].fillna("").to_numpy(dtype=object)
+        nameless = [f"{kind} of {command}" for kind, command in zip(frame["kind"], commands)]
+        frame["likeness"] = frame["fingerprint"].where(frame["fingerprint"].notna(), nameless)
         return frame
 
     def facts(self, rows: Any) -> dict[str, str]:

@@ -75,7 +75,8 @@ def details(facts: object, finding: object) -> Iterator[str]:
     known, told = dict(facts), dict(finding)  # type: ignore[call-overload]
     if told.get("file"):
         line = f":{told['line']}" if told.get("line") else ""
-        yield f"{told['file']}{line} · {told['kind']} · fingerprint {str(told.get('fingerprint'))[:12]}"
+        mark = f" · fingerprint {str(told['fingerprint'])[:12]}" if told.get("fingerprint") else ""
+        yield f"{told['file']}{line} · {told['kind']}{mark}"
     seen = [f"{name.replace('_', ' ')} {value}" for name, value in known.items() if name != "odd"]
     if seen:
         yield "seen: " + "; ".join(seen)

@@ -125,7 +125,7 @@ def _growth(population: Population, rows: Any, attempt: Any) -> Iterator[_Odd]:
         return
     own = told[told["severity"].isin(("critical", "warning")) & told["row"].isin(rows)]
     own = own[own["bytes_per_hour"].fillna(0).astype(float) > 0]
-    for _, one in own.groupby("fingerprint", sort=True):
+    for _, one in own.groupby("likeness", sort=True):
         if one["row"].nunique() >= _FEWEST:
             rates = one.drop_duplicates("row").set_index("row")["bytes_per_hour"].astype(float).reindex(rows)
             yield _compared("growth_bytes_per_hour", rates.to_numpy(), attempt, None, _FASTER - 1.0)
