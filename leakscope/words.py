@@ -71,11 +71,16 @@ def peak(known: Peak) -> str:
 
 def ended(recording: RecordingFacts) -> str:
     """``exit status 0``, ``ended by SIGKILL``."""
-    if recording.ended == "exit" and recording.exit_code is not None:
-        return f"exit status {recording.exit_code}"
-    if recording.ended == "signal" and recording.signal is not None:
-        return f"ended by {signal_name(recording.signal)}"
-    return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
+    return ending(recording.ended, recording.exit_code, recording.signal)
+
+
+def ending(how: str, exit_code: int | None, signal: int | None) -> str:
+    """The same for who knows no more of a run."""
+    if how == "exit" and exit_code is not None:
+        return f"exit status {exit_code}"
+    if how == "signal" and signal is not None:
+        return f"ended by {signal_name(signal)}"
+    return "killed for lack of memory" if how == "oom-killed" else "its end was not recorded"
 
 
 def rests_on(finding: Finding) -> list[str]:
