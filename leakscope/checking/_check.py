@@ -60,6 +60,8 @@ def check_case(case: Case, rules: Rules, baseline: Recording | None = None, igno
     found = {outcome.outcome for outcome in outcomes}
     worst = BROKEN if BROKEN in found else CANNOT_TELL if CANNOT_TELL in found else KEPT
     undecided = {"pass": 0, "fail": 1, None: 4}[rules.inconclusive]
+    if rules.inconclusive == "pass" and failure(report):  # that was said of runs that are too short
+        undecided = 4
     status = {KEPT: 0, BROKEN: 1, CANNOT_TELL: undecided}[worst]
     ignored = tuple(map(accepted, report.ignored))
     return Check(report.recording.path, worst, status, outcomes, ignored)

@@ -156,6 +156,7 @@ def test_a_run_that_failed_keeps_no_rule(tmp_path, ended, said, capsys):
     assert main(["check", str(path), "--max-rss", "1GB"]) == 4
     out = capsys.readouterr().out
     assert said in out and "ok:" not in out and "BROKEN" not in out
+    assert main(["check", str(path), "--max-rss", "1GB", "--inconclusive", "pass"]) == 4
     leaks = run(tmp_path / "b", leak_per_step=0.5 * MiB, **ended).write()
     assert main(["check", str(leaks), "--max-rss", "250MB"]) == 1  # what is broken is broken
     assert main(["check", str(run(tmp_path / "c", signal=15).write()), "--max-rss", "1GB"]) == 0
