@@ -10,6 +10,7 @@ from ..findings import Finding, Verdict
 from ..version import __version__
 from . import head
 from .peak import peak_beside
+from .timeline import most_held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +47,7 @@ def figures(case: Case) -> dict[str, Any]:
     """**Units** as their names say; None where nobody read it."""
     facts, gpus, growth = head.facts(case), case.rows("gpu_samples"), case.growth
     held = growth.held_bytes
-    peak = peak_beside(case, int(held.max()) if held.size else 0)
+    peak = peak_beside(case, most_held(case))
     limit, steps = case.nearest_limit, case.rows("sentinels")["step"].dropna()
     devices = only(gpus, gpus["pid"].isna())
     return {

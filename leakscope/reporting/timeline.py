@@ -60,6 +60,19 @@ def timeline(case: Case) -> Timeline | None:
     )
 
 
+def most_held(case: Case) -> int:
+    """The highest of ``total_bytes``, for who draws nothing: the accounts of a process add up to what it holds."""
+    processes = case.growth.processes
+    time_s = rounds_of(processes) if processes else np.empty(0)
+    if time_s.size < 2:
+        return 0
+    total = np.zeros_like(time_s)
+    for process in processes:
+        held = process.private_bytes + process.shared_bytes + process.file_bytes
+        total += np.where(alive_in(process, time_s), np.interp(time_s, process.time_s, held), 0.0)
+    return round(float(total.max()))
+
+
 def window(case: Case, part: Recording, whole: Timeline) -> Timeline | None:
     """A part of it with more of its moments: ``part`` has the samples of that part; the bands are those of the whole.
 
