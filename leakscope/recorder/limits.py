@@ -158,7 +158,8 @@ class Limits:
         self.new_kill_count = 0
         for name, new in risen.items():
             if not any(_is_below(name, other) for other in risen if other != name):
-                self.new_kill_count += max(new, sum(n for other, n in risen.items() if _is_below(other, name, True)))
+                below = (n for other, n in risen.items() if other != name and _is_below(other, name))
+                self.new_kill_count += max(new, sum(below))
         if self.new_kill_count:
             limit_bytes = next(
                 filter(None, (_full_limit(name, cgroups) for name in risen)), self._own_kills.limit_bytes
