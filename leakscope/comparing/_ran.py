@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..facts import imported
 from ..findings import RecordingFacts, Report
 from ..kinds import CRASH
 from ..words import ended
@@ -33,8 +34,8 @@ _MOST = 60  # characters of a command in a sentence
 def another_program(before: Case, after: Case) -> str:
     """What the two ran, in a sentence; empty where it is the same program, or one of the commands is not known."""
     one, two = (_words(case) for case in (before, after))
-    if not one or not two:
-        return ""
+    if not one or not two or any(_is_imported(case) for case in (before, after)):
+        return ""  # other tools write down no source: a copy under another name looks like another program
     share = _share(_text(before, one), _text(after, two))
     if program(one) == program(two):
         is_other = share is not None and share < _OTHER_UNDER_THE_SAME_NAME
@@ -86,6 +87,10 @@ def shown(command: Sequence[str]) -> str:
 
 def _words(case: Case) -> list[str]:
     return [str(word) for word in case.recording.meta.get("command") or ()]
+
+
+def _is_imported(case: Case) -> bool:
+    return case.recording.meta.get("imported") is True or bool(imported.files(case.recording))
 
 
 def _plain(command: Sequence[str]) -> list[str]:
