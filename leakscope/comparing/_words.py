@@ -18,8 +18,8 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     """What is told of both: its name, before, after."""
     one, two = comparison.before, comparison.after
     yield "recording", one.path, two.path
-    yield "command", *(shown(side.command) if side.command else "not known" for side in (one, two))
-    yield "ended", *(ending(side.ended, side.exit_code, side.signal) for side in (one, two))
+    yield "command", _command(one), _command(two)
+    yield "ended", _ended(one), _ended(two)
     yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
     yield "keeps growing", _yes_no(one), _yes_no(two)
     if comparison.aligned_by == STEP:
@@ -35,6 +35,14 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
             _workers(row.before_count, row.before_bytes_each),
             _workers(row.after_count, row.after_bytes_each),
         )
+
+
+def _command(side: Side) -> str:
+    return shown(side.command) if side.command else "not known"
+
+
+def _ended(side: Side) -> str:
+    return ending(side.ended, side.exit_code, side.signal)
 
 
 def _yes_no(side: Side) -> str:

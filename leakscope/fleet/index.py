@@ -89,7 +89,7 @@ def index(
     whole.table = whole.table.sort_by("url")
     write_catalogue(output, KEY, whole)
     states = _counts(whole.column("state"))
-    return Indexed(number, len(whole), len(to_read), new, gone, states, judged.count, judged.left)
+    return Indexed(number, len(whole), len(to_read), new, gone, states, judged.judged, judged.left)
 
 
 def run_of(number: int, urls: Sequence[str], read: int, new: int, gone: int, now: datetime | None) -> dict[str, Any]:

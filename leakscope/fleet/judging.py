@@ -15,10 +15,10 @@ from .rows import FAILED, FINAL, UNFINISHED, UNREADABLE, row_of
 
 
 class Judged(NamedTuple):
-    """``count`` were judged within the time, ``left`` were not."""
+    """``judged`` were judged within the time, ``left`` were not."""
 
     rows: Catalogue
-    count: int
+    judged: int
     left: int
 
 

@@ -278,7 +278,7 @@ class _Recording:
                     sampler.elapsed_s,
                     self._output.journal.written_bytes,
                     is_job_over=self._job.is_over,
-                    is_telling=bool(sampler.own_kills.count),
+                    is_telling=bool(sampler.own_kills.number),
                 )
         self._output.remove_agent()
 
@@ -377,7 +377,7 @@ class _Recording:
 
     def _failed_to_start(self, elapsed_s: float) -> bool:
         status = self._job.wait_status
-        is_killed = self._finished is not None and bool(self._finished.own_kills.count)
+        is_killed = self._finished is not None and bool(self._finished.own_kills.number)
         return bool(status) and elapsed_s < FIRST_S and not is_killed
 
     @property

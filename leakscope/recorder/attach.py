@@ -86,8 +86,8 @@ class Onlooker:
         noun, goes, ended = ("process", "goes", "has") if len(self._start_ticks) == 1 else ("processes", "go", "have")
         if not self._is_gone:
             return f"recorded {format_duration(elapsed_s)}; the {noun} {goes} on"
-        who = "a process of it" if kills.count == 1 else f"{kills.count} of its processes"
-        blame = f"; the kernel killed {who}: {kills.why}" if kills.count else ""
+        who = "a process of it" if kills.number == 1 else f"{kills.number} of its processes"
+        blame = f"; the kernel killed {who}: {kills.why}" if kills.number else ""
         return f"the {noun} {ended} ended, after {format_duration(elapsed_s)} of recording{blame}"
 
 

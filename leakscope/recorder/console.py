@@ -96,10 +96,10 @@ def ending_text(exit_code: int | None, elapsed_s: float, kills: Kills = NO_KILLS
     ``kills``: a shell, a launcher or a pool of workers may stand between the command and what the kernel killed.
     """
     after = f"after {format_duration(elapsed_s)}"
-    if exit_code is not None and -exit_code == signal.SIGKILL and kills.count:
+    if exit_code is not None and -exit_code == signal.SIGKILL and kills.number:
         return f"the command was killed by the kernel {after}: {kills.why}"
-    who = "a process of it" if kills.count == 1 else f"{kills.count} processes of it"
-    blame = f"; the kernel killed {who}: {kills.why}" if kills.count else ""
+    who = "a process of it" if kills.number == 1 else f"{kills.number} processes of it"
+    blame = f"; the kernel killed {who}: {kills.why}" if kills.number else ""
     if exit_code is None:
         return f"recorded {format_duration(elapsed_s)}; the command goes on{blame}"
     if exit_code >= 0:

@@ -59,7 +59,7 @@ class Alarm(NamedTuple):
 class Kills(NamedTuple):
     """Processes of the job that the kernel ended for lack of memory. ``limit_bytes``: of the cgroup that was full."""
 
-    count: int = 0
+    number: int = 0
     limit_bytes: int | None = None
 
     @property
@@ -164,7 +164,7 @@ class Limits:
             limit_bytes = next(
                 filter(None, (_full_limit(name, cgroups) for name in risen)), self._own_kills.limit_bytes
             )
-            self._own_kills = Kills(self._own_kills.count + self.new_kill_count, limit_bytes)
+            self._own_kills = Kills(self._own_kills.number + self.new_kill_count, limit_bytes)
             self._are_ours = self._are_ours and not risen.keys() & {_HOST, _TOP}
 
     def own_kills(self, sigkill_count: int) -> Kills:
@@ -172,7 +172,7 @@ class Limits:
         processes were ended by SIGKILL, as far as that is known.
         """
         found = self._own_kills
-        return found if self._are_ours else found._replace(count=min(found.count, sigkill_count))
+        return found if self._are_ours else found._replace(number=min(found.number, sigkill_count))
 
     def _look_for_pressure(self, limit: Limit) -> list[Alarm]:
         known = self._reached.get(limit.name, 0.0)

@@ -198,13 +198,13 @@ class Sampler:
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
         peak, kills = self.peaks.highest(self.figures.highest, self.output.journal_path), self.own_kills
-        if kills.count and peak.size_bytes < self.figures.last_bytes:  # whoever took part of it: that was too much
+        if kills.number and peak.size_bytes < self.figures.last_bytes:  # whoever took part of it: that was too much
             peak = Peak(self.figures.last_bytes)
         self.figures.peak = peak
         if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
-        self.event("oom-kills", kills.why if kills.count else "none", float(kills.count))
+        self.event("oom-kills", kills.why if kills.number else "none", float(kills.number))
         text = ending_text(code, self.elapsed_s, kills)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
         self.flush()

@@ -173,7 +173,7 @@ def test_a_counter_that_strangers_share_says_no_more_than_the_processes() -> Non
     limits = Limits()
     limits.look_at([host(1)], [])
     limits.look_at([{**host(1), "oom_kill_count": 5}], [])
-    assert [limits.own_kills(killed).count for killed in (0, 2, 9)] == [0, 2, 5]
+    assert [limits.own_kills(killed).number for killed in (0, 2, 9)] == [0, 2, 5]
 
 
 def test_without_a_counter_of_its_own_the_machines_is_taken() -> None:
