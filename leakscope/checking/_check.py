@@ -71,7 +71,7 @@ def _unless_it_failed(report: Report, outcomes: Iterable[Outcome]) -> Iterator[O
     """A run that failed keeps no rule: nobody knows what it would have come to."""
     failed = failure(report)
     for outcome in outcomes:
-        if failed and outcome.outcome == KEPT:
+        if failed and outcome.outcome != BROKEN:
             outcome = replace(outcome, outcome=CANNOT_TELL, text=f"the run {failed}; until then: {outcome.text}")
         yield outcome
 

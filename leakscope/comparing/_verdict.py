@@ -62,7 +62,7 @@ def decide(pair: PacePair, changes: Sequence[FindingChange], before: Report, aft
 def of_what_ran(decision: Decision, before: Case, after: Case) -> Decision:
     """Nothing is better since another program ran, or since the run after did not come to its end."""
     first, second = before.once(report_of), after.once(report_of)
-    if decision.verdict != CANNOT_TELL and (other := another_program(before, after)):
+    if other := another_program(before, after):
         return Decision(CANNOT_TELL, other, decision.doubts)
     doubts = [*decision.doubts, *filter(None, [other_options(first.recording.command, second.recording.command)])]
     if failed := failure(second):
