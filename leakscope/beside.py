@@ -88,7 +88,8 @@ class Recorder:
             raise BadInput(
                 f"{naming.shown(journal)} is there, of a recording that goes on or was cut off: choose another name"
             )
-        words = ["attach", "--quiet", "--invited", "--flush", f"{_FLUSH_S:g}s", *(["--force"] if self._force else [])]
+        words = ["attach", "--quiet", "--no-summary", "--invited", "--flush", f"{_FLUSH_S:g}s"]
+        words += ["--force"] if self._force else []
         command = isolation.command(_MAIN, *words, "-o", self.path, str(os.getpid()))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")}
         self._process = subprocess.Popen(

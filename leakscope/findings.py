@@ -93,10 +93,10 @@ class Finding:
 
     **Units** ``bytes``: what fixing it frees by the end of the recording (not a forecast); ``confidence`` 0 to 1,
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
-    ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run. ``also``:
-    kinds of other findings about the same object, which are told as evidence of this one. ``grounds``: what the
-    confidence is computed from. ``means``, which is not in
-    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
+    ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run; None where
+    nothing is named that could be the same again. ``also``: kinds of other findings about the same object, which are
+    told as evidence of this one. ``grounds``: what the confidence is computed from. ``means``, which is not in the
+    JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
     verdict.
     """
 
@@ -113,11 +113,16 @@ class Finding:
     remedy: Sequence[str] = ()
     series: Sequence[Series] = ()
     wasted: bool = False
-    fingerprint: str = ""
+    fingerprint: str | None = None
     also: Sequence[str] = ()
     grounds: Sequence[Ground] = ()
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
     step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
+
+    @property
+    def likeness(self) -> str:
+        """The same for findings of one program that are about the same: of ranks of a job, for instance."""
+        return self.fingerprint or self.kind
 
     def tells(self, *meanings: str) -> bool:
         """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
@@ -510,11 +515,23 @@ def file_of(finding: Finding, folder: str | None) -> str | None:
     return os.path.relpath(whole, top) if whole.startswith(top.rstrip("/") + "/") else whole
 
 
-def fingerprint_of(finding: Finding, folder: str | None) -> str:
-    """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process."""
+def fingerprint_of(finding: Finding, folder: str | None) -> str | None:
+    """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process.
+
+    None where none of that is known: growth of which nothing is known is no more the same than any two strangers.
+    """
     subject = finding.subject
     held = subject.variable or _without_counts(subject.holder)
-    parts = (finding.kind, file_of(finding, folder), subject.function, held, _without_counts(subject.type))
+    parts = (file_of(finding, folder), subject.function, held, _without_counts(subject.type))
+    return _hashed(finding.kind, *parts) if any(parts) else None
+
+
+def stands_for_all(kind: str) -> str:
+    """What older versions wrote as the fingerprint of every finding of a kind of which nothing is known."""
+    return _hashed(kind, None, None, None, None)
+
+
+def _hashed(*parts: str | None) -> str:
     joined = "\0".join(part or "" for part in parts)
     return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32]
 

@@ -280,7 +280,7 @@ TABLES: dict[str, Table] = {
         Table("events", "recorder", "Something that happened once: start, end, signal, alert, lost output", (
             _c("event", "str", "", "start, end, signal, output-lost, oom-kill-counter, pressure, alert, stopped, "
                "continued, throttled, source-failed, helper-left-out, helper-killed, peak (without what our "
-               "snapshots took)"),
+               "snapshots took), oom-kills (at the end: how many processes of the job the kernel killed)"),
             *_PROCESS,
             _TEXT,
             _c("value", "float", "", "figure belonging to the event, unit by event"),

@@ -71,13 +71,18 @@ def peak(known: Peak) -> str:
 
 def ended(recording: RecordingFacts) -> str:
     """``exit status 0``, ``ended by SIGKILL``."""
-    if recording.ended == "exit" and recording.exit_code is not None:
-        return f"exit status {recording.exit_code}"
-    if recording.ended == "signal" and recording.signal is not None:
-        return f"ended by {signal_name(recording.signal)}"
-    if recording.ended == "oom-killed":
+    return ending(recording.ended, recording.exit_code, recording.signal, goes_on=recording.goes_on)
+
+
+def ending(how: str, exit_code: int | None, signal: int | None, *, goes_on: bool = False) -> str:
+    """The same for who knows no more of a run."""
+    if how == "exit" and exit_code is not None:
+        return f"exit status {exit_code}"
+    if how == "signal" and signal is not None:
+        return f"ended by {signal_name(signal)}"
+    if how == "oom-killed":
         return "killed for lack of memory"
-    return "it still runs" if recording.goes_on else "its end was not recorded"
+    return "it still runs" if goes_on else "its end was not recorded"
 
 
 def rests_on(finding: Finding) -> list[str]:

@@ -23,3 +23,12 @@ def test_how_many_there_were_is_no_part_of_it(one: str, other: str) -> None:
 
 def test_numbers_in_names_are() -> None:
     assert _of("Layer1.cache (dict)") != _of("Layer2.cache (dict)")
+
+
+def test_growth_of_which_nothing_is_known_has_none() -> None:
+    """Of two programs, or of one twice: it may be another leak each time."""
+    finding = Finding(
+        "unexplained-growth", "", "critical", 0.6, 5, Subject(process="serve.py", pid=4242, role="trainer")
+    )
+    assert fingerprint_of(finding, "/app") is None
+    assert _of("Server") is not None

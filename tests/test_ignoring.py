@@ -62,6 +62,17 @@ def test_by_fingerprint_and_kind(tmp_path: Path) -> None:
         assert without_ignored(report, read_ignores(ignoring(tmp_path, entry))).findings == left
 
 
+def test_growth_of_which_nothing_is_known_cannot_be_ignored(tmp_path: Path) -> None:
+    """It had one fingerprint for all programs: to ignore one was to ignore the next."""
+    report = analyze(open_recording(RECORDINGS / "unexplained_growth_isolated-leaky.parquet"))
+    assert report.verdict.leaking and report.findings[0].fingerprint is None
+    ignores = read_ignores(ignoring(tmp_path, f'{{fingerprint = "c4b0f21dab91", reason = "{REASON}"}}'))
+    with pytest.raises(BadInput, match="all unexplained-growth of which nothing is known"):
+        without_ignored(report, ignores)
+    other = read_ignores(ignoring(tmp_path, f'{{fingerprint = "05ec860ff288", reason = "{REASON}"}}'))
+    assert without_ignored(report, other).findings == report.findings
+
+
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("day", ["2027-01-01", '"2027-01-01"'])
 def test_an_entry_ends_on_its_day(day: str, report: Report, tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..comparing import CANNOT_TELL as UNDECIDED
-from ..comparing import WORSE, Pace, compare_cases, pace_of, workers_at_once
+from ..comparing import WORSE, Pace, compare_cases, failure, pace_of, workers_at_once
 from ..facts.case import Case
 from ..findings import Finding, Report
 from ..ignoring import Ignores, without_ignored
@@ -56,13 +56,24 @@ def check(
 def check_case(case: Case, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None) -> Check:
     """The same for who knows the facts of the recording already."""
     report = without_ignored(case.once(report_of), ignores or Ignores())
-    outcomes = tuple(_outcomes(case, report, rules, baseline))
+    outcomes = tuple(_unless_it_failed(report, _outcomes(case, report, rules, baseline)))
     found = {outcome.outcome for outcome in outcomes}
     worst = BROKEN if BROKEN in found else CANNOT_TELL if CANNOT_TELL in found else KEPT
     undecided = {"pass": 0, "fail": 1, None: 4}[rules.inconclusive]
+    if rules.inconclusive == "pass" and failure(report):  # that was said of runs that are too short
+        undecided = 4
     status = {KEPT: 0, BROKEN: 1, CANNOT_TELL: undecided}[worst]
     ignored = tuple(map(accepted, report.ignored))
     return Check(report.recording.path, worst, status, outcomes, ignored)
+
+
+def _unless_it_failed(report: Report, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """A run that failed keeps no rule: nobody knows what it would have come to."""
+    failed = failure(report)
+    for outcome in outcomes:
+        if failed and outcome.outcome != BROKEN:
+            outcome = replace(outcome, outcome=CANNOT_TELL, text=f"the run {failed}; until then: {outcome.text}")
+        yield outcome
 
 
 def _outcomes(case: Case, report: Report, rules: Rules, baseline: Recording | None) -> Iterator[Outcome]:

@@ -38,7 +38,8 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
 
     Of more recordings, the oldest first, the last is compared with the first, and it is said since which run it is so.
     Two folders are two jobs: they are compared rank by rank.
-    Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell.
+    Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell: of another program, or of a run
+    that failed, neither is said.
     """
     from .. import comparing
     from ..storage import open_recording
@@ -95,7 +96,7 @@ def check(run: Path, format_name: str, **options: Any) -> int:
 
     Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Findings that
     `ignore` of [tool.leakscope] names break no rule, and are counted. Exits with 0 if all are kept, 1 if one is broken,
-    4 if the recording cannot tell.
+    4 if the recording cannot tell, as of a run that failed.
     """
     from .. import checking
     from ..ignoring import read_ignores

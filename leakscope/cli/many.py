@@ -54,9 +54,16 @@ def fleet() -> None:
     help="The index: made, or brought up to date.",
 )  # fmt: skip
 @click.option("--anew", is_flag=True, help="Read every recording, also those that did not change.")
+@click.option(
+    "--judge", "judge_s", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
+    help="Judge recordings without a final verdict, for so long; 0: none.",
+)  # fmt: skip
 @quiet_option
-def index(urls: tuple[str, ...], output: Path, anew: bool, quiet: bool) -> None:
-    """Bring an index of recordings up to date: one row each, read from their footers alone.
+def index(urls: tuple[str, ...], output: Path, anew: bool, judge_s: float, quiet: bool) -> None:
+    """Bring an index of recordings up to date: one row each, read from their footers.
+
+    A recording has its verdict in its footer. One that nobody could judge when it ended, or has a verdict of an earlier
+    moment only, is judged now; what the time does not suffice for, the next run judges.
 
     A URL is a folder, a glob in quotes, a file, or an address that fsspec knows, such as s3://bucket/runs. What did not
     change since the last time is not read again. Recordings that cannot be read, and journals that nobody finalised,
@@ -65,7 +72,7 @@ def index(urls: tuple[str, ...], output: Path, anew: bool, quiet: bool) -> None:
     from ..fleet import index as indexing
 
     with _progress(quiet) as told:
-        done = indexing.index(urls, output, anew=anew, progress=told)
+        done = indexing.index(urls, output, anew=anew, judge_s=judge_s, progress=told)
     if not quiet:
         say(indexing.as_text(done, output))
 

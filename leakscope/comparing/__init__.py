@@ -16,8 +16,9 @@ from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, SAME, WORS
 from ._curves import STEP, overlay, run_curves
 from ._holders import finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, pace_of, paces
+from ._ran import failure
 from ._render import FORMATS, render, render_cell
-from ._verdict import decide
+from ._verdict import decide, of_what_ran
 from ._words import WORDS
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "compare",
     "compare_cases",
     "compare_in_order",
+    "failure",
     "pace_of",
     "render",
     "render_cell",
@@ -55,7 +57,7 @@ def compare_cases(before: Case, after: Case) -> Comparison:
     first, second = before.once(report_of), after.once(report_of)
     pair = paces(before, after)
     changes = finding_changes(first, second)
-    decision = decide(pair, changes, first, second)
+    decision = of_what_ran(decide(pair, changes, first, second), before, after)
     return Comparison(
         verdict=decision.verdict,
         reason=decision.reason,
@@ -109,6 +111,8 @@ def _side(case: Case, report: Report, pace: Pace) -> Side:
         command=report.recording.command,
         duration_s=report.recording.duration_s,
         ended=report.recording.ended,
+        exit_code=report.recording.exit_code,
+        signal=report.recording.signal,
         headline=report.verdict.headline,
         process_count=len(case.growth.processes),
         grows=pace.grows,

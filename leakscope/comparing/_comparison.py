@@ -36,6 +36,8 @@ class Side:
     peak_bytes: int
     peak_in_range_bytes: int
     wasted_bytes: int
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 @dataclass(frozen=True)

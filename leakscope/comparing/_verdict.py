@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..findings import Report
 from ..kinds import CRASH
+from ..reporting import report_of
 from ..units import MiB, format_bytes, format_count, format_duration, format_per_step
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
 from ._pace import Pace, PacePair
+from ._ran import another_program, ended_alike, failure, other_options
 from ._snapshots import by_snapshots
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,22 @@ def decide(pair: PacePair, changes: Sequence[FindingChange], before: Report, aft
     if decision.verdict == SAME and not pair.after.grows:
         return Decision(CANNOT_TELL, doubt)
     return replace(decision, doubts=[doubt, *decision.doubts])
+
+
+def of_what_ran(decision: Decision, before: Case, after: Case) -> Decision:
+    """Nothing is better since another program ran, or since the run after did not come to its end."""
+    first, second = before.once(report_of), after.once(report_of)
+    if other := another_program(before, after):
+        return Decision(CANNOT_TELL, other, decision.doubts)
+    doubts = [*decision.doubts, *filter(None, [other_options(first.recording.command, second.recording.command)])]
+    if failed := failure(second):
+        is_alike = ended_alike(first.recording, second.recording)
+        if decision.verdict == BETTER or (decision.verdict == SAME and not is_alike):
+            text = f"the run after {failed}, so that nobody knows what it would have come to: {decision.reason}"
+            return Decision(CANNOT_TELL, text, doubts)
+        if decision.verdict == SAME:
+            doubts.append(f"both runs {failed}")
+    return replace(decision, doubts=doubts)
 
 
 def _by_memory(pair: PacePair, changes: Sequence[FindingChange], before: Report, after: Report) -> Decision:

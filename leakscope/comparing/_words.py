@@ -6,8 +6,10 @@ import os.path
 from collections.abc import Iterator
 
 from ..units import format_bytes, format_count, format_duration, format_per_step, per_step, steps_together
+from ..words import ending
 from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, History, Side
 from ._curves import STEP
+from ._ran import shown
 
 WORDS = {BETTER: "Better", SAME: "Same", WORSE: "Worse", CANNOT_TELL: "Cannot tell"}
 
@@ -16,12 +18,14 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     """What is told of both: its name, before, after."""
     one, two = comparison.before, comparison.after
     yield "recording", one.path, two.path
+    yield "command", _command(one), _command(two)
+    yield "ended", _ended(one), _ended(two)
     yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
     yield "keeps growing", _yes_no(one), _yes_no(two)
     if comparison.aligned_by == STEP:
         unit = comparison.step_unit
-        yield f"growth {per_step(unit)}", _per_step(one, unit), _per_step(two, unit)
-    yield "growth per hour", _per_hour(one), _per_hour(two)
+        yield f"growth {per_step(unit)}", _per_step(comparison, one), _per_step(comparison, two)
+    yield "growth per hour", _per_hour(comparison, one), _per_hour(comparison, two)
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
@@ -33,24 +37,40 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
         )
 
 
+def _command(side: Side) -> str:
+    return shown(side.command) if side.command else "not known"
+
+
+def _ended(side: Side) -> str:
+    return ending(side.ended, side.exit_code, side.signal)
+
+
 def _yes_no(side: Side) -> str:
     return {True: "yes", False: "no", None: "cannot tell"}[side.grows]
 
 
-def _per_step(side: Side, step_unit: str) -> str:
+def _per_step(told: Comparison | History, side: Side) -> str:
     rates = side.growth_bytes_per_step, side.growth_bytes_per_step_low, side.growth_bytes_per_step_high
-    return _rate(*(None if rate is None else rate * steps_together(step_unit) for rate in rates))
+    together = steps_together(told.step_unit)
+    return _rate(side, told.smallest_leak_bytes_per_step, *rates, together)
 
 
-def _per_hour(side: Side) -> str:
-    return _rate(side.growth_bytes_per_hour, side.growth_bytes_per_hour_low, side.growth_bytes_per_hour_high)
+def _per_hour(told: Comparison | History, side: Side) -> str:
+    rates = side.growth_bytes_per_hour, side.growth_bytes_per_hour_low, side.growth_bytes_per_hour_high
+    return _rate(side, told.smallest_leak_bytes_per_hour, *rates)
 
 
-def _rate(value: float | None, low: float | None, high: float | None) -> str:
+def _rate(
+    side: Side, smallest: float | None, value: float | None, low: float | None, high: float | None, together: int = 1
+) -> str:
+    """Of a run that does not grow, less than what would have been seen: the same bound as in the reason."""
     if value is None or low is None or high is None:
         return "not known"
-    (least, unit), (most, same) = format_bytes(low).split(" "), format_bytes(high).split(" ")
-    return f"{format_bytes(value, signed=True)} ({least}{'' if unit == same else f' {unit}'} to {most} {same})"
+    if not side.grows and smallest is not None and value < smallest:
+        return f"less than {format_bytes(smallest * together)}"
+    (least, unit), (most, same) = (format_bytes(bound * together).split(" ") for bound in (low, high))
+    text = format_bytes(value * together, signed=True)
+    return f"{text} ({least}{'' if unit == same else f' {unit}'} to {most} {same})"
 
 
 def _workers(count: int, bytes_each: int) -> str:
@@ -97,7 +117,7 @@ def history_table(history: History) -> tuple[list[str], list[list[str]]]:
     found = []
     for name, run in zip(names(history), history.runs):
         verdict = WORDS[run.verdict] if run.verdict is not None else ""
-        rate = _per_step(run.side, unit) if by_step else _per_hour(run.side)
+        rate = _per_step(history, run.side) if by_step else _per_hour(history, run.side)
         found.append([name, verdict, _yes_no(run.side), rate, format_bytes(run.side.peak_bytes)])
     return heads, found
 

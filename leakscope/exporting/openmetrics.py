@@ -71,9 +71,9 @@ def _verdict(case: Case, clock: Clock, every: Mapping[str, str]) -> Iterator[byt
 
 
 def _about(finding: Any) -> dict[str, str]:
-    told = {"kind": finding.kind, "fingerprint": finding.fingerprint, "severity": finding.severity}
+    told = {"kind": finding.kind, "severity": finding.severity}
     where = f"{finding.subject.file}:{finding.subject.line}" if finding.subject.line else finding.subject.file
-    more = {"holder": finding.subject.holder, "place": where}
+    more = {"fingerprint": finding.fingerprint, "holder": finding.subject.holder, "place": where}
     return {**told, **{name: str(value) for name, value in more.items() if value}}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from ..units import format_bytes, format_duration
 from ..words import printable
 from .columns import REPORT, TYPES
 from .index import FORMAT_VERSION, KEY, run_of
+from .judging import judged
 from .listing import as_csv, as_json_value
 from .places import Place, Source
-from .rows import FAILED, FINAL, FOREIGN, UNFINISHED, UNREADABLE, row_of, rows_at
+from .rows import FAILED, FOREIGN, UNREADABLE, rows_at
 
 _TYPES = TYPES | {REPORT.name: REPORT.type}
 _SHOWN = 30
@@ -66,29 +66,7 @@ def analyzed(where: tuple[Source, Place]) -> dict[str, Any]:
     row |= {"first_index": 1, "read_index": 1}
     if row["state"] in (UNREADABLE, FOREIGN):
         return row
-    try:
-        return row | _told(place.url, str(row["state"]))
-    except LeakscopeError as error:
-        return row | {"state": UNREADABLE, "judged": False, "problem": str(error)}
-    except Exception as error:
-        return row | {"state": FAILED, "judged": False, "problem": f"{type(error).__name__}: {error}"}
-
-
-def _told(url: str, state: str) -> dict[str, Any]:
-    from ..facts.case import Case
-    from ..renderers import render
-    from ..reporting import report_of
-    from ..reporting.footer import footer
-    from ..storage import open_recording
-
-    recording = open_recording(url)
-    case = Case(recording)
-    report = report_of(case)
-    report = replace(report, recording=replace(report.recording, path=url))
-    row = row_of({**recording.meta, **footer(case, report.verdict, report.findings)})
-    if state == UNFINISHED and recording.meta.get("state") == FINAL:  # it was finalised in passing
-        row |= {"state": FINAL, "problem": None}
-    return row | {REPORT.name: render(report, "json")}
+    return judged(row)
 
 
 def why_none_is_readable(found: Catalogue) -> str | None:

@@ -21,12 +21,12 @@ _WHOLE = {column.name for column in FINDING if column.type == "int"}
 
 
 def leaks(population: Population) -> Iterator[Claim]:
-    """A claim for each fingerprint of a warning or worse, those in most recordings first."""
+    """A claim for all warnings or worse about the same, those in most recordings first."""
     told = population.findings
     if len(told):
         worse = told[told["severity"].isin(("critical", "warning")) & ~told["kind"].isin(_TOLD_AS_KILLS)]
-        groups = [(key, own) for key, own in worse.groupby("fingerprint", sort=False) if key]
-        for _, own in sorted(groups, key=lambda group: -group[1]["row"].nunique()):
+        groups = [own for _, own in worse.groupby("likeness", sort=False)]
+        for own in sorted(groups, key=lambda own: -own["row"].nunique()):
             yield _cluster(population, own)
     named = as_mask(population.size, told["row"].unique() if len(told) else [])
     if (nameless := population.truth("leaking") & ~named).any():
@@ -35,13 +35,13 @@ def leaks(population: Population) -> Iterator[Claim]:
 
 
 def notes(population: Population) -> list[dict[str, Any]]:
-    """Fingerprints that are notes only: how many recordings have each."""
+    """What is told in notes only: how many recordings have each."""
     told = population.findings
     if not len(told):
         return []
     found = []
-    for key, own in told[told["severity"] == "note"].groupby("fingerprint", sort=False):
-        found.append({**_plain(first_of(own)), "fingerprint": key, "recordings": int(own["row"].nunique())})
+    for _, own in told[told["severity"] == "note"].groupby("likeness", sort=False):
+        found.append({**_plain(first_of(own)), "recordings": int(own["row"].nunique())})
     return sorted(found, key=lambda one: -one["recordings"])
 
 
@@ -72,7 +72,7 @@ def _cluster(population: Population, own: pd.DataFrame) -> Claim:
 
 def kills(population: Population) -> Iterator[Claim]:
     """Recordings in which a process was killed for lack of memory: where they lie, if they lie anywhere."""
-    killed = population.truth("killed") | (population.frame["ended"] == "oom-killed").fillna(False).to_numpy(dtype=bool)
+    killed = population.killed
     known = killed | (population.frame["state"] == "final").to_numpy(dtype=bool)
     told = np.zeros(population.size, dtype=bool)
     for claim in _by_region(population, killed, known, KILLS, "critical", _KILLED):
@@ -173,7 +173,7 @@ def _plain(finding: Any) -> dict[str, Any]:
     """Its columns as Python has them: a whole number is one also where another finding has none."""
     found: dict[str, Any] = {}
     for name, value in dict(finding).items():
-        if name == "row":
+        if name in ("row", "likeness"):
             continue
         if value is None or value != value:
             found[name] = None

@@ -1,4 +1,7 @@
-"""``leakscope fleet index``: one row a recording, from footers only; a second run reads what is new or changed."""
+"""``leakscope fleet index``: one row a recording, from footers; a second run reads what is new or changed.
+
+What has no verdict of its end in its footer is judged here, within a time.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from ..engines import map_over
 from ..errors import BadInput, UnreadableRecording
 from ..storage.catalogue import Catalogue, catalogue, joined, read_catalogue, write_catalogue
 from .columns import TYPES
+from .judging import with_verdicts
 from .places import Place, Source
 from .rows import UNFINISHED, rows_at
 
@@ -23,7 +27,10 @@ _Known = dict[str, tuple["int | None", str, str, int]]  # address -> size, stamp
 
 @dataclass(frozen=True)
 class Indexed:
-    """What one index run did; counts of recordings. ``states``: how many are in each state now."""
+    """What one index run did; counts of recordings. ``states``: how many are in each state now.
+
+    ``judged``: those that had no final verdict and have one now; ``unjudged``: those that still have none.
+    """
 
     number: int
     total: int
@@ -31,6 +38,8 @@ class Indexed:
     new: int
     gone: int
     states: dict[str, int]
+    judged: int = 0
+    unjudged: int = 0
 
 
 def read_index(path: Path) -> Catalogue:
@@ -46,11 +55,13 @@ def index(
     output: Path,
     *,
     anew: bool = False,
+    judge_s: float = 0.0,
     now: datetime | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Indexed:
     """Bring the index at ``output`` up to date with what lies at ``urls``; rows from elsewhere stay.
 
+    ``judge_s``: recordings without a verdict of their end are judged, until so many seconds are over.
     **Errors** BadInput for a URL where nothing is; a recording that cannot be read is a row that says why.
     **Cost** 0.2 ms a recording on a local disk; 800 MB of memory for a million.
     """
@@ -73,9 +84,12 @@ def index(
     new = sum(place.url not in known for _, place in to_read)
     runs.append(run_of(number, urls, len(to_read), new, gone, now))
     whole = joined([fresh, kept] if kept is not None else [fresh], {"format_version": FORMAT_VERSION, "runs": runs})
+    judged = with_verdicts(whole, judge_s, progress)
+    whole = judged.rows
     whole.table = whole.table.sort_by("url")
     write_catalogue(output, KEY, whole)
-    return Indexed(number, len(whole), len(to_read), new, gone, _counts(whole.column("state")))
+    states = _counts(whole.column("state"))
+    return Indexed(number, len(whole), len(to_read), new, gone, states, judged.judged, judged.left)
 
 
 def run_of(number: int, urls: Sequence[str], read: int, new: int, gone: int, now: datetime | None) -> dict[str, Any]:
@@ -164,6 +178,8 @@ def as_text(done: Indexed, output: Path) -> str:
         f"{output}: {done.total - foreign:,} recordings",
         f"{done.read:,} read ({done.new:,} new)",
         *([f"{done.gone:,} gone"] if done.gone else []),
+        *([f"{done.judged:,} judged"] if done.judged else []),
+        *([f"{done.unjudged:,} without a final verdict: index them again"] if done.unjudged else []),
         *([other] if other else []),
         *([f"{foreign:,} other parquet files left out"] if foreign else []),
     ]

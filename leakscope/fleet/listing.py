@@ -22,11 +22,11 @@ from .rules import check_column, matching
 
 _SHOWN = (
     "job", "attempt", "rank", "node", "verdict", "growth_bytes_per_hour", "peak_bytes", "limit_bytes", "duration_s",
-    "ended", "state", "url",
+    "ended", "kill_count", "state", "url",
 )  # fmt: skip
 _UNITS = {column.name: column.unit for column in COLUMNS}
 _WIDTH = 10_000  # the terminal breaks what is longer than it is wide; nothing is cut off
-_ONLY_IF_ODD = {"state": "final", "ended": "exit"}
+_ONLY_IF_ODD = {"state": "final", "ended": "exit", "kill_count": "0"}
 
 
 def listed(
@@ -147,7 +147,7 @@ def _common_folder(urls: Sequence[str]) -> str:
 
 
 def _heading(name: str) -> str:
-    return {"growth_bytes_per_hour": "growth/h", "url": "recording"}.get(
+    return {"growth_bytes_per_hour": "growth/h", "url": "recording", "kill_count": "killed"}.get(
         name,
         name.replace("_bytes", "").replace("_s", "") if name in ("peak_bytes", "limit_bytes", "duration_s") else name,
     )
@@ -155,9 +155,13 @@ def _heading(name: str) -> str:
 
 def _verdict(row: dict[str, Any]) -> str:
     if row["judged"] is not True:
+        if as_json_value(row["killed"]):
+            return "not judged, killed"
         return "not judged" if row["state"] in ("final", "checkpoint", "empty") else row["state"]
     words = {True: "LEAKING", False: "not leaking"}.get(as_json_value(row["leaking"]), "cannot tell")
-    return f"{words}, killed" if as_json_value(row["killed"]) else words
+    words = f"{words}, killed" if as_json_value(row["killed"]) else words
+    as_of_s = as_json_value(row["as_of_s"])
+    return words if as_of_s is None else f"{words} (provisional, as of {format_duration(as_of_s)})"
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
@@ -169,6 +173,6 @@ def _cell(row: dict[str, Any], name: str) -> str:
         return format_bytes(value, signed=name.startswith("growth"))
     if unit == "s":
         return format_duration(value)
-    if TYPES.get(name) == "int" and name not in ("rank", "attempt", "signal", "exit_code"):
+    if TYPES.get(name) == "int" and name not in ("rank", "attempt", "signal", "exit_code", "kill_count"):
         return format_count(value)
     return printable(str(value))

@@ -54,6 +54,17 @@ class Population:
         return self.frame[name].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
     @property
+    def killed(self) -> Any:
+        """Recordings in which a process was killed for lack of memory, whoever says so: the verdict or a counter."""
+        by_ending = (self.frame["ended"] == "oom-killed").fillna(False).to_numpy(dtype=bool)
+        return self.truth("killed") | by_ending | (self.number("kill_count") > 0)
+
+    @property
+    def is_provisional(self) -> Any:
+        """Whose verdict is of a look while they ran."""
+        return self.truth("judged") & self.frame["as_of_s"].notna().to_numpy(dtype=bool)
+
+    @property
     def judged(self) -> Any:
         return self.truth("judged") & self.frame["leaking"].notna().to_numpy(dtype=bool)
 
@@ -69,7 +80,10 @@ class Population:
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """One row a finding: ``row`` is the recording's position, and the columns of a finding."""
+        """One row a finding: ``row`` is the recording's position, and the columns of a finding.
+
+        ``likeness``: the same for those that are about the same. Where nothing is named, of one command alone.
+        """
         rows, found = [], []
         for row, own in enumerate(self.frame["findings"]):
             for one in own if own is not None else ():
@@ -77,6 +91,9 @@ class Population:
                 found.append(one)
         frame = pd.DataFrame(found, columns=[column.name for column in FINDING])
         frame.insert(0, "row", np.array(rows, dtype=np.int64))
+        commands = self.frame["command"].iloc[rows].fillna("").to_numpy(dtype=object)
+        nameless = [f"{kind} of {command}" for kind, command in zip(frame["kind"], commands)]
+        frame["likeness"] = frame["fingerprint"].where(frame["fingerprint"].notna(), nameless)
         return frame
 
     def facts(self, rows: Any) -> dict[str, str]:

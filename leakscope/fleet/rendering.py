@@ -19,7 +19,8 @@ from .report import FleetReport, as_json
 _MOST_LINES = 12
 _COUNTED = (
     ("leaking", "leaking"), ("not_leaking", "not leaking"), ("cannot_tell", "cannot tell"),
-    ("not_judged", "not judged"), ("killed", "killed"), ("unfinished", "unfinished"), ("unreadable", "unreadable"),
+    ("not_judged", "not judged"), ("provisional", "provisional"), ("killed", "killed"),
+    ("unfinished", "unfinished"), ("unreadable", "unreadable"),
 )  # fmt: skip
 
 
@@ -74,7 +75,8 @@ def details(facts: object, finding: object) -> Iterator[str]:
     known, told = dict(facts), dict(finding)  # type: ignore[call-overload]
     if told.get("file"):
         line = f":{told['line']}" if told.get("line") else ""
-        yield f"{told['file']}{line} · {told['kind']} · fingerprint {str(told.get('fingerprint'))[:12]}"
+        mark = f" · fingerprint {str(told['fingerprint'])[:12]}" if told.get("fingerprint") else ""
+        yield f"{told['file']}{line} · {told['kind']}{mark}"
     seen = [f"{name.replace('_', ' ')} {value}" for name, value in known.items() if name != "odd"]
     if seen:
         yield "seen: " + "; ".join(seen)

@@ -106,7 +106,8 @@ def _counts(population: Population) -> dict[str, int]:
         "not_leaking": int(population.truth("leaking", False).sum()),
         "cannot_tell": int((population.truth("judged") & frame["leaking"].isna().to_numpy(dtype=bool)).sum()),
         "not_judged": int(((state == "final") & (frame["judged"] != True).fillna(True)).sum()),  # noqa: E712 (null)
-        "killed": int(population.truth("killed").sum()),
+        "provisional": int(population.is_provisional.sum()),
+        "killed": int(population.killed.sum()),
         "unfinished": int(state.isin(("unfinished", "checkpoint", "empty")).sum()),
         "unreadable": int(state.isin(("unreadable", "failed")).sum()),
         "new": int(population.is_new.sum()),
@@ -148,7 +149,7 @@ def _tone(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
 def _jobs(population: Population) -> list[dict[str, Any]]:
     """A row for each job: how large, how it went."""
     frame = population.frame
-    leaking, killed = population.truth("leaking"), population.truth("killed")
+    leaking, killed = population.truth("leaking"), population.killed
     found = []
     for job, rows in frame.groupby(frame["job"].fillna(""), sort=True).indices.items():
         part = frame.iloc[rows]
@@ -202,7 +203,7 @@ def _heat(population: Population) -> list[Heat]:
 
 def _kills(population: Population) -> list[dict[str, Any]]:
     """By node and limit: how many of its recordings were killed."""
-    killed = population.truth("killed")
+    killed = population.killed
     frame = population.frame.assign(was_killed=killed)
     keys = ["node", "limit_bytes"]
     table = frame.groupby(keys, dropna=False, sort=False)["was_killed"].agg(["sum", "count"]).reset_index()
@@ -221,7 +222,7 @@ def _news(population: Population, claims: Sequence[Claim]) -> dict[str, Any]:
         "since": runs[-2]["at"] if len(runs) > 1 else None,
         "recordings": int(new.sum()),
         "leaking": int((new & population.truth("leaking")).sum()),
-        "killed": int((new & population.truth("killed")).sum()),
+        "killed": int((new & population.killed).sum()),
         "claims": [claim.says for claim in claims if claim.is_new],
         "gone": int(runs[-1].get("gone", 0)),
     }
@@ -255,7 +256,12 @@ def _caveats(population: Population, counts: Mapping[str, int]) -> Iterator[str]
     if counts["not_judged"]:
         yield (
             f"{_recordings(counts['not_judged'])} without a verdict in the footer: nothing is said of leaks there; "
-            "`leakscope fleet analyze` judges such"
+            "`leakscope fleet index` judges such, as far as its time goes"
+        )
+    if counts["provisional"]:
+        yield (
+            f"the verdict of {_recordings(counts['provisional'])} is provisional, of a look while they ran; "
+            "`leakscope fleet index` judges such anew"
         )
     if counts["cannot_tell"]:
         yield f"whether memory leaks in {_recordings(counts['cannot_tell'])}, counted on neither side"

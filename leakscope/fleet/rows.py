@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from signal import SIGKILL
 from typing import Any
 
 from ..errors import UnreadableRecording
+from ..findings import stands_for_all
 from ..storage.footers import NotARecording, footer
 from .columns import BELONGS, FIGURES, FINDING, VERDICT, Column
 from .places import Place, Source
@@ -16,6 +18,7 @@ from .places import Place, Source
 FINAL, UNFINISHED, UNREADABLE, FOREIGN, FAILED = "final", "unfinished", "unreadable", "foreign", "failed"
 
 MOST_FINDINGS = 10
+_LASTING = ("limit_bytes", "gpu_count", "gpu_name", "gpu_driver")  # the same at every moment of a run
 _MOST_TEXT = 2000
 _MOST_LABELS = 50
 
@@ -64,10 +67,12 @@ def _of_journal(source: Source, place: Place, said: Mapping[str, Any]) -> dict[s
 def row_of(footer: Mapping[str, Any]) -> dict[str, Any]:
     """What the footer of a recording, or the meta.json of a journal, says of the run."""
     belongs, verdict, figures = (_mapping(footer.get(key)) for key in ("belongs", "verdict", "figures"))
+    if "as_of_s" in verdict:  # what was known then does not count beside what the recorder knew at the end
+        figures = {name: figures.get(name) for name in _LASTING}
     row = {
         **_cells(BELONGS, belongs),
         **_cells(VERDICT, verdict),
-        **_cells(FIGURES, {**_old_figures(footer), **figures}),
+        **_cells(FIGURES, {**_of_recorder(footer), **figures}),
         "command": _command(footer.get("command")),
         "host": _text(footer.get("host")),
         "started_at": _time(footer.get("started_at"), footer.get("start_unix_ns")),
@@ -79,22 +84,33 @@ def row_of(footer: Mapping[str, Any]) -> dict[str, Any]:
         "findings": _findings(verdict.get("findings")),
     }
     row["node"] = row["node"] or row["host"]
+    if row["kill_count"] and (not row["judged"] or row["as_of_s"] is not None):  # of the end nobody has judged
+        row["killed"] = True
     return row
 
 
-def _old_figures(footer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a footer without figures says of them all the same."""
+def _of_recorder(footer: Mapping[str, Any]) -> dict[str, Any]:
+    """What the recorder knew when the run was over, whoever judges it, or nobody."""
     first, last = (_whole(footer.get(key)) for key in ("start_mono_ns", "last_mono_ns"))
-    ended = footer.get("ended")
-    how, code, signal = ended if isinstance(ended, list) and len(ended) == 3 else (None, None, None)
-    duration = (last - first) / 1e9 if first is not None and last is not None and last >= first else None
-    return {"duration_s": duration, "ended": how, "exit_code": code, "signal": signal}
+    ended, kill_count = footer.get("ended"), _whole(footer.get("kill_count"))
+    how, code, number = ended if isinstance(ended, list) and len(ended) == 3 else (None, None, None)
+    if how == "signal" and number == SIGKILL and kill_count:
+        how = "oom-killed"
+    duration = round((last - first) / 1e9, 3) if first is not None and last is not None and last >= first else None
+    return {
+        "duration_s": duration, "ended": how, "exit_code": code, "signal": number, "kill_count": kill_count,
+        "peak_bytes": footer.get("peak_bytes"), "gpu_driver": footer.get("gpu_driver"),
+    }  # fmt: skip
 
 
 def _findings(found: Any) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         return []
-    return [_cells(FINDING, one) for one in found[:MOST_FINDINGS] if isinstance(one, Mapping)]
+    cells = [_cells(FINDING, one) for one in found[:MOST_FINDINGS] if isinstance(one, Mapping)]
+    for one in cells:
+        if one["kind"] is not None and one["fingerprint"] == stands_for_all(one["kind"]):
+            one["fingerprint"] = None
+    return cells
 
 
 def _cells(columns: Sequence[Column], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     frame = population.frame.iloc[rows]
     attempt = frame["attempt"].fillna(-1).to_numpy(dtype=np.int64)
     growth = np.where(population.truth("leaking"), population.number("growth_bytes"), 0.0)[rows]
-    killed = population.truth("killed")[rows]
+    killed = population.killed[rows]
     peak, limit = (population.number(name)[rows] for name in ("peak_bytes", "limit_bytes"))
     level = peak - np.nan_to_num(np.maximum(growth, 0.0))
     level[killed & (peak >= _AT_LIMIT * limit)] = np.nan  # the limit says how much it could hold
@@ -125,7 +125,7 @@ def _growth(population: Population, rows: Any, attempt: Any) -> Iterator[_Odd]:
         return
     own = told[told["severity"].isin(("critical", "warning")) & told["row"].isin(rows)]
     own = own[own["bytes_per_hour"].fillna(0).astype(float) > 0]
-    for _, one in own.groupby("fingerprint", sort=True):
+    for _, one in own.groupby("likeness", sort=True):
         if one["row"].nunique() >= _FEWEST:
             rates = one.drop_duplicates("row").set_index("row")["bytes_per_hour"].astype(float).reindex(rows)
             yield _compared("growth_bytes_per_hour", rates.to_numpy(), attempt, None, _FASTER - 1.0)

@@ -39,7 +39,7 @@ class RankRow:
     offset_s: float
     steps: int | None = None
     attempt: int | None = None
-    fingerprints: Sequence[str] = ()
+    fingerprints: Sequence[str | None] = ()
     odd: str | None = None
     value_bytes: Sequence[int | None] = ()
 
@@ -82,7 +82,7 @@ class Cluster:
     **Units** bytes, of all these ranks together and of the one in the middle.
     """
 
-    fingerprint: str
+    fingerprint: str | None
     kind: str
     title: str
     severity: str

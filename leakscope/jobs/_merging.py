@@ -129,16 +129,16 @@ def _odd_ones(
 
 
 def clusters(parts: Sequence[Part]) -> list[Cluster]:
-    """Findings of all ranks by fingerprint: the gravest first, then those of most bytes."""
+    """Findings of all ranks by what they are about: the gravest first, then those of most bytes."""
     groups: dict[str, list[tuple[Part, Finding]]] = {}
     for part in parts:
         for finding in part.judged.report.findings:
-            groups.setdefault(finding.fingerprint, []).append((part, finding))
-    found = [_cluster(fingerprint, group) for fingerprint, group in groups.items()]
+            groups.setdefault(finding.likeness, []).append((part, finding))
+    found = [_cluster(group) for group in groups.values()]
     return sorted(found, key=lambda c: (SEVERITIES.index(c.severity), -c.bytes, c.ranks[0], c.title))
 
 
-def _cluster(fingerprint: str, group: Sequence[tuple[Part, Finding]]) -> Cluster:
+def _cluster(group: Sequence[tuple[Part, Finding]]) -> Cluster:
     severity = min((finding.severity for _, finding in group), key=SEVERITIES.index)
     part, most = max(group, key=lambda one: (one[1].severity == severity, one[1].bytes, -one[0].judged.rank))
     by_rank: dict[int, int] = {}
@@ -147,7 +147,7 @@ def _cluster(fingerprint: str, group: Sequence[tuple[Part, Finding]]) -> Cluster
     place = (most.subject.file, most.subject.line)
     excerpts = part.judged.report.excerpts
     return Cluster(
-        fingerprint=fingerprint,
+        fingerprint=most.fingerprint,
         kind=most.kind,
         title=most.title,
         severity=severity,

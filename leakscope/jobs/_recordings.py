@@ -145,7 +145,10 @@ def ranks_of(recording: Recording) -> list[int]:
 
 def _known(ranks: list[int], path: Path) -> list[int]:
     if not ranks:
-        raise BadInput(f"{path} does not say which rank of a job it is: {_HOW}")
+        raise BadInput(
+            f"{path} does not say which rank of a job it is. For two runs: leakscope compare BEFORE AFTER; for many: "
+            f"leakscope fleet index FOLDER; of ranks: {_HOW}"
+        )
     return ranks
 
 

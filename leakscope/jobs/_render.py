@@ -113,7 +113,8 @@ def _place(cluster: Cluster) -> str:
         return ""
     line = f":{subject.line}" if subject.line is not None else ""
     function = f" in {subject.function}" if subject.function else ""
-    return f"{subject.file}{line}{function}, fingerprint {cluster.fingerprint[:12]}"
+    mark = f", fingerprint {cluster.fingerprint[:12]}" if cluster.fingerprint is not None else ""
+    return f"{subject.file}{line}{function}{mark}"
 
 
 def _compared(found: JobComparison) -> str:

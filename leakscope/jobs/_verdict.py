@@ -116,7 +116,7 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
     grown = [part.judged.report.verdict.growth_bytes for part in own]
     seconds = max(part.judged.window_s for part in own)
     firsts = [what_grows(part.judged.report.findings) for part in own]
-    prints = [first.fingerprint for first in firsts if first is not None]
+    prints = [first.likeness for first in firsts if first is not None]
     each = " each" if len(own) > 1 else ""
     amount = f"{format_bytes(statistics.median(grown))}{each} in {format_duration(seconds)}"
     rates = [rate for part in own if (rate := part.judged.report.verdict.growth_bytes_per_hour) is not None]
@@ -126,7 +126,7 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
         return gained
     common = max(dict.fromkeys(prints), key=prints.count)
     first = max(
-        (one for one in firsts if one is not None and one.fingerprint == common), key=lambda finding: finding.bytes
+        (one for one in firsts if one is not None and one.likeness == common), key=lambda finding: finding.bytes
     )
     if len(own) == 1:
         return f"{_lower(first.title)}; {gained}"
@@ -146,7 +146,7 @@ def _besides(parts: Sequence[Part]) -> str:
     first = next((f for severity in SEVERITIES[:-1] for _, f in found if f.severity == severity), None)
     if first is None:
         return ""
-    ranks = sorted({rank for rank, f in found if f.fingerprint == first.fingerprint})
+    ranks = sorted({rank for rank, f in found if f.likeness == first.likeness})
     return f"But on {named(ranks)}: {_lower(first.title)}."
 
 

@@ -53,7 +53,8 @@ def rank_cells(job: JobReport, row: RankRow) -> list[str]:
     growth = format_bytes(row.growth_bytes, signed=True)
     if row.leaking and row.growth_bytes_per_hour is not None:
         growth += f" ({format_rate(row.growth_bytes_per_hour, row.growth_bytes)})"
-    first = next((c for c in job.clusters if row.fingerprints and c.fingerprint == row.fingerprints[0]), None)
+    own = row.fingerprints[:1]
+    first = next((c for c in job.clusters if own == [c.fingerprint] and row.rank in c.ranks), None)
     said = [first.title if first is not None else "", row.odd or ""]
     return [str(row.rank), row.node, verdict, growth, format_bytes(row.peak_bytes), "; ".join(filter(None, said))]
 

@@ -112,24 +112,27 @@ def _line(path: Path) -> str:
     verdict = footer.get("verdict")
     told = ""
     if isinstance(verdict, dict) and verdict.get("leaking", "") in VERDICTS:
-        told = f"{VERDICTS[verdict['leaking']]}: {verdict.get('headline') or ''}"
+        is_final = "as_of_s" not in verdict
+        mark = "" if is_final else " (provisional: the run went on)"
+        told = f"{VERDICTS[verdict['leaking']]}{mark}: {verdict.get('headline') or ''}"
     command = footer.get("command")
     words = " ".join(map(str, command)) if isinstance(command, list) else ""
     parts = [
         path.as_posix(),
         format_bytes(path.stat().st_size),
         str(footer.get("started_at") or ""),
-        _ended(footer.get("ended"), footer.get("state")),
+        _ended(footer.get("ended"), footer.get("state"), footer.get("kill_count")),
         words or "(attached)",
         told,
     ]
     return " · ".join(printable(part)[:200] for part in parts if part)
 
 
-def _ended(ended: object, state: object) -> str:
+def _ended(ended: object, state: object, kill_count: object) -> str:
     if state != "final":
         return "not finished: still recorded, or cut off"
     how, code, signal = ended if isinstance(ended, list) and len(ended) == 3 else ("lost", None, None)
+    killed = f", {kill_count} killed for lack of memory" if isinstance(kill_count, int) and kill_count else ""
     if how == "exit" and code is not None:
-        return f"exit status {code}"
-    return f"signal {signal}" if how == "signal" else "its end was not recorded"
+        return f"exit status {code}{killed}"
+    return f"signal {signal}{killed}" if how == "signal" else "its end was not recorded"

@@ -22,7 +22,7 @@ from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
 from . import attach, belonging, blind, console, finalizing, launch, naming, preflight, proc
-from .answering import Answer, Answering
+from .answering import FIRST_S, Answer, Answering
 from .guard import ROOM_BYTES as GUARD_BYTES
 from .guard import Guard
 from .helpers import Room, too_full
@@ -181,7 +181,7 @@ class _Recording:
         self._metering: Metering | None = None
         self._listener = listener  # of --metrics
         self._trackers: Trackers | None = None
-        self._answering = Answering(output.path) if options.summary and not options.quiet else None
+        self._answering = Answering(output.path) if options.summary else None
 
     def run(self) -> None:
         with self._guarded():
@@ -306,9 +306,13 @@ class _Recording:
         if self._full is None and finalizing.is_possible():
             keep = ["--keep-journal"] if self._options.keep_journal else []
             self._helper = finalizing.start(self._output.path, *keep, log=self._log)
-            if self._answering is not None:
-                elapsed_s = sampler.elapsed_s if sampler is not None else 0.0
-                self._answering.begin(elapsed_s, self._output.journal.written_bytes)
+            if self._answering is not None and sampler is not None:
+                self._answering.begin(
+                    sampler.elapsed_s,
+                    self._output.journal.written_bytes,
+                    is_job_over=self._job.is_over,
+                    is_telling=bool(sampler.own_kills.number),
+                )
         self._output.remove_agent()
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:
@@ -336,21 +340,25 @@ class _Recording:
         elapsed_s = self._finished.elapsed_s if self._finished else 0.0  # without the time that finishing takes
         if not self._is_closed:
             self._close(self._sampler)
+        is_told = self._finished is not None and self._options.summary and not self._options.quiet
+        if self._finished is not None and is_told:
+            console.say(self._ending(self._finished, elapsed_s))
         if self._helper is not None and self._helper_status is None:
             self._helper_status = finalizing.wait(self._helper)
         if self._alerting is not None:
             console.pass_on(self._alerting.finish())
         if self._metering is not None:
             console.pass_on(self._metering.finish())
-        answering = self._answering if self._helper_status == 0 else None
-        answer = answering.answer(elapsed_s) if answering is not None else None
+        answer = None
+        if self._answering is not None and self._helper_status == 0:
+            answer = self._answering.answer(elapsed_s, self._tell_wait if is_told else lambda: None)
         uploaded = self._uploaded() if self._upload is not None else ""
         if self._trackers is not None:
             console.pass_on(self._trackers.finish())
         if self._finished is None:
             return
-        if self._options.summary and not self._options.quiet:
-            self._sum_up(self._finished, elapsed_s, answer, uploaded)
+        if is_told and self._helper_status == 0:
+            self._sum_up(elapsed_s, answer, uploaded)
         if lost := self._finished.lost_text():
             console.say(lost)
         if self._helper_status != 0:
@@ -373,17 +381,38 @@ class _Recording:
     def _kept_for_upload(self) -> str:
         return f"it is in {self._output.path}: leakscope upload {shlex.quote(self._output.path)}"
 
-    def _sum_up(self, sampler: Sampler, elapsed_s: float, answer: Answer | None, uploaded: str) -> None:
-        """How the job ended; what is the matter, where that is known; and what to type for more."""
+    def _ending(self, sampler: Sampler, elapsed_s: float) -> str:
+        """How the job ended, at once: the verdict may take a moment."""
         status = self._job.wait_status
         code = None if status is None else launch.exit_code_of(status)
-        ending = self._job.ending_text(code, elapsed_s, sampler.limits.kill_count)
-        console.say(f"{ending}, {console.memory_text(sampler.figures)}")
-        if self._helper_status != 0:
-            return
+        ending = self._job.ending_text(code, elapsed_s, sampler.own_kills)
+        return f"{ending}, {console.memory_text(sampler.figures)}"
+
+    @staticmethod
+    def _tell_wait() -> None:
+        if os.isatty(2):
+            console.say_under("being judged ... (Ctrl-C ends the wait)")
+
+    def _sum_up(self, elapsed_s: float, answer: Answer | None, uploaded: str) -> None:
+        """What is the matter, or why nobody says so yet; and what to type for more."""
+        shown = uploaded or naming.shown(self._output.path)
+        command = "leakscope report" if shown == naming.DEFAULT_OUTPUT else f"leakscope report {shlex.quote(shown)}"
         for line in answer.told() if answer is not None else ():
             console.say_under(line)
-        console.say_under(self._recorded(uploaded, is_answered=answer is not None))
+        why_not = self._answering.why_not if self._answering is not None else ""
+        if self._failed_to_start(elapsed_s):
+            why_not = "it failed as it began, which says nothing of its memory"
+        if why_not:
+            what = "final verdict" if answer is not None else "verdict"
+            if elapsed_s >= FIRST_S:  # there is more to be said of it
+                what, why_not = f"{what} yet", f"{why_not}; {command} judges it"
+            console.say_under(f"no {what}: {why_not}")
+        console.say_under(self._recorded(shown, command))
+
+    def _failed_to_start(self, elapsed_s: float) -> bool:
+        status = self._job.wait_status
+        is_killed = self._finished is not None and bool(self._finished.own_kills.number)
+        return bool(status) and elapsed_s < FIRST_S and not is_killed
 
     @property
     def _log(self) -> str:
@@ -395,13 +424,10 @@ class _Recording:
             return stream.read()
         return ""
 
-    def _recorded(self, uploaded: str, *, is_answered: bool) -> str:
-        shown = uploaded or naming.shown(self._output.path)
-        command = "leakscope report" if shown == naming.DEFAULT_OUTPUT else f"leakscope report {shlex.quote(shown)}"
-        more = f"more: {command}" if is_answered else f"what grew, and who holds it: {command}"
+    def _recorded(self, shown: str, command: str) -> str:
         with suppress(OSError):
             size = format_bytes(self._size_bytes or os.stat(self._output.path).st_size)
-            return f"recorded in {shown} ({size}); {more}; as a page: {command} -o report.html"
+            return f"recorded in {shown} ({size}); more: {command}; as a page: {command} -o report.html"
         return f"recorded in {shown}"
 
     def _kept(self) -> str:

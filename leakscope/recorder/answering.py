@@ -1,9 +1,10 @@
-"""The answer at the end of a recording, without a wait for it: a helper has loaded what it takes. Runs in the recorder.
+"""The answer at the end of a recording, soon after it: a helper has loaded what it takes. Runs in the recorder.
 
-To load pandas takes a second, more than anybody should wait for the end of a job. So in the first minutes a helper
-waits beside the job with everything loaded (120 MB), where memory is plenty. Of a longer run the analysis itself may
-take too long, and a busy machine is slow: so a helper looks at the recording now and then, and where the end cannot be
-told soon, what was said last is told with the time it is of. A helper is the first to go when memory becomes short.
+To load pandas takes a second of CPU, more than anybody should wait for the end of a job. So in the first minutes a
+helper waits beside the job with everything loaded (120 MB), where memory is plenty. It lets the job go first, so that
+on a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the
+job itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
+recorder is killed. A helper is the first to go when memory becomes short.
 """
 
 from __future__ import annotations
@@ -13,28 +14,56 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..units import GiB, MiB, format_duration
-from . import finalizing
+from ..units import GiB, MiB, format_bytes, format_duration
+from . import finalizing, proc
 from .finalizing import ENDS_WAITING
 from .helpers import Room, goes_first, too_full
 
 FIRST_S = 6.0  # shorter runs are too short for a verdict
-FIRST_LOOK_S = 16.0  # and somewhat longer ones for an earlier answer
 WAITING_S = 180.0  # so long a helper waits beside the job: later it looks and ends
 NEXT_LOOK = 2.0  # times the age of the recording at the last look
-# For the answer, after the job: on a busy machine it takes seconds. A signal ends the wait.
-PATIENCE_S, MOST_PATIENCE_S = 0.5, 5.0
+# For the answer, after the job: of the helper's own CPU time, which on a busy machine takes several times as long. It
+# takes 0.3 to 0.7 s, and 1 s more to load; of a long run there is more to read. A signal ends the wait.
+PATIENCE_CPU_S, MOST_PATIENCE_CPU_S = 2.5, 5.0
 PATIENCE_SHARE = 0.05  # of the run
+MOST_PATIENCE_S = 20.0
 MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, but for a leak with its line
 ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
+ROOM_AFTER_BYTES = 320 * MiB  # when the job is over, nobody else needs what is left
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
-_CODE = "from leakscope.answering.__main__ import main; os._exit(main())"
+# It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
+# What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
+# numpy would start threads of their own, which nothing here needs.
+_CODE = """
+import os, sys, threading
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+def yielding(work, by=19):
+    def run():
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, own + by))
+        work()
+        done.append(True)
+    done = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if not done:
+        os._exit(1)
+def load():
+    global main
+    from leakscope.answering.serving import main
+yielding(load, 5) if "ahead" in sys.argv else load()
+os._exit(main(yielding))
+"""
 _POLL_S = 0.02
-_BEHIND = 5  # a third of the time where both want the same core: the file goes first
+_TELL_S = 1.0
+_NEARLY_LOADED_S = 0.6  # of 0.9 s
 _MOST_BYTES = 65536
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Answer(NamedTuple):
@@ -49,10 +78,10 @@ class Answer(NamedTuple):
         return not self.as_of_s or names_a_line or self.as_of_s >= MOST_OF_A_RUN * elapsed_s
 
     def told(self) -> list[str]:
-        """With the moment behind the verdict."""
+        """With the moment behind the verdict, if it is provisional."""
         if not self.as_of_s:
             return self.lines
-        return [f"{self.lines[0]} (As of {format_duration(self.as_of_s)}.)", *self.lines[1:]]
+        return [f"{self.lines[0]} (Provisional, as of {format_duration(self.as_of_s)}.)", *self.lines[1:]]
 
 
 class Answering:
@@ -60,34 +89,35 @@ class Answering:
 
     def __init__(self, output: str) -> None:
         self.pid: int | None = None
+        self.why_not = ""  # there is no final answer, and when there will be one
         self._output = output
         self._answer: Answer | None = None
         self._orders = self._words = -1  # our ends of its stdin and stdout
         self._said = b""
-        self._is_ready = False
+        self._is_ready = self._has_looked = False
         self._asked = 0  # how many answers are to come
-        self._asked_at_s = 0.0  # the age of the recording when it was told to look
-        self._next_look_s = FIRST_LOOK_S
-        self._is_over = False  # no more helpers: one failed, or there is no room
+        self._next_look_s = WAITING_S
+        self._is_over = False  # no more helpers while the job runs: one failed, or there is no room
 
     def go_on(self, elapsed_s: float, journal_bytes: int) -> Room | None:
         """Start a helper, or have it look, where it is time for that; what leaves no room for one."""
         if self.pid is not None:
             self._listen()
-            if self._is_ready and not self._asked and elapsed_s >= self._next_look_s:
-                self._ask()
-                self._asked_at_s, self._next_look_s = elapsed_s, NEXT_LOOK * elapsed_s
+            if self._has_looked and not self._asked:
+                self._end_helper()
+            elif self._is_ready and not self._asked and elapsed_s >= self._next_look_s:
+                self._has_looked, self._asked, self._next_look_s = True, 1, NEXT_LOOK * elapsed_s
+                self._order("look")
             return None
         if self._is_over or elapsed_s < (FIRST_S if elapsed_s < WAITING_S else self._next_look_s):
             return None
-        return self._start_if_it_can(journal_bytes)
-
-    def _start_if_it_can(self, journal_bytes: int) -> Room | None:
-        full = too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
-        if full is not None or journal_bytes > MOST_JOURNAL_BYTES or not finalizing.can_answer():
+        if journal_bytes > MOST_JOURNAL_BYTES or not finalizing.can_answer():
+            self._is_over = True
+        elif (full := too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)) is not None:
             self._is_over = True
             return full
-        self._start()
+        else:
+            self._start("ahead")
         return None
 
     def note_exit(self, pid: int) -> None:
@@ -97,38 +127,80 @@ class Answering:
             self._let_go()
 
     def stop(self) -> None:
-        """It is no longer wanted, or memory is short: then none comes later either."""
+        """It is no longer wanted, or memory is short: then none comes while the job runs."""
         self._is_over = True
-        if (pid := self._let_go()) is not None:
-            finalizing.stop(pid)
+        self._end_helper()
 
-    def begin(self, elapsed_s: float, journal_bytes: int) -> None:
-        """The job is over, and its file is being made: meanwhile the helper reads what it is made of.
+    def begin(
+        self, elapsed_s: float, journal_bytes: int, *, is_job_over: bool = True, is_telling: bool = False
+    ) -> None:
+        """The recording is over, and its file is being made: meanwhile the helper reads what it is made of.
 
-        After a long run none is there: whoever waited for that waits for one to be loaded.
+        One that has not yet loaded everything, or is in the middle of a look, gives way to one that hurries.
+        ``is_telling``: a short run has something to tell all the same, such as a kill.
         """
-        if self.pid is None and not self._is_over and elapsed_s >= WAITING_S:
-            self._start_if_it_can(journal_bytes)
-        if self.pid is not None:
-            finalizing.hurries(self.pid, _BEHIND)
-            self._order("ahead")
+        self._listen()
+        if self.pid is not None and (self._asked or not (self._is_ready or _cpu_s(self.pid) > _NEARLY_LOADED_S)):
+            self._end_helper()
+        if self.pid is None:
+            self.why_not = self._why_none(elapsed_s, journal_bytes, is_job_over, is_telling)
+            if self.why_not:
+                return
+            self._start("now")
+            self.why_not = "" if self.pid is not None else "no process could be started to judge it"
+        self._order("ahead")
 
-    def answer(self, elapsed_s: float) -> Answer | None:
-        """What it says of the finished file, if it says so soon; else what was said before, of most of a run of
-        ``elapsed_s``. The helper is gone then.
+    def _why_none(self, elapsed_s: float, journal_bytes: int, is_job_over: bool, is_telling: bool) -> str:
+        """Why no helper is started at the end; empty where one can be."""
+        if elapsed_s < FIRST_S and not is_telling:
+            return f"it ran for less than {FIRST_S:g} s, which is too short for one"
+        if not finalizing.can_answer():
+            return "what judges a recording is not installed here"
+        if journal_bytes > MOST_JOURNAL_BYTES:
+            return f"there are {format_bytes(journal_bytes)} to read, which takes a while"
+        needed = (ROOM_AFTER_BYTES, None) if is_job_over else (ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
+        if (full := too_full(*needed)) is not None:
+            return f"{format_bytes(max(0, full.left_bytes))} of memory are left, {full.name}, which is too little here"
+        return ""
+
+    def answer(self, elapsed_s: float, waits: Callable[[], None] = lambda: None) -> Answer | None:
+        """What it says of the finished file, if it says so in time; else what was said before, of most of a run of
+        ``elapsed_s``, and ``why_not``. The helper is gone then. ``waits`` is called once if it takes longer.
         """
-        until_s = time.monotonic() + max(PATIENCE_S, min(PATIENCE_SHARE * elapsed_s, MOST_PATIENCE_S))
+        provisional, self._answer = self._answer, None
         if self.pid is not None:
-            finalizing.hurries(self.pid)
-            self._listen()
-            self._ask()
-            while self.pid is not None and self._asked and (left_s := until_s - time.monotonic()) > 0:
-                self._take_in(min(_POLL_S, left_s))
-                if signal.sigpending() & set(ENDS_WAITING):
-                    break
+            self.why_not = "judging it failed"
+            self._asked += 1
+            self._order("tell")
+            self._wait(max(PATIENCE_CPU_S, min(PATIENCE_SHARE * elapsed_s, MOST_PATIENCE_CPU_S)), waits)
+        if self._answer is not None:
+            self.why_not = ""
         self.stop()
         self._remove_leftover()
-        return self._answer if self._answer is not None and self._answer.is_told(elapsed_s) else None
+        answer = self._answer or provisional
+        return answer if answer is not None and answer.is_told(elapsed_s) else None
+
+    def _wait(self, cpu_s: float, waits: Callable[[], None]) -> None:
+        """For the final answer: as long as the helper is at work, and no longer than that is worth."""
+        began_s = time.monotonic()
+        until_s = began_s + MOST_PATIENCE_S
+        used_s = _cpu_s(self.pid)
+        is_told = False
+        while self.pid is not None and self._answer is None:
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                self.why_not = f"{format_duration(now_s - began_s)} were not enough on this busy machine"
+                return
+            if _cpu_s(self.pid) - used_s > cpu_s:
+                self.why_not = f"there is more to read than {format_duration(cpu_s)} are enough for"
+                return
+            if signal.sigpending() & set(ENDS_WAITING):
+                self.why_not = "a signal ended the wait for it"
+                return
+            if not is_told and now_s - began_s > _TELL_S:
+                is_told = True
+                waits()
+            self._take_in(min(_POLL_S, until_s - now_s))
 
     def _remove_leftover(self) -> None:
         """What a helper that was stopped had begun to write: the file with its verdict."""
@@ -138,12 +210,13 @@ class Answering:
                 if entry.name.startswith(f".{name}.tmp-"):
                     os.unlink(entry.path)
 
-    def _start(self) -> None:
+    def _start(self, how: str) -> None:
+        """``how``: ``ahead``, behind everything else that runs, or ``now``."""
         theirs_in, self._orders = os.pipe()
         self._words, theirs_out = os.pipe()
         try:
             self.pid = finalizing.spawn(
-                finalizing.command(_CODE),
+                finalizing.command(_CODE, how),
                 [
                     (os.POSIX_SPAWN_DUP2, theirs_in, 0),
                     (os.POSIX_SPAWN_DUP2, theirs_out, 1),
@@ -158,22 +231,18 @@ class Answering:
         if self.pid is None:
             self._let_go()
             return
-        finalizing.yields(self.pid)
         goes_first(self.pid)
-
-    def _ask(self) -> None:
-        self._asked += 1
-        self._order("tell")
 
     def _order(self, what: str) -> None:
         with suppress(OSError):
             os.write(self._orders, json.dumps([what, self._output]).encode() + b"\n")
 
     def _listen(self) -> None:
-        """Take in what it said so far, without waiting; one that told of a long run ends."""
+        """Take in what it said so far, without waiting."""
         self._take_in(0.0)
-        is_enough = self._answer is not None and not self._asked and self._asked_at_s >= WAITING_S
-        if is_enough and (pid := self._let_go()) is not None:
+
+    def _end_helper(self) -> None:
+        if (pid := self._let_go()) is not None:
             finalizing.stop(pid)
 
     def _take_in(self, timeout_s: float) -> None:
@@ -201,5 +270,11 @@ class Answering:
                 os.close(descriptor)
         pid, self.pid = self.pid, None
         self._orders = self._words = -1
-        self._said, self._is_ready, self._asked = b"", False, 0
+        self._said, self._is_ready, self._has_looked, self._asked = b"", False, False, 0
         return pid
+
+
+def _cpu_s(pid: int | None) -> float:
+    """What a process has used so far; 0 for one that is gone."""
+    fields = (proc.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if len(fields) > 12 else 0.0

@@ -21,6 +21,7 @@ from ..errors import LeakscopeError
 from ..units import format_duration
 from . import proc
 from .launch import Happening, wait
+from .limits import Kills
 from .staging import Staged
 from .tree import Process, Row, Tree
 
@@ -78,14 +79,15 @@ class Onlooker:
         stat = proc.stat(pid)
         return stat is not None and not stat.is_dead and stat.start_ticks == self._start_ticks[pid]
 
-    def ending_text(self, exit_code: int | None, elapsed_s: float, kill_count: int) -> str:
+    def ending_text(self, exit_code: int | None, elapsed_s: float, kills: Kills) -> str:
         """How it ended, for a person; the status of a process that is no child of ours is not known."""
         if not self._start_ticks:
             return f"recorded {format_duration(elapsed_s)} of the whole host"
         noun, goes, ended = ("process", "goes", "has") if len(self._start_ticks) == 1 else ("processes", "go", "have")
         if not self._is_gone:
             return f"recorded {format_duration(elapsed_s)}; the {noun} {goes} on"
-        blame = "; the kernel's OOM killer was at work meanwhile" if kill_count else ""
+        who = "a process of it" if kills.number == 1 else f"{kills.number} of its processes"
+        blame = f"; the kernel killed {who}: {kills.why}" if kills.number else ""
         return f"the {noun} {ended} ended, after {format_duration(elapsed_s)} of recording{blame}"
 
 

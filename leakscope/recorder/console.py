@@ -14,8 +14,9 @@ from contextlib import suppress
 
 from ..units import format_bytes, format_duration
 from .figures import Figures
-from .limits import Limit
+from .limits import Kills, Limit
 
+NO_KILLS = Kills()
 _STDERR = 2
 _REFRESH_S = 1.0
 _PIPE_BYTES = 4096  # so much goes into a pipe that takes anything, without waiting
@@ -89,14 +90,20 @@ def status_text(elapsed_s: float, figures: Figures, limit: Limit | None) -> str:
     return ", ".join(parts)
 
 
-def ending_text(exit_code: int | None, elapsed_s: float, kill_count: int) -> str:
-    """How the command ended, for a person; ``exit_code`` is negative for a signal, None if it still runs."""
+def ending_text(exit_code: int | None, elapsed_s: float, kills: Kills = NO_KILLS) -> str:
+    """How the command ended, for a person; ``exit_code`` is negative for a signal, None if it still runs.
+
+    ``kills``: a shell, a launcher or a pool of workers may stand between the command and what the kernel killed.
+    """
     after = f"after {format_duration(elapsed_s)}"
+    if exit_code is not None and -exit_code == signal.SIGKILL and kills.number:
+        return f"the command was killed by the kernel {after}: {kills.why}"
+    who = "a process of it" if kills.number == 1 else f"{kills.number} processes of it"
+    blame = f"; the kernel killed {who}: {kills.why}" if kills.number else ""
     if exit_code is None:
-        return f"recorded {format_duration(elapsed_s)}; the command goes on"
+        return f"recorded {format_duration(elapsed_s)}; the command goes on{blame}"
     if exit_code >= 0:
-        return f"the command exited with status {exit_code} {after}"
-    blame = "; the kernel's OOM killer was at work" if kill_count and -exit_code == signal.SIGKILL else ""
+        return f"the command exited with status {exit_code} {after}{blame}"
     return f"the command was ended by {signal_name(-exit_code)} {after}{blame}"
 
 

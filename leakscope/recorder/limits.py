@@ -6,15 +6,18 @@ does not count as used: the kernel takes it back before it kills.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..units import format_bytes
 from .figures import LEAST_STEADY_S, Course, Steady
 from .tree import Row
 
 LEVELS = (0.85, 0.95)
 HYSTERESIS_FRACTION = 0.05  # a level is announced again only after use fell this much below it
 _LEAST_WATCHED_S = 8.0
+_FULL = 0.95  # of a limit: the kernel kills when it can free no more pages, some below it
+_HOST, _TOP = "host", "cgroup /"
 _FORGET_S = 30.0  # GPUs are read every 2 s; what was not seen for so long is gone
 
 
@@ -53,6 +56,18 @@ class Alarm(NamedTuple):
     is_near_the_end: bool = False  # memory of the machine's: the whole heap may be worth a file now
 
 
+class Kills(NamedTuple):
+    """Processes of the job that the kernel ended for lack of memory. ``limit_bytes``: of the cgroup that was full."""
+
+    number: int = 0
+    limit_bytes: int | None = None
+
+    @property
+    def why(self) -> str:
+        """``out of memory, cgroup limit 600 MiB``."""
+        return "out of memory" + (f", cgroup limit {format_bytes(self.limit_bytes)}" if self.limit_bytes else "")
+
+
 class _Known(NamedTuple):
     """A limit as last seen, when that was, and how its use went."""
 
@@ -65,8 +80,9 @@ class Limits:
     """Looks at rows of one instant and says when a level is passed or the kernel killed."""
 
     def __init__(self) -> None:
-        self.kill_count = 0
         self.new_kill_count = 0  # of the last look, among the job's own
+        self._own_kills = Kills()
+        self._are_ours = True  # no counter that others share has any of them
         self._known: dict[str, _Known] = {}
         self._reached: dict[str, float] = {}
         self._kills: dict[str, int] = {}
@@ -99,11 +115,15 @@ class Limits:
         ``job`` is how their memory went.
         """
         alarms = []
-        self.new_kill_count = 0
         own = {f"cgroup {path}" for path in own_cgroups}
         counted = own & {_name(row) for row in cgroups if row.get("oom_kill_count") is not None}
-        for row in (*host, *cgroups):
-            alarms += self._look_for_kills(_name(row), row.get("oom_kill_count"), counted or {"host"})
+        risen = {_name(row): self._new_kills(_name(row), row.get("oom_kill_count")) for row in (*host, *cgroups)}
+        for name, new in risen.items():
+            if new:
+                ended = f"{new} process{'es' if new > 1 else ''}"
+                alarms.append(Alarm("oom-kill-counter", f"the kernel's OOM killer ended {ended}: {name}", float(new)))
+        # The machine's count, where the cgroups of the job have none.
+        self._note_own({name: new for name, new in risen.items() if new and name in (counted or {_HOST})}, cgroups)
         limits = [limit for row in (*host, *cgroups) if (limit := _limit(row)) is not None]
         limits += [*_nearest_each(others), *_devices(gpus)]
         growth = job.steady(_LEAST_WATCHED_S) if job is not None else None
@@ -125,19 +145,34 @@ class Limits:
             left_s = known.limit.seconds_left
         self._known[limit.name] = _Known(limit._replace(seconds_left=left_s), now_s, course)
 
-    def _look_for_kills(self, name: str, count: int | None, ours: Collection[str]) -> list[Alarm]:
-        """``ours``: whose kills are the job's. The machine's count, where the cgroups of the job have none."""
+    def _new_kills(self, name: str, count: int | None) -> int:
+        """Since the last look."""
         if count is None:
-            return []
+            return 0
         new = count - self._kills.setdefault(name, count)
         self._kills[name] = count
-        if new <= 0:
-            return []
-        self.kill_count = max(self.kill_count, new)
-        if name in ours:
-            self.new_kill_count += new
-        ended = f"{new} process{'es' if new > 1 else ''}"
-        return [Alarm("oom-kill-counter", f"the kernel's OOM killer ended {ended}: {name}", float(new))]
+        return max(0, new)
+
+    def _note_own(self, risen: Mapping[str, int], cgroups: Sequence[Row]) -> None:
+        """What the counters of the job's own rose by: that of a cgroup of version 2 counts those below it, too."""
+        self.new_kill_count = 0
+        for name, new in risen.items():
+            if not any(_is_below(name, other) for other in risen if other != name):
+                below = (n for other, n in risen.items() if other != name and _is_below(other, name))
+                self.new_kill_count += max(new, sum(below))
+        if self.new_kill_count:
+            limit_bytes = next(
+                filter(None, (_full_limit(name, cgroups) for name in risen)), self._own_kills.limit_bytes
+            )
+            self._own_kills = Kills(self._own_kills.number + self.new_kill_count, limit_bytes)
+            self._are_ours = self._are_ours and not risen.keys() & {_HOST, _TOP}
+
+    def own_kills(self, sigkill_count: int) -> Kills:
+        """Of the whole run so far. A counter that strangers share counts theirs, too: ``sigkill_count`` of the job's
+        processes were ended by SIGKILL, as far as that is known.
+        """
+        found = self._own_kills
+        return found if self._are_ours else found._replace(number=min(found.number, sigkill_count))
 
     def _look_for_pressure(self, limit: Limit) -> list[Alarm]:
         known = self._reached.get(limit.name, 0.0)
@@ -152,6 +187,20 @@ class Limits:
         return []
 
 
+def _is_below(name: str, above: str, or_is_it: bool = False) -> bool:
+    return name.startswith(above.rstrip("/") + "/") or (or_is_it and name == above)
+
+
+def _full_limit(name: str, cgroups: Sequence[Row]) -> int | None:
+    """The limit of the cgroup ``name``, or of the nearest above it, that was reached at some time."""
+    chain = [row for row in cgroups if _is_below(name, _name(row), True)]
+    for row in sorted(chain, key=lambda row: -len(row["cgroup"])):
+        peak_bytes = max(row.get("cgroup_peak_bytes") or 0, row.get("current_bytes") or 0)
+        if row.get("limit_bytes") and peak_bytes >= _FULL * row["limit_bytes"]:
+            return int(row["limit_bytes"])
+    return None
+
+
 def _seconds_left(limit: Limit, steady: Steady | None) -> float | None:
     """A forecast reaches twice as far as was watched at most, until ``LEAST_STEADY_S`` were."""
     if steady is None:
@@ -161,7 +210,7 @@ def _seconds_left(limit: Limit, steady: Steady | None) -> float | None:
 
 
 def _name(row: Row) -> str:
-    return f"cgroup {row['cgroup']}" if "cgroup" in row else "host"
+    return f"cgroup {row['cgroup']}" if "cgroup" in row else _HOST
 
 
 def _limit(row: Row) -> Limit | None:

@@ -17,9 +17,9 @@ from . import blind, console, finalizing, launch, proc, sources
 from .figures import Figures
 from .helpers import Helpers, Killed, Room, too_full
 from .launch import Happening
-from .limits import Alarm, Limits
+from .limits import Alarm, Kills, Limits
 from .output import Output
-from .peaks import Peaks
+from .peaks import Peak, Peaks
 from .tree import Row, Tree
 
 if TYPE_CHECKING:
@@ -105,6 +105,11 @@ class Sampler:
     def elapsed_s(self) -> float:
         return self._clock() - self._began_s
 
+    @property
+    def own_kills(self) -> Kills:
+        """Of the job's processes, by the kernel, for lack of memory."""
+        return self.limits.own_kills(self.tree.sigkill_count)
+
     def seconds_to_next(self) -> float:
         return max(0.0, self._next_s - self._clock())
 
@@ -189,7 +194,7 @@ class Sampler:
         return max(usual_s, fair_s)
 
     def finish(
-        self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text
+        self, wait_status: int | None, ending_text: Callable[[int | None, float, Kills], str] = console.ending_text
     ) -> None:
         """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
         if self._helper is not None:
@@ -200,11 +205,15 @@ class Sampler:
             self._upload.stop()
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
-        peak = self.figures.peak = self.peaks.highest(self.figures.highest, self.output.journal_path)
+        peak, kills = self.peaks.highest(self.figures.highest, self.output.journal_path), self.own_kills
+        if kills.number and peak.size_bytes < self.figures.last_bytes:  # whoever took part of it: that was too much
+            peak = Peak(self.figures.last_bytes)
+        self.figures.peak = peak
         if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
-        text = ending_text(code, self.elapsed_s, self.limits.kill_count)
+        self.event("oom-kills", kills.why if kills.number else "none", float(kills.number))
+        text = ending_text(code, self.elapsed_s, kills)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
         self.flush()
 

@@ -75,6 +75,7 @@ def _result(finding: Finding, where: Place, rules: Sequence[str], folder: str | 
     }
     if finding.subject.function:
         location["logicalLocations"] = [{"fullyQualifiedName": printable(finding.subject.function), "kind": "function"}]
+    mark = finding.fingerprint or fingerprint_of(finding, folder)
     return {
         "ruleId": printable(finding.kind),
         "ruleIndex": rules.index(finding.kind),
@@ -82,7 +83,7 @@ def _result(finding: Finding, where: Place, rules: Sequence[str], folder: str | 
         "message": {"text": _message(finding)},
         "locations": [location],
         "rank": round(100 * float(finding.confidence), 1),
-        "partialFingerprints": {"leakscope/v1": finding.fingerprint or fingerprint_of(finding, folder)},
+        **({"partialFingerprints": {"leakscope/v1": mark}} if mark is not None else {}),
         "properties": {"bytes": int(finding.bytes)},
     }
 

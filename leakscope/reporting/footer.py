@@ -20,7 +20,11 @@ _MOST_FINDINGS = 10
 
 
 def footer(case: Case, verdict: Verdict, findings: Sequence[Finding], as_of_s: float | None = None) -> dict[str, Any]:
-    """Keys ``verdict`` and ``figures`` of the footer. ``as_of_s``: it was still being recorded."""
+    """Keys ``verdict`` and ``figures`` of the footer.
+
+    ``as_of_s``: it was still being recorded. The verdict is provisional then, and what the run came to is left to the
+    recorder.
+    """
     told: dict[str, Any] = {
         "leaking": verdict.leaking,
         "killed": verdict.killed,
@@ -34,7 +38,7 @@ def footer(case: Case, verdict: Verdict, findings: Sequence[Finding], as_of_s: f
         "leakscope_version": __version__,
     }
     if as_of_s is not None:
-        told["as_of_s"] = round(as_of_s, 1)
+        return {"verdict": {**told, "as_of_s": round(as_of_s, 1)}}
     return {"verdict": told, "figures": figures(case)}
 
 
@@ -50,6 +54,7 @@ def figures(case: Case) -> dict[str, Any]:
         "ended": facts.ended,
         "exit_code": facts.exit_code,
         "signal": facts.signal,
+        "kill_count": max(len(case.kills.sure), case.recording.meta.get("kill_count") or 0),
         "peak_bytes": peak.bytes if peak is not None else None,
         "end_bytes": int(held[-1]) if held.size else None,
         "limit_bytes": int(limit.limit_bytes[-1]) if limit is not None else None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST = 120  # of one kind
 _EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}
 _OF_THE_HOST = ": host"  # how the count of the whole machine ends: most of its kills are of other jobs
-_SAID_ELSEWHERE = ("start", "end", "peak")  # the peak is told as the run ends, and was earlier
+_SAID_ELSEWHERE = ("start", "end", "peak", "oom-kills")  # the peak is told as the run ends, and was earlier
 _BETWEEN_STEPS = ("eval", "save")  # a later step means that such a phase ended, seen or not
 
 

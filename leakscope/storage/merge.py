@@ -109,6 +109,8 @@ class _Facts:
 
     end_seen: bool = False
     end_value: float | None = None
+    peak_bytes: int | None = None
+    kill_count: int | None = None
     root: Row = field(default_factory=dict)
     first_mono_ns: int | None = None
     last_mono_ns: int | None = None
@@ -125,6 +127,10 @@ class _Facts:
             for row in rows:
                 if row.get("event") == "end":
                     self.end_seen, self.end_value = True, row.get("value")
+                elif row.get("event") == "peak":
+                    self.peak_bytes = _whole(row.get("value"))
+                elif row.get("event") == "oom-kills":
+                    self.kill_count = _whole(row.get("value"))
                 elif row.get("event") == "output-lost":
                     self.gaps.append(f"rows are missing: {row.get('text')}")
         elif table == "processes":
@@ -173,11 +179,17 @@ class _Facts:
             "state": state,
             "complete": state == "final" and self.end_seen and not (self.unread or self.gaps),
             "ended": list(self.ended()),
+            "peak_bytes": self.peak_bytes,
+            "kill_count": self.kill_count,
             "last_mono_ns": self.last_mono_ns,
             "unreadable_bytes": sum(unread.bytes for unread in self.unread.values()),
             "row_counts": dict(sorted(groups.row_counts.items())),
             "notes": notes,
         }
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 class _RowGroups:

@@ -24,6 +24,8 @@ KEPT = {
     "type_name": "list",
 }
 
+TRAIN = "class Trainer:\n    def step(self, x):\n        self.history.append(x)\n"
+
 
 def run(
     folder: Path,
@@ -41,11 +43,13 @@ def run(
     workers: int = 0,
     first_step: int = 1,
     signal: int | None = None,
+    exit_code: int = 0,
+    source: str | None = TRAIN,
     loads_s: float = 0.0,
     at_end: float = 0.0,
     **meta: Any,
 ) -> RecordingBuilder:
-    """A run; ``folder`` is made. Its list ``Trainer.history`` holds what it leaks.
+    """A run; ``folder`` is made. Its list ``Trainer.history`` holds what it leaks. ``source``: of its program.
 
     ``loads_s``: so long it loads, 12 MiB a second; ``at_end``: bytes more in its last two seconds, without a step.
     """
@@ -78,5 +82,6 @@ def run(
         ]
         rss = round(level + leak_per_step * steps_per_s * at_s)
         builder.take(PID, take, at_s, holders=holders if kept else None, rss_bytes=rss)
-    source = "\n" * (line - 1) + "class Trainer:\n    def step(self, x):\n        self.history.append(x)\n"
-    return builder.source(PID, file, source).ends(at_s=duration_s, signal=signal)
+    if source is not None:
+        builder.source(PID, file, "\n" * (line - 1) + source)
+    return builder.ends(at_s=duration_s, signal=signal, exit_code=exit_code)

@@ -147,3 +147,16 @@ def test_a_bad_pyproject_is_one_line_and_status_2(runs, tmp_path, capsys, text):
     (tmp_path / "pyproject.toml").write_text(f"# leakscope\n{text}")
     assert main(["check", str(runs["clean"])]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("ended", "said"), [({"exit_code": 1}, "exit status 1"), ({"signal": 11}, "SIGSEGV")])
+def test_a_run_that_failed_keeps_no_rule(tmp_path, ended, said, capsys):
+    """Nobody knows what it would have come to."""
+    path = run(tmp_path / "a", **ended).write()
+    assert main(["check", str(path), "--max-rss", "1GB"]) == 4
+    out = capsys.readouterr().out
+    assert said in out and "ok:" not in out and "BROKEN" not in out
+    assert main(["check", str(path), "--max-rss", "1GB", "--inconclusive", "pass"]) == 4
+    leaks = run(tmp_path / "b", leak_per_step=0.5 * MiB, **ended).write()
+    assert main(["check", str(leaks), "--max-rss", "250MB"]) == 1  # what is broken is broken
+    assert main(["check", str(run(tmp_path / "c", signal=15).write()), "--max-rss", "1GB"]) == 0

@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from leakscope.cli import main
-from leakscope.comparing import FORMATS, Comparison, compare, compare_cases, render
+from leakscope.comparing import EXIT_STATUS, FORMATS, Comparison, compare, compare_cases, render
 from leakscope.comparing._holders import finding_changes, fingerprint
+from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject
+from leakscope.storage import open_recording
 from tests.builders import RecordingBuilder
-from tests.comparing.runs import MiB, run
+from tests.comparing.runs import TRAIN, MiB, run
 from tests.renderers.reports import FULL
 
 
@@ -132,7 +134,8 @@ def test_a_level_that_is_lower_throughout_is_better_whatever_both_did_last(compa
 @pytest.mark.further
 def test_an_end_that_the_other_did_not_come_to_is_no_change(compared):
     crashed = {"duration_s": 60.0, "signal": 11}
-    assert compared({**LEAK, "duration_s": 20.0}, {**LEAK, **crashed}).verdict == "same"
+    leaks = compared({**LEAK, "duration_s": 20.0}, {**LEAK, **crashed})
+    assert (leaks.verdict, "memory still leaks" in leaks.reason) == ("cannot-tell", True)
     result = compared({"duration_s": 20.0}, crashed)
     assert (result.verdict, "the run before was over after" in result.reason) == ("cannot-tell", True)
     assert compared({"duration_s": 60.0}, crashed).verdict == "worse"
@@ -243,3 +246,63 @@ def test_an_unreadable_recording_is_one_line_and_status_3(tmp_path, capsys):
     good = run(tmp_path / "a").write()
     assert main(["compare", str(good), str(tmp_path / "none.parquet")]) == 3
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+OTHER = "class Model:\n    def forward(self, x):\n        return self.layers(x)\n\nmodel = Model()\nserve(model)\n"
+
+
+def ran(folder, command, source=TRAIN, exit_code=0, signal=None, **about):
+    """A run of a command, with the text of its program where that is known."""
+    builder = run(folder, file=command[1], command=command, source=source, exit_code=exit_code, signal=signal, **about)
+    return open_recording(builder.write())
+
+
+@pytest.mark.parametrize(
+    ("command", "source"),
+    [(["python", "etl.py"], OTHER), (["python", "etl.py"], None), (["python", "train.py"], OTHER)],
+    ids=["another-file", "nothing-known-of-it", "a-namesake"],
+)
+def test_another_program_is_no_mended_one(tmp_path, command, source):
+    before = ran(tmp_path / "a", ["python", "train.py"], **LEAK)
+    after = ran(tmp_path / "b", command, source)
+    result = compare(before, after)
+    assert (result.verdict, EXIT_STATUS[result.verdict]) == ("cannot-tell", 4)
+    assert command[1] in result.reason and "another program" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["/usr/bin/python3.12", "train.py"], None),
+        (["python", "train.py", "--lr", "1"], "--lr 1"),
+        (["python", "fixed.py"], "fixed.py"),
+    ],
+    ids=["another-python", "other-options", "a-copy"],
+)  # fmt: skip
+def test_the_same_program_is_compared_and_other_options_are_said(tmp_path, command, said):
+    before = ran(tmp_path / "a", ["python", "train.py"], **LEAK)
+    result = compare(before, ran(tmp_path / "b", command, TRAIN.replace("append", "discard")))
+    assert result.verdict == "better"
+    doubts = [doubt for doubt in result.doubts if "command differs" in doubt]
+    assert [said in doubt for doubt in doubts] == ([] if said is None else [True])
+
+
+@pytest.mark.parametrize(("ended", "said"), [({"exit_code": 1}, "exit status 1"), ({"signal": 9}, "SIGKILL")])
+def test_a_run_that_failed_is_not_better(tmp_path, ended, said):
+    before = ran(tmp_path / "a", ["python", "train.py"], **LEAK)
+    result = compare(before, ran(tmp_path / "b", ["python", "train.py"], **ended))
+    assert result.verdict == "cannot-tell"
+    assert said in result.reason and "no longer leaks" in result.reason
+    stopped = ran(tmp_path / "c", ["python", "train.py"], signal=15)
+    assert compare(before, stopped).verdict == "better"  # as a service is ended
+
+
+def test_both_tables_say_what_ran_how_it_ended_and_one_bound(tmp_path):
+    before = ran(tmp_path / "a", ["python", "train.py"], **LEAK)
+    after = ran(tmp_path / "b", ["python", "train.py", "--fast"])
+    result = compare(before, after)
+    table = {name: (one, two) for name, one, two in rows(result)}
+    assert table["command"] == ("python train.py", "python train.py --fast")
+    assert table["ended"] == ("exit status 0", "exit status 0")
+    bound = table["growth per step"][1]
+    assert bound.startswith("less than ") and f"{bound} per step after" in result.reason

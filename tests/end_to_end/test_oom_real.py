@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from leakscope.storage import read_footer
+
 from .programs import LONGEST_S, record_command, report
 
 pytestmark = [pytest.mark.live, pytest.mark.oom_real]
@@ -129,7 +131,6 @@ def record(cgroup: Cgroup, folder: Path, program: str, limit_bytes: int) -> tupl
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_leak_is_named_as_what_filled_the_process_that_was_killed(cgroup: Cgroup, tmp_path: Path) -> None:
     status, result = record(cgroup, tmp_path, LEAK, 250 * MiB)
     assert status == -signal.SIGKILL
@@ -165,6 +166,28 @@ def test_a_worker_that_was_killed_though_its_parent_exited_in_order(cgroup: Cgro
     assert first["kind"] == "oom-kill"
     assert first["subject"]["role"] == "python-fork"
     assert "at the cgroup limit 120 MiB" in first["title"]
+
+
+@pytest.mark.parametrize(
+    ("between", "status", "said"),
+    [
+        ([], -signal.SIGKILL, "the command was killed by the kernel after "),
+        (["sh", "-c", '"$0" "$@"; exit 3'], 3, "the kernel killed a process of it"),
+    ],
+    ids=["itself", "below-a-shell"],
+)
+def test_the_last_words_tell_the_kernels_kill_whoever_stands_between(
+    between: list[str], status: int, said: str, cgroup: Cgroup, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SUDDEN)
+    cgroup.limit(150 * MiB)
+    words = [*between, sys.executable, str(tmp_path / "train.py")]
+    output = tmp_path / "run.parquet"
+    done = cgroup.run(sys.executable, "-m", "leakscope", "record", "-o", str(output), "--", *words)
+    assert done.returncode == status
+    (line,) = [line for line in done.stderr.splitlines() if said in line]
+    assert "out of memory, cgroup limit 150 MiB" in line
+    assert read_footer(output)["kill_count"] == 1
 
 
 @pytest.mark.slow

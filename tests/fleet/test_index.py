@@ -123,7 +123,7 @@ def test_others_parquet_is_left_out_of_lists(runs, tmp_path, capsys):
     pd.DataFrame({"a": [1]}).to_parquet(runs / "data.parquet")
     output = tmp_path / "fleet.parquet"
     assert main(["fleet", "index", str(runs), "-o", str(output)]) == 0
-    assert "2 recordings, 3 read (3 new), 1 other parquet files left out" in capsys.readouterr().err
+    assert "2 recordings, 3 read (3 new), 1 judged, 1 other parquet files left out" in capsys.readouterr().err
     assert main(["fleet", "list", str(output)]) == 0
     assert "data.parquet" not in capsys.readouterr().out
 

@@ -167,6 +167,8 @@ def test_what_is_not_of_one_job_is_told_in_one_line(tmp_path: Path, capsys: pyte
     cases = [
         ([tmp_path / "one", other], "not of one job", "report each by itself"),
         ([tmp_path / "one", nameless], "does not say which rank", "record each rank with -o"),
+        ([nameless, nameless], "does not say which rank", "leakscope compare BEFORE AFTER"),
+        ([tmp_path / "three"], "does not say which rank", "leakscope fleet index FOLDER"),
         ([twice], "both of rank 0 at the same time", "of one job only"),
         ([tmp_path / "five"], "has no recording in it", "name a folder"),
     ]

@@ -90,6 +90,8 @@ def test_a_kept_verdict_is_listed(root):
     verdict = {"leaking": True, "headline": "Memory leaks: x keeps growing."}
     RecordingBuilder(root, "told.parquet", verdict=verdict).process(1).samples(1, [1, 2]).ends().write()
     assert "LEAKING: Memory leaks: x keeps growing." in ask(Desk(root), "list_recordings")
+    RecordingBuilder(root, "early.parquet", verdict={**verdict, "as_of_s": 200.0}).process(1).samples(1, [1]).write()
+    assert "LEAKING (provisional: the run went on): Memory" in ask(Desk(root), "list_recordings")
 
 
 def test_a_report_is_brief_unless_asked_otherwise(desk):

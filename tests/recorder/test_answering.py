@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import time
@@ -14,6 +15,7 @@ import pytest
 from leakscope.findings import BY_THE_END
 from leakscope.recorder import answering, finalizing, helpers
 from leakscope.recorder.answering import Answering
+from leakscope.storage import read_footer
 from tests.comparing.runs import MiB, run
 from tests.golden import RECORDINGS
 
@@ -29,11 +31,16 @@ def wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def niceness(pid: int) -> list[int]:
+    """Of each thread."""
+    return [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{pid}/task")]
+
+
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
     """A helper that is given time, on a machine that has room; it writes its verdict into the recording."""
     monkeypatch.setattr(answering, "too_full", lambda *_: None)
-    monkeypatch.setattr(answering, "PATIENCE_S", 4 * TIMEOUT_S)
+    monkeypatch.setattr(answering, "MOST_PATIENCE_S", 4 * TIMEOUT_S)
     asked = Answering(shutil.copy(LEAKY, tmp_path))
     yield asked
     asked.stop()
@@ -44,8 +51,10 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answeri
 def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> None:
     answers.go_on(answering.FIRST_S, 0)
     pid = answers.pid
-    assert pid is not None and os.getpriority(os.PRIO_PROCESS, pid) > 0
+    assert pid is not None
+    wait_for(lambda: max(niceness(pid)) > os.getpriority(os.PRIO_PROCESS, 0))  # it loads behind the job
     wait_for(lambda: answers._listen() or answers._is_ready)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0)
     answer = answers.answer(20.0)
     assert answer is not None and answer.told() == answer.lines
     verdict, place, remedy = answer.lines
@@ -70,12 +79,56 @@ def being_recorded(answers: Answering, tmp_path: Path) -> Iterator[None]:
 def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     """How far the recording went, on a busy machine further than when it was asked; and no word of the run's end."""
     answers.go_on(answering.FIRST_S, 0)
-    wait_for(lambda: answers.go_on(answering.FIRST_LOOK_S, 0) or answers._answer is not None)
-    monkeypatch.setattr(answering, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(answering, "PATIENCE_SHARE", 0.0)
+    wait_for(lambda: answers.go_on(answering.WAITING_S, 0) or answers._answer is not None)
+    footer = json.loads((Path(f"{answers._output}.journal") / "verdict.json").read_text())
+    assert footer["verdict"]["as_of_s"] == 30.0 and "figures" not in footer  # what the run came to is the recorder's
+    wait_for(lambda: answers.go_on(answering.WAITING_S, 0) or answers.pid is None)  # it has looked
+    monkeypatch.setattr(answering, "MOST_PATIENCE_S", 0.0)
+    answers.begin(40.0, 0)
     answer = answers.answer(40.0)
-    assert answer is not None and answer.told()[0].endswith("(As of 30.0 s.)")
+    assert answer is not None and answer.told()[0].endswith("(Provisional, as of 30.0 s.)")
     assert "would save about" in answer.lines[2] and answer.lines[2].endswith("by then")
+    assert "were not enough" in answers.why_not
+
+
+@pytest.mark.slow
+@pytest.mark.live
+@pytest.mark.usefixtures("being_recorded")
+def test_a_helper_that_is_not_ready_gives_way_to_one_that_hurries(answers: Answering) -> None:
+    """On a busy machine it may have had nothing so far; nor may it hurry, unless it is root's."""
+    answers.go_on(answering.FIRST_S, 0)
+    behind = answers.pid
+    answers.begin(30.0, 0)
+    assert behind is not None and answers.pid not in (None, behind)
+    answer = answers.answer(30.0)
+    assert answer is not None and answer.told() == answer.lines and not answers.why_not
+    assert not os.path.exists(f"/proc/{behind}")
+
+
+@pytest.mark.slow
+@pytest.mark.live
+@pytest.mark.usefixtures("being_recorded")
+def test_a_job_that_filled_the_memory_is_judged_when_it_is_gone(answers: Answering) -> None:
+    answers.go_on(answering.FIRST_S, 0)
+    answers.stop()  # as a limit came near
+    assert answers.go_on(answering.FIRST_S + 1, 0) is None and answers.pid is None
+    answers.begin(2.0, 0, is_telling=True)  # however short it was
+    assert answers.answer(2.0) is not None
+
+
+def test_what_stands_against_a_verdict_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Answering(str(LEAKY))
+    monkeypatch.setattr(answering, "too_full", lambda *_: helpers.Room("cgroup /small", 5 * MiB))
+    monkeypatch.setattr(finalizing, "can_answer", lambda: True)
+    for elapsed_s, journal_bytes, said in (
+        (2.0, 0, "less than 6 s"), (60.0, 2 * answering.MOST_JOURNAL_BYTES, "1.0 GiB to read"),
+        (60.0, 0, "5.0 MiB of memory are left, cgroup /small"),
+    ):  # fmt: skip
+        asked.begin(elapsed_s, journal_bytes)
+        assert said in asked.why_not and asked.answer(elapsed_s) is None
+    monkeypatch.setattr(finalizing, "can_answer", lambda: False)
+    asked.begin(60.0, 0)
+    assert "not installed" in asked.why_not and asked.pid is None
 
 
 @pytest.mark.slow
@@ -126,10 +179,33 @@ def test_no_helper_where_memory_is_short_or_the_run_is(monkeypatch: pytest.Monke
 @pytest.mark.live
 def test_the_end_says_what_to_type(tmp_path: Path) -> None:
     done = record(tmp_path, "-o", "a b.parquet", "--", "sleep", "0.1", finalize=True)
-    first, last = done.stderr.splitlines()
+    first, why, last = done.stderr.splitlines()
     assert first.startswith("leakscope: the command exited with status 0 after ")
+    assert "no verdict: it ran for less than 6 s" in why
     assert "leakscope report 'a b.parquet' -o report.html" in last
     assert not record(tmp_path, "-q", "--", "sleep", "0.1", finalize=True).stderr
+
+
+@pytest.mark.live
+def test_of_a_failed_start_nothing_is_said_to_have_grown(tmp_path: Path) -> None:
+    done = record(tmp_path, "--", "python3", "no_such_file.py", finalize=True)
+    *_, first, why, last = done.stderr.splitlines()
+    assert "status 2" in first and "no verdict: it failed as it began" in why
+    assert "grew" not in why + last
+
+
+LEAKS = "kept = []\nfor n in range(70):\n    kept.append(bytearray(1 << 20))\n    time.sleep(0.1)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.live
+def test_a_quiet_recording_has_its_verdict_in_the_file(tmp_path: Path) -> None:
+    done = record(tmp_path, "-q", "--", "python3", "-c", f"import time\n{LEAKS}", finalize=True)
+    assert done.stderr == ""
+    said = read_footer(tmp_path / "run.parquet")
+    assert said["verdict"]["headline"] and "as_of_s" not in said["verdict"]
+    assert (said["figures"]["ended"], said["kill_count"]) == ("exit", 0)
+    assert said["peak_bytes"] > 70 << 20
 
 
 @pytest.mark.live

@@ -151,6 +151,31 @@ def test_kills_in_other_cgroups_are_not_the_jobs(before: Any, after: Any, count:
     assert limits.new_kill_count == 0
 
 
+def test_kills_of_the_job_add_up_with_the_limit_that_was_full() -> None:
+    """A cgroup of version 2 counts those below it; of one that has not been full, the limit is not to blame."""
+
+    def look(above: int, job: int, peak_bytes: int) -> None:
+        full = {"limit_bytes": 100 * MIB, "cgroup_peak_bytes": peak_bytes}
+        rows = [cgroup(1, "/pod/job", kills=job), {**cgroup(1, "/pod", kills=above), **full}]
+        limits.look_at([host(1)], rows, own_cgroups=["/pod", "/pod/job"])
+
+    limits = Limits()
+    look(5, 1, 50 * MIB)
+    assert limits.own_kills(0) == (0, None)
+    look(6, 2, 50 * MIB)
+    assert limits.own_kills(0) == (1, None)
+    look(8, 3, 99 * MIB)
+    assert limits.own_kills(0) == (3, 100 * MIB)
+    assert limits.own_kills(0).why == "out of memory, cgroup limit 100 MiB"
+
+
+def test_a_counter_that_strangers_share_says_no_more_than_the_processes() -> None:
+    limits = Limits()
+    limits.look_at([host(1)], [])
+    limits.look_at([{**host(1), "oom_kill_count": 5}], [])
+    assert [limits.own_kills(killed).number for killed in (0, 2, 9)] == [0, 2, 5]
+
+
 def test_without_a_counter_of_its_own_the_machines_is_taken() -> None:
     limits = Limits()
     limits.look_at([host(1)], [])

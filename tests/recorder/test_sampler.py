@@ -14,7 +14,7 @@ import pytest
 from leakscope.agent.journal import Journal
 from leakscope.recorder import console, proc
 from leakscope.recorder.figures import Figures
-from leakscope.recorder.limits import Alarm, Limit
+from leakscope.recorder.limits import Alarm, Kills, Limit
 from leakscope.recorder.output import Output
 from leakscope.recorder.peaks import Peaks
 from leakscope.recorder.sampler import Sampler
@@ -278,11 +278,15 @@ def test_nor_is_it_where_a_sample_meets_it(held_s: float, text: str, tmp_path: P
     ("code", "kills", "text"),
     [
         (0, 0, "the command exited with status 0 after 12.0 s"),
-        (-15, 1, "the command was ended by SIGTERM (15) after 12.0 s"),
-        (-9, 1, "the command was ended by SIGKILL (9) after 12.0 s; the kernel's OOM killer was at work"),
+        (137, 1, "the command exited with status 137 after 12.0 s; the kernel killed a process of it: LIMIT"),
+        (1, 3, "the command exited with status 1 after 12.0 s; the kernel killed 3 processes of it: LIMIT"),
+        (-15, 0, "the command was ended by SIGTERM (15) after 12.0 s"),
+        (-9, 0, "the command was ended by SIGKILL (9) after 12.0 s"),
+        (-9, 1, "the command was killed by the kernel after 12.0 s: LIMIT"),
         (-40, 0, "the command was ended by signal 40 after 12.0 s"),
         (None, 0, "recorded 12.0 s; the command goes on"),
     ],
 )
 def test_how_it_ended(code: int | None, kills: int, text: str) -> None:
-    assert console.ending_text(code, 12.0, kills) == text
+    limit = "out of memory, cgroup limit 600 MiB"
+    assert console.ending_text(code, 12.0, Kills(kills, 600 << 20)) == text.replace("LIMIT", limit)
