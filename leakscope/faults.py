@@ -18,8 +18,7 @@ _LIBRARY = re.compile(r"\blibleakscope_\w+\.so\b")
 HAND_ON = frozenset((
     ("sitecustomize.py", "<module>"), ("sitecustomize.py", "_make_way"),
     ("hooks.py", "_find"),
-    ("phases.py", "train"), ("phases.py", "__next__"), ("phases.py", "save"), ("peak.py", "backward"),
-    ("last_words.py", "excepthook"),
+    ("phases.py", "train"), ("peak.py", "backward"),
 ))  # fmt: skip
 
 

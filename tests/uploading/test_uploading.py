@@ -130,7 +130,7 @@ def test_a_target_that_cannot_be_is_told_without_its_password(tmp_path: Path) ->
     path = recording(tmp_path)
     with pytest.raises(LeakscopeError) as caught:
         upload(path, "ftp://me:hunter2@127.0.0.1:1/run.parquet")
-    assert "hunter2" not in str(caught.value) and "nosuch://host/run.parquet" in str(caught.value)
+    assert "hunter2" not in str(caught.value) and "ftp://127.0.0.1:1/run.parquet" in str(caught.value)
 
 
 def waits(spool: Path) -> list[Path]:
