@@ -7,7 +7,7 @@ whose work grows faster than the text.
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import random
 import re
 import sys
@@ -59,22 +59,46 @@ def _found_in(file: Path, tree: ast.Module) -> Iterator[Found]:
     module = _module(file)
     used = _uses(tree)
     names = {id(node.value): _name(node.targets[0]) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
-    holes = {id(part) for function in ast.walk(tree) if isinstance(function, (ast.FunctionDef, ast.Lambda, ast.ListComp,
-             ast.DictComp)) for part in ast.walk(function)}  # fmt: skip
+    own = {id(node) for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == "_Pattern"
+           for node in ast.walk(one)}  # fmt: skip
+    at_load: dict[int, list[tuple[Text, int]]] | None = None
     for node in ast.walk(tree):
         method = _method(node)
-        if method is None or not isinstance(node, ast.Call):
+        if method is None or not isinstance(node, ast.Call) or id(node) in own:
             continue
         where = f"{file.relative_to(PACKAGE.parent)}:{node.lineno}"
-        values = _values(node.args[0], module, where)
-        flags = _flags(node, method, module)
-        name = names.get(id(node))
+        known = _known(node, method, module, where)
+        if known is None:
+            at_load = _compiled_at_load(file, module) if at_load is None else at_load
+            known = at_load.get(node.lineno, [])
+            assert known, f"{where}: write the pattern where it is compiled, or compile it as the module is loaded"
         methods = {method}
         if method == "compile":
-            methods = used.get(name or "", set()) or {"finditer", "match", "fullmatch"}
-        for value in values:
+            methods = used.get(names.get(id(node)) or "", set()) or {"finditer", "match", "fullmatch"}
+        for value, flags in known:
             yield Found(where, value, flags, frozenset(_FROM_THE_START.get(one, "finditer") for one in methods))
-    del holes
+
+
+def _compiled_at_load(file: Path, module: ModuleType) -> dict[int, list[tuple[Text, int]]]:
+    """By line, what is compiled as the file is loaded: of tables of patterns."""
+    seen: dict[int, list[tuple[Text, int]]] = {}
+    real = re.compile
+
+    def watched(pattern: Any, flags: int = 0) -> Any:
+        caller = sys._getframe(1)
+        if caller.f_code.co_filename == str(file) and isinstance(pattern, (str, bytes)):
+            seen.setdefault(caller.f_lineno, []).append((pattern, int(flags)))
+        return real(pattern, flags)
+
+    spec = importlib.util.spec_from_file_location(module.__name__, file)
+    assert spec is not None and spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    re.compile = watched  # type: ignore[assignment]
+    try:
+        spec.loader.exec_module(again)
+    finally:
+        re.compile = real
+    return seen
 
 
 def _method(node: ast.AST) -> str | None:
@@ -94,15 +118,17 @@ def _method(node: ast.AST) -> str | None:
     return "finditer" if is_series and not is_plain else None
 
 
-def _values(node: ast.expr, module: ModuleType, where: str) -> list[Text]:
-    known = _evaluated(node, module)
-    if isinstance(known, (str, bytes)):
-        return [known]
-    if isinstance(known, re.Pattern) or _is_pattern(node, module):
-        return []  # compiled elsewhere
-    if isinstance(node, ast.JoinedStr):
-        return ["".join(_part(part, module, where) for part in node.values)]
-    print("UNKNOWN",where); return []
+def _known(node: ast.Call, method: str, module: ModuleType, where: str) -> list[tuple[Text, int]] | None:
+    """The pattern of a call with its flags, none if it is compiled elsewhere; None where only the program knows."""
+    first, flags = node.args[0], _flags(node, method, module)
+    value = _evaluated(first, module)
+    if isinstance(value, (str, bytes)):
+        return [(value, flags)]
+    if type(value).__name__ in ("Pattern", "_Pattern"):
+        return []
+    if isinstance(first, ast.JoinedStr):
+        return [("".join(_part(part, module, where) for part in first.values), flags)]
+    return None
 
 
 def _part(node: ast.expr, module: ModuleType, where: str) -> str:
@@ -112,14 +138,9 @@ def _part(node: ast.expr, module: ModuleType, where: str) -> str:
     known = _evaluated(node.value, module)
     if isinstance(known, str):
         return known
-    called = node.value.func if isinstance(node.value, ast.Call) else None
-    if not isinstance(called, ast.Attribute) or called.attr != "escape":
-        print("PART", where)
+    is_escaped = any(isinstance(one, ast.Attribute) and one.attr == "escape" for one in ast.walk(node.value))
+    assert is_escaped, f"{where}: only what re.escape made may stand in a pattern"
     return "name"
-
-
-def _is_pattern(node: ast.expr, module: ModuleType) -> bool:
-    return type(_evaluated(node, module)).__name__ in ("Pattern", "_Pattern")
 
 
 def _evaluated(node: ast.expr, module: ModuleType) -> Any:
@@ -189,7 +210,9 @@ def attacks(one: Found, most: int = 400) -> list[tuple[str, str, str]]:
     odd = next(c for c in "\x01!~\x02\u4e00" if c not in letters)
     every = [("", pump, "") for pump in dict.fromkeys(pumps)]
     every += [(head, pump, end) for pump in dict.fromkeys(pumps) for head in heads for end in (odd, "\n" + odd)]
-    return every if len(every) <= most else every[:most] + chance.sample(every[most:], min(most // 2, len(every) - most))
+    return (
+        every if len(every) <= most else every[:most] + chance.sample(every[most:], min(most // 2, len(every) - most))
+    )
 
 
 def _before_loops(items: Sequence[Any], before: str) -> Iterator[tuple[str, str]]:
@@ -350,4 +373,6 @@ if __name__ == "__main__":
     for pattern in found():
         grown = worst(pattern)
         if grown is not None:
-            print(f"{pattern.where} {grown[0]:.1f} times by {grown[1]} on {grown[2]}\n    {pattern.pattern!r}", flush=True)
+            print(
+                f"{pattern.where} {grown[0]:.1f} times by {grown[1]} on {grown[2]}\n    {pattern.pattern!r}", flush=True
+            )

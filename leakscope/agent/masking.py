@@ -715,7 +715,7 @@ def _named_value(text: str, match: re.Match[str], quotes: _Quotes | None) -> tup
 # ---- texts of the program, for --no-source
 
 _TEXT_OF_PYTHON = _Pattern(
-    r"((?<![\w.])python[\w.]*\s+(?:-\w+\s+)*-\w*c\s+)(?:'[^']*(?:'\"'\"'[^']*)*'|\"(?:[^\"\\]|\\.)*\")"
+    r"((?<![\w.-])python[\w.]*\s+(?:-\w+\s+)*-\w*c\s+)(?:'[^']*(?:'\"'\"'[^']*)*'|\"(?:[^\"\\]|\\.)*\")"
 )
 # In a traceback a line of source, and marks below it, stand deeper than the line that names the file.
 _AFTER_FILE = _Pattern(
