@@ -151,7 +151,7 @@ def list_(
     format_name = format_name or by_suffix(output, _TABLES)
     names = columns.split(",") if columns else None
     text = listing.listed(index, where, sort=sort, limit=limit, columns=names, format_name=format_name)
-    write_or_print(text, output)
+    write_or_print(text, output, format_name)
 
 
 @fleet.command(
@@ -178,7 +178,7 @@ def report(index: Path, where: tuple[str, ...], format_name: str | None, output:
     found = read_index(index)
     rules = list(where)
     keep = (lambda frame: frame.index.isin(matching(frame, rules).index)) if rules else None
-    write_or_print(rendering.render(report_of(found, keep), format_name), output)
+    write_or_print(rendering.render(report_of(found, keep), format_name), output, format_name)
 
 
 @fleet.command(
@@ -211,7 +211,7 @@ def query(
 
     format_name = format_name or by_suffix(output, _TABLES)
     text = asking.answer(index, sql, where, most_bytes=int(parse_bytes(memory)), format_name=format_name)
-    write_or_print(text, output)
+    write_or_print(text, output, format_name)
 
 
 @fleet.command(
@@ -248,6 +248,6 @@ def analyze(
     if output is not None:
         analyzing.write(found, output)
     if not quiet:
-        click.echo(analyzing.summary(found, time.monotonic() - began, engine))
+        write_or_print(analyzing.summary(found, time.monotonic() - began, engine), None, "terminal")
     if (reason := analyzing.why_none_is_readable(found)) is not None:
         raise UnreadableRecording(reason)
