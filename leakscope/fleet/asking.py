@@ -66,7 +66,7 @@ def chunks(
 
     **Errors** BadInput: no DuckDB, SQL that is wrong or no SELECT. LeakscopeError: more memory would be needed.
     """
-    with _within(most_bytes), Asked(index, rules, most_bytes=most_bytes, threads=threads) as asked:
+    with Asked(index, rules, most_bytes=most_bytes, threads=threads) as asked, _within(most_bytes):
         if format_name == "terminal":
             yield as_table(asked.frame(sql, most_bytes // _SHOWN_SHARE))
         else:
@@ -83,7 +83,7 @@ def write_parquet(
     index: Path, sql: str, output: Path, rules: Sequence[str] = (), *, most_bytes: int = MOST_BYTES
 ) -> None:
     """The result as a parquet file, batch by batch. **Errors** as ``chunks``."""
-    with _within(most_bytes), Asked(index, rules, most_bytes=most_bytes) as asked:
+    with Asked(index, rules, most_bytes=most_bytes) as asked, _within(most_bytes):
         writer = None
         try:
             for batch in asked.batches(sql):
@@ -146,7 +146,10 @@ _NULLABLE = {
 
 @contextmanager
 def _within(most_bytes: int) -> Iterator[None]:
-    """This process has so much memory, what it holds already included. **Errors** LeakscopeError: it needs more."""
+    """This process has so much memory, what it holds already included. **Errors** LeakscopeError: it needs more.
+
+    To be begun when libraries are loaded and threads run: they reserve much of which they never touch anything.
+    """
     before = resource.getrlimit(resource.RLIMIT_DATA)
     room = _room(most_bytes)
     most = _of_this_process("VmData:") + room
@@ -200,9 +203,11 @@ class Asked:
         }  # fmt: skip
         settings["threads"] = threads or max(1, min(len(os.sched_getaffinity(0)), room // _A_THREAD))
         self._connection = duckdb.connect(":memory:", config=settings)
-        self._make_views(
-            chosen.table, _by_columns(chosen.column("url"), chosen.column("state"), chosen.column("columns_id"))
-        )
+        groups = _by_columns(chosen.column("url"), chosen.column("state"), chosen.column("columns_id"))
+        try:
+            self._make_views(chosen.table, groups)
+        except duckdb.OutOfMemoryException:
+            raise _too_much(most_bytes) from None
 
     def __enter__(self) -> Asked:
         return self
