@@ -1,7 +1,7 @@
 """Every regular expression of the package, and the texts on which each of them has the most to do.
 
-A pattern is found where it is compiled or used: no list of them has to be kept. ``python -m tests.patterns`` tells those
-whose work grows faster than the text.
+A pattern is found where it is compiled or used: no list of them has to be kept. ``python -m tests.patterns`` tells
+those whose work grows faster than the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from types import CodeType, ModuleType
 from typing import Any, Union
 
 if sys.version_info >= (3, 11):
-    from re import _constants as sre, _parser as sre_parse
+    from re import _constants as sre
+    from re import _parser as sre_parse
 else:
     import sre_constants as sre
     import sre_parse

@@ -1,4 +1,4 @@
-"""No regular expression of ours takes more than its share of time for any text: those that wait for it are a job's threads."""
+"""No regular expression of ours takes more than its share of time, whatever the text: a job's threads wait for it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from .patterns import Found
 
 # What once took minutes, one by one, and texts that make work for plain code: many names, values, quotes, addresses.
 PUMPS = (
-    "sk-", "A_", "mysql ", "mysql -p ", "://", "http://u:", "http://a:b@", "a", "['", "x['y'].", "python -c ", " ", "\n",
-    "key=", "key='", "password for x is ", "password: ", "--token ", "token\n", "a_key=b", "bearer ", "?key=", "'", '"',
-    "aB3", "kX9vQ2mZ7pL4wR8tB3nY6cJ1 ", "A1b2_", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----\n", "-----END ", "eyJ.",
+    "sk-", "A_", "mysql ", "mysql -p ", "://", "http://u:", "http://a:b@", "a", "['", "x['y'].", "python -c ", " ",
+    "\n", "key=", "key='", "password for x is ", "password: ", "--token ", "token\n", "a_key=b",
+    "bearer ", "?key=",
+    "'", '"', "aB3", "kX9vQ2mZ7pL4wR8tB3nY6cJ1 ", "A1b2_", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----\n", "-----END ",
+    "eyJ.",
     'File "x", line 1, in f\n', "  File", "sshpass -p", "SG.aaaaaaaaaaaaaaaaa.", "hf_a", "-pythona -", "1 | ", "=",
 )  # fmt: skip
 

@@ -209,8 +209,5 @@ def oom(log: str, format_name: str) -> None:
     except OSError as error:
         raise BadInput(f"{log}: {error.strerror or error}") from None
     reading = reader.read(data)
-    if format_name == "json":
-        text = json.dumps(reader.as_json(reading), indent=1)
-    else:
-        text = reader.as_text(reading)
+    text = json.dumps(reader.as_json(reading), indent=1) if format_name == "json" else reader.as_text(reading)
     write_or_print(text, None, format_name)

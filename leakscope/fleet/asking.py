@@ -4,8 +4,8 @@ DuckDB is told which files it may read: the recordings. Everything else is off b
 looked at: other files, writing, extensions, settings, variables of Python, spilling to disk. What is no SELECT is
 refused.
 
-Memory is bounded, results included. DuckDB keeps to a limit for what it sorts and joins; long strings, lists and what is
-made of a result lie outside of it, so the kernel bounds the process as well (RLIMIT_DATA). Results come by batches:
+Memory is bounded, results included. DuckDB keeps to a limit for what it sorts and joins; long strings, lists and what
+is made of a result lie outside of it, so the kernel bounds the process as well (RLIMIT_DATA). Results come by batches:
 only a table in a terminal is put together before its first line is shown, and it has a limit of its own.
 """
 

@@ -30,8 +30,8 @@ _FRIENDS = _compiled((
     ("allocation failure", r"vmalloc: allocation failure", "a vmalloc failed: a warning, no kill"),
     ("SLUB", r"SLUB: Unable to allocate", "the slab allocator was refused memory: a warning, no kill"),
     ("TCP", r"TCP: out of memory", "TCP buffers reached net.ipv4.tcp_mem: no kill"),
-    ("MCE", r"MCE: Killing .{0,100} due to hardware memory corruption", "a process was killed for broken memory hardware, "
-     "not for lack of memory"),
+    ("MCE", r"MCE: Killing .{0,100} due to hardware memory corruption", "a process was killed for broken memory "
+     "hardware, not for lack of memory"),
     ("Under memory pressure", r"Under memory pressure, flushing caches", "journald gave its caches back: no kill"),
     ("SIGTERM when mem", r"sending SIGTERM when mem <=", "earlyoom says at its start when it would kill: no kill"),
     ("Considered", r"Considered \d+ cgroups for killing", "systemd-oomd lists candidates: no kill by itself"),
