@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .. import schema
 from ..errors import BadInput, LeakscopeError
+from ..storage.batches import frame_of, named, write
 from ..storage.remote import filesystem
 from ..units import MiB, format_bytes
 from .index import read_index
@@ -70,7 +69,7 @@ def chunks(
         if format_name == "terminal":
             yield as_table(asked.frame(sql, most_bytes // _SHOWN_SHARE))
         else:
-            frames = map(_as_frame, asked.batches(sql))
+            frames = map(frame_of, asked.batches(sql))
             yield from _csv(frames) if format_name == "csv" else _json(frames)
 
 
@@ -84,14 +83,7 @@ def write_parquet(
 ) -> None:
     """The result as a parquet file, batch by batch. **Errors** as ``chunks``."""
     with Asked(index, rules, most_bytes=most_bytes) as asked, _within(most_bytes):
-        writer = None
-        try:
-            for batch in asked.batches(sql):
-                writer = writer or pq.ParquetWriter(output, batch.schema, compression="zstd")
-                writer.write_batch(batch)
-        finally:
-            if writer is not None:
-                writer.close()
+        write(asked.batches(sql), output)
 
 
 def _csv(frames: Iterator[pd.DataFrame]) -> Iterator[str]:
@@ -109,41 +101,6 @@ def _json(frames: Iterator[pd.DataFrame]) -> Iterator[str]:
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-def _as_frame(batch: pa.RecordBatch) -> pd.DataFrame:
-    """Integers stay integers beside nulls; sums of DuckDB's, which are decimals in Arrow, are figures."""
-    columns = [_figures(column) for column in batch.columns]
-    frame: pd.DataFrame = pa.table(columns, names=batch.schema.names).to_pandas(types_mapper=_NULLABLE.get)
-    return frame
-
-
-def _apart(names: Sequence[str]) -> list[str]:
-    """A result may have a name twice: ``n`` and ``n_1``."""
-    told: dict[str, None] = {}
-    for name in names:
-        number, own = 0, name
-        while own in told:
-            number += 1
-            own = f"{name}_{number}"
-        told[own] = None
-    return list(told)
-
-
-def _figures(column: pa.Array) -> pa.Array:
-    if not pa.types.is_decimal(column.type):
-        return column
-    if column.type.scale == 0:
-        with suppress(pa.ArrowInvalid):
-            return column.cast(pa.int64())
-    return column.cast(pa.float64())
-
-
-_NULLABLE = {
-    pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(), pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(), pa.bool_(): pd.BooleanDtype(),
-}  # fmt: skip
-
-
 @contextmanager
 def _within(most_bytes: int) -> Iterator[None]:
     """This process has so much memory, what it holds already included. **Errors** LeakscopeError: it needs more.
@@ -157,7 +114,7 @@ def _within(most_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
     try:
         yield
-    except (MemoryError, pa.ArrowMemoryError):
+    except MemoryError:
         raise _too_much(most_bytes) from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
@@ -227,10 +184,10 @@ class Asked:
                     f"the result is above {format_bytes(most)}: add LIMIT, or write it to a file: -o result.csv, "
                     ".json or .parquet"
                 )
-        return pd.concat(map(_as_frame, batches), ignore_index=True) if len(batches) > 1 else _as_frame(batches[0])
+        return pd.concat(map(frame_of, batches), ignore_index=True) if len(batches) > 1 else frame_of(batches[0])
 
-    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """The result of one SELECT, as it is made: one batch at least.
+    def batches(self, sql: str) -> Iterator[Any]:
+        """The result of one SELECT as it is made, in batches of Arrow: one at least.
 
         **Errors** BadInput for all else, and for what SQL finds wrong; LeakscopeError for what needs too much memory.
         """
@@ -239,16 +196,8 @@ class Asked:
             if len(statements) != 1 or statements[0].type != self._duckdb.StatementType.SELECT:
                 raise BadInput("a query is one SELECT: the index and the recordings are only read")
             relation = self._connection.sql(sql)
-            named = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
-            reader = getattr(relation, named)(_BATCH_ROWS)
-            names = _apart(reader.schema.names)
-            is_empty = True
-            for batch in reader:
-                is_empty = False
-                yield pa.RecordBatch.from_arrays(batch.columns, names=names)
-            if is_empty:
-                columns = [pa.array([], field.type) for field in reader.schema]
-                yield pa.RecordBatch.from_arrays(columns, names=names)
+            reader = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+            yield from named(getattr(relation, reader)(_BATCH_ROWS))
         except self._duckdb.OutOfMemoryException:
             raise _too_much(self._most_bytes) from None
         except self._duckdb.Error as error:

@@ -22,6 +22,7 @@ from leakscope.exporting import names as export_formats
 from leakscope.fleet import index as indexing
 from leakscope.ignoring import Ignores
 from leakscope.mcp_server._answers import Desk
+from leakscope.pushing._tracker import outcome_of
 from leakscope.renderers import render
 from leakscope.viewing import Site
 from leakscope.words import plain
@@ -299,6 +300,15 @@ def test_answers_to_an_agent_are_plain(folder: Path, monkeypatch: pytest.MonkeyP
             except Exception as error:
                 answer = str(error)
             assert_plain(answer)
+
+
+def test_what_a_tracker_is_told_is_plain(folder: Path) -> None:
+    for run in runs(folder):
+        report = analyze(open_recording(run))
+        outcome = outcome_of(report, render(report, "markdown"), run)
+        for text in (*outcome.summary.values(), outcome.headline, outcome.alarm):
+            assert not isinstance(text, str) or text.isprintable(), text
+        assert_markdown(outcome.text)
 
 
 def test_oom_is_plain(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
