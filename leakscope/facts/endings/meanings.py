@@ -48,7 +48,7 @@ MEANINGS = (
        remedy=("run it once with CUDA_LAUNCH_BLOCKING=1: the traceback then names the call that fails",)),
     _m("shared-memory", r"Unexpected bus error encountered in worker|insufficient shared memory \(shm\)"
        r"|unable to (?:write to|resize|allocate shared memory\(shm\) for) file <?/torch_[^\n]*"
-       r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device",
+       r"|No space left on device(?:(?!No space)[^\n])*/dev/shm|/dev/shm(?:(?!/dev/shm)[^\n])*No space left on device",
        "Shared memory ran out in {process}",
        "loader workers hand their batches over in /dev/shm, which has a size of its own", ends_by=signal.SIGBUS),
     _m("worker-died", r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) (?:exited unexpectedly"
