@@ -16,7 +16,7 @@ HYSTERESIS_FRACTION = 0.05  # a rule is over only once its figure is this much o
 
 _SIZES = {unit: size for unit, size in BYTE_UNITS.items() if unit}  # rss>40 would be bytes, which nobody means
 _TIMES = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
-_RULE = re.compile(r"\s*([a-z_]+)\s*([<>])\s*([0-9]*\.?[0-9]+)\s*([a-z%]*(?:/[a-z]+)?)\s*", re.IGNORECASE)
+_RULE = re.compile(r"([a-z_]+)\s*([<>])\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z%]*(?:/[a-z]+)?)", re.IGNORECASE)
 
 _BYTES = ("rss", "pss", "swap", "gpu")
 _COUNTS = ("workers", "processes")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-_THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
+_THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x[0-9a-f]+(?![0-9a-f]).*\(most recent call first\):$")
 _AGENTS = re.compile(
     r'^\s*File "[^"\n]*(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/(?:\w+/)?(?P<file>[^"\n/]+)", '
     r"line (?P<line>\d+),? in (?P<function>[^\n]+)$"

@@ -20,11 +20,11 @@ _TIME_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.
 # 5MB is ten to the sixth times five; 5MiB and, as for docker and systemd, 5M are 2**20.
 BYTE_UNITS: dict[str, float] = {"": 1, "b": 1, **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}}
 BYTE_UNITS |= {f"{p}{i}": 1024**n for n, p in enumerate("kmgt", 1) for i in ("", "ib")}
-_QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-zA-Z]*)")
 
 
 def _parse(text: str, units: dict[str, float], what: str, examples: str) -> float:
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in units:
         raise BadInput(f"{text!r} is not a {what}: write it like {examples}")
     return float(match.group(1)) * units[match.group(2).lower()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
@@ -48,10 +49,66 @@ def judged(verdict: Verdict) -> str:
 
 
 def printable(text: str) -> str:
-    """A string of the job's on one line: control characters, lone surrogates and what turns a line round are shown."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    """A string of the job's on one line: control characters, lone surrogates and what turns a line round are shown.
+
+    So is what a build's log takes for a command wherever it stands: ``##[``, ``##vso[``.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return _ANYWHERE.sub(r"#\\x23\1", text) if "##" in text else text
+
+
+_ANYWHERE = re.compile(r"##(\[|vso\[)")
+_AT_A_START = re.compile(r"^((?:[ \t]|\x1b\[[0-9;]*m)*):(?=:)", re.MULTILINE)
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def plain(text: str) -> str:
+    """A whole text as a terminal or the log of a build gets it: its lines and colours, and nothing else that steers.
+
+    What writes it has made each string of the job's ``printable``. This is for what nobody thought of, and for a line
+    that was wrapped in the middle of one: ``::error::`` at the start of a line is a command where CI runs.
+    """
+    lines = []
+    for line in text.split("\n"):
+        if not line.isprintable() or "##" in line:
+            parts = _COLOUR.split(line)  # text, colour, text, ...
+            parts[::2] = ["\t".join(map(printable, part.split("\t"))) for part in parts[::2]]
+            line = "".join(parts)
+        lines.append(line)
+    return _AT_A_START.sub(r"\1\\x3a", "\n".join(lines))
+
+
+def plain_json(text: str) -> str:
+    """JSON, its strings free of what steers a terminal: the same values for who parses it."""
+    return _UNPRINTED.sub(lambda match: match[0] if match[0].isprintable() else _as_json_escape(match[0]), text)
+
+
+_UNPRINTED = re.compile(r"[^\x20-\x7e\n]")
+
+
+def _as_json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+# Forges link and ping by looking for these in the text that is left once markup is gone: escaping does not keep them
+# from it, an invisible space does. In order: mentions and addresses, issues, addresses of pages, emoji; commits.
+_LINKED = re.compile(
+    r"@(?=[\w-])|#(?=\d)|\bgh-(?=\d)|\w:(?=//)|\bwww(?=\.)|:(?=(?:[+-]1|[a-z][\w+-]{0,40}):)",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(r"\b(?=\d{0,40}[a-f])[0-9a-f]{7,40}\b", re.IGNORECASE)
+_APART = "\u200b"  # zero-width space
+_MARKUP = re.compile(r"[\\`*_\[\]~$]")
+
+
+def in_markdown(string: str) -> str:
+    """A part of a sentence, of any length: nothing in it is markup, a link or a call of somebody."""
+    string = _LINKED.sub(lambda match: match[0] + _APART, string)
+    string = _COMMIT.sub(lambda match: re.sub("(.{6})", rf"\1{_APART}", match[0]), string)
+    string = string.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(lambda match: "\\" + match[0], string)
 
 
 def run_facts(recording: RecordingFacts) -> str:

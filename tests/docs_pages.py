@@ -24,8 +24,9 @@ from leakscope.agent import masking
 from leakscope.analyzers import kinds
 from leakscope.kinds import Kind
 from leakscope.renderers import names
-from leakscope.renderers._markdown import code, escaped, head, row
+from leakscope.renderers._markdown import code, head, row
 from leakscope.storage import describe
+from leakscope.words import in_markdown
 from tests.foreign.table import page as foreign_tests
 
 ROOT = Path(__file__).parent.parent
@@ -76,9 +77,9 @@ def prose(sentences: str) -> str:
     """A docstring's words with its identifiers as code."""
     parts, end = [], 0
     for match in _CODE.finditer(sentences):
-        parts += [escaped(sentences[end : match.start()]), code(match[1] or match[2])]
+        parts += [in_markdown(sentences[end : match.start()]), code(match[1] or match[2])]
         end = match.end()
-    return "".join([*parts, escaped(sentences[end:])])
+    return "".join([*parts, in_markdown(sentences[end:])])
 
 
 def example() -> str:
@@ -102,7 +103,7 @@ def _privacy() -> str:
                 carried[column.carries].append(f"{table_.name}.{column.name}")
     footer = {kind: [n for n, k in schema.FOOTER_CARRIES.items() if k == kind] for kind in schema.CARRIES}
     rows = [
-        (escaped(meaning), ", ".join(map(code, carried[kind])), ", ".join(map(code, footer[kind])))
+        (in_markdown(meaning), ", ".join(map(code, carried[kind])), ", ".join(map(code, footer[kind])))
         for kind, meaning in schema.CARRIES.items()
     ]
     return f"""# What a recording holds of yours

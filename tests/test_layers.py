@@ -38,7 +38,7 @@ ROOMS = {
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
-    "watching": FOUNDATION | {"agent", "facts", "recorder", "storage"},
+    "watching": FOUNDATION | {"words", "agent", "facts", "recorder", "storage"},
     "metering": FOUNDATION | {"agent", "endpoints", "recorder", "storage", "watching"},
     "endpoints": {"errors"},  # where metrics go, as a user writes it
     "private": set(),  # folders that only their user can change
@@ -52,8 +52,8 @@ ROOMS = {
     "settings": {"errors"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
-    "exporting": FOUNDATION | {"storage", "facts", "reporting"},
-    "pushing": FOUNDATION | {"storage", "facts", "ignoring", "recorder", "renderers", "reporting", "watching"},
+    "exporting": FOUNDATION | {"words", "storage", "facts", "reporting"},
+    "pushing": FOUNDATION | {"words", "storage", "facts", "ignoring", "recorder", "renderers", "reporting", "watching"},
     "beside": FOUNDATION | {"agent", "recorder"},
     "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting", "words"},
     "mcp_server": FOUNDATION
@@ -67,7 +67,8 @@ ROOMS = {
     # Many recordings: their footers, samples by SQL, whole reports by engines.
     "fleet": FOUNDATION | {"storage", "facts", "words", "pages", "reporting", "renderers", "engines", "jobs"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
-    "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
+    "pytest_plugin": FOUNDATION
+    | {"agent", "storage", "facts", "own_heap", "words"},  # measures inside the tests' own process
     "importing": FOUNDATION | {"agent", "oom", "storage", "torch_snapshots"},  # files of other tools
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},

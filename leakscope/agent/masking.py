@@ -9,6 +9,11 @@ What gives a value away: how it begins (``sk_live_``, ``ghp_``, ``AKIA``, ``eyJ`
 ``?sig=HERE``), or that no word looks like it. The last is asked only of free text and of keys of dicts, never of names
 of types, functions and files; a path, an identifier, a number in hex (a commit, a digest, a UUID) is none.
 
+Time is bounded: no text costs more than some 10 ms, whatever is in it, since a regular expression keeps every thread of
+the job waiting. Each pattern is linear: it begins where no letter before it could have begun it too, it does not look
+ahead, and what it takes is judged by plain code, once. What is longer than any text of ours, or has more in it to be
+judged, is masked whole.
+
 Standard library only, Python 3.8+.
 """
 
@@ -20,7 +25,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
 try:
@@ -32,7 +37,14 @@ except ImportError:
         blake2b = None  # type: ignore[assignment,misc]
 
 SALT_BYTES = 16
+LONGEST = 64 * 1024  # characters of a text that is looked through: above the 64 KiB that are kept of last words
 _AT_ONCE = 16384  # characters of source: a regular expression holds the interpreter until it is through
+_LINES_OF_ONE = 100  # that are kept in one part with those before them
+_LONGEST_NAME = 200  # characters before =, or of an attribute
+_MOST_JUDGED = LONGEST * 3 // 4  # characters of values and of runs of letters that are judged in one text
+_OF_EACH = 24  # characters that could be judged in the time that each of them takes besides
+_LONGEST_QUOTED = 8192  # characters of a command line that is taken apart as a shell does: 1 us each
+_MOST_WORDS = 1000  # of a command, that are looked at one by one
 KEPT_TEXTS = 4096  # whose cleaned form is remembered: paths and command lines come again and again
 _KEPT_LENGTH = 1024
 SHORTEST = 6  # characters: shorter texts are words of ours
@@ -56,6 +68,10 @@ class WithheldError(Exception):
 
     ``collections`` does so, which comes with ``re``: the process would end with status 1 instead of by its signal.
     """
+
+
+class TooMuchError(Exception):
+    """A text has more in it that could be a secret than can be judged in its time."""
 
 
 class _Pattern:
@@ -88,13 +104,15 @@ _PREFIXES = (
     "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox", "xapp-", "eyJ", "AIza", "ya29.", "npm_", "pypi-",
     "dop_v1_", "SG.", "shpat_", "shpss_", "whsec_", "gsk_", "r8_", "nvapi-", "PRIVATE KEY",
 )  # fmt: skip
+_KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
+_OF_KEY = _Pattern(r"[A-Z ]{0,40}PRIVATE KEY-----")
+# Words may begin like these, too.
+_PERHAPS_KNOWN = _Pattern(r"(?<![A-Za-z0-9])(?:sk-[\w-]{16,}|hf_[A-Za-z0-9]{16,})")
+_HEX_KEY = _Pattern(r"sk-[0-9a-f]{24,}")
 _KNOWN = _Pattern(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<![A-Za-z0-9])(?:"
+    r"(?<![A-Za-z0-9])(?:"
     r"[spr]k_(?:live|test)_\w{4,}"
-    r"|sk-(?=[\w-]*[0-9])(?=[\w-]*[A-Z])[\w-]{16,}|sk-[0-9a-f]{24,}"
     r"|gh[pousr]_[A-Za-z0-9]{10,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
-    r"|hf_(?=[A-Za-z0-9]*[A-Z0-9])[A-Za-z0-9]{16,}"
     r"|A[KS]IA[A-Z0-9]{12,}"
     r"|xox[abeoprs]-[\w-]{8,}|xapp-[\w-]{10,}"
     r"|eyJ[\w-]{8,}(?:\.[\w-]*){0,4}"
@@ -113,7 +131,7 @@ _STRONG = (
 )
 _IS_STRONG = _Pattern(rf"(?:{_STRONG})s?$", _IGNORECASE)
 _NAMED = _Pattern(
-    r"(?P<word>(?:passw(?:or)?d|passphrase|secret|credential)s?|token|key|auth|pwd)"
+    r"(?P<word>(?:passw(?:or)?d|passphrase|secret|credential)s?|token|key|auth|pwd)(?![\w.-])"
     r"(?P<between>\\?[\"']?\]?\s{0,2}(?:=>|[:=])\s{0,2}(?:[rbuf]{1,2}(?=[\"']))?|\\?[\"']?,?\s+)"
     r"(?P<value>\\?\"[^\"\n]*\"|\\?'[^'\n]*'|[^\s\"',;&|)}\]]+)",
     _IGNORECASE,
@@ -142,7 +160,7 @@ _ASSIGNMENT = _Pattern(r"[A-Za-z_][\w.-]*")
 
 # DB_PASS=, smtp_pass: of one word with it, since a forward pass is none.
 _SHORT_NAMED = _Pattern(
-    r"(?<![A-Za-z0-9])(?P<before>(?:[A-Z][A-Z0-9_]*_PASS|(?:db|mysql|pg|postgres|mongo|redis|rabbitmq|amqp|smtp|imap|mail"
+    r"(?P<before>(?:(?<=[A-Z0-9])_PASS|(?<![A-Za-z0-9])(?:db|mysql|pg|postgres|mongo|redis|rabbitmq|amqp|smtp|imap|mail"
     r"|ftp|ssh|http|proxy|user|admin|root|login|sudo|ldap|vnc)[-_]?pass)[\"']?\s{0,2}[:=]\s{0,2}[\"']?)"
     r"(?P<value>[^\s\"',;&|)}\]]{3,})"
 )
@@ -158,15 +176,15 @@ _LOGIN = _Pattern(
 )
 _LOGS_IN = ("curl", "wget", "lftp", "http")
 _LOGIN_PROGRAMS = ("curl", "wget", "lftp", "http", "mysql", "mariadb", "sshpass")
-_OF_DATABASE = _Pattern(
-    r"(?P<before>\b(?:mysql|mariadb)(?:dump|admin|import|check|show)?\b[^;|&\n]*?\s-p[\"']?|\bsshpass\s+-p\s*[\"']?)"
-    r"(?P<value>[^\s\"';|&]{3,})"
-)
+_ONE_COMMAND = _Pattern(r"[^;|&\n]+")
+_DATABASE = _Pattern(r"\b(?:mysql|mariadb)(?:dump|admin|import|check|show)?\b")
+_OF_DATABASE = _Pattern(r"(?P<before>(?<=\s)-p[\"']?)(?P<value>[^\s\"';|&]{3,})")
+_SSHPASS = _Pattern(r"(?P<before>\bsshpass\s{1,20}-p\s{0,20}[\"']?)(?P<value>[^\s\"';|&]{3,})")
 
 # ---- by where they stand
 
-_USER_INFO = _Pattern(r"(://[^\s/:@'\"<>]{0,200}:)([^\s'\"<>@]{1,500})(?=@)")
-_USER_ALONE = _Pattern(r"(://)([^\s/:@'\"<>]{12,500})(?=@)")
+_BEFORE_HOST = _Pattern(r"://([^\s'\"<>@]*)(@?)")
+_USER = _Pattern(r"[^\s/:@'\"<>]{0,200}:")
 _QUERY = _Pattern(
     r"([?&#;][\w.~%-]{0,40}?(?:token|key|sig|signature|secret|passw(?:or)?d|credential|auth|sas|jwt|session)=)"
     r"([^&\s'\"#<>;]{4,})",
@@ -174,7 +192,7 @@ _QUERY = _Pattern(
 )
 _ADDRESS_PATH = _Pattern(r"(https?|wss?)://[^\s'\"<>?#]+")
 _PART = _Pattern(r"[^/:]{16,}")
-_KEY_IN_WAY = _Pattern(r"([\w]*)\['([^']+)'\]")
+_KEY_IN_WAY = _Pattern(r"\['([^']+)'\]")
 
 # ---- by what they look like
 
@@ -206,6 +224,7 @@ class Masker:
     def __init__(self, salt: str | None = None, sources: bool = True) -> None:
         self._salt = bytes.fromhex(salt or new_salt())
         self._sources = sources
+        self._left = _MOST_JUDGED  # characters, of the text that is being cleaned
         self._cleaned: dict[tuple[str, str], str] = {}
 
     def row(self, table: str, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -231,19 +250,12 @@ class Masker:
             return {str(key): self._odd(member) for key, member in value.items()}
         if value is None or issubclass(kind, (int, float)):
             return value
-        text = str.__str__(value) if issubclass(kind, str) else str(value)
-        try:
-            return self.free_text(text)
-        except WithheldError:
-            return self.mask(text)
+        return self.free_text(str.__str__(value) if issubclass(kind, str) else str(value))
 
     def _column(self, name: str, text: str) -> str:
         kept = self._cleaned.get((name, text))
         if kept is None:
-            try:
-                kept = self._clean(name, text)
-            except WithheldError:
-                kept = self.mask(text)
+            kept = self._clean(name, text)
             if len(text) <= _KEPT_LENGTH:
                 if len(self._cleaned) >= KEPT_TEXTS:
                     self._cleaned.clear()
@@ -252,7 +264,7 @@ class Masker:
 
     def _clean(self, name: str, text: str) -> str:
         if name in FREE_TEXT:
-            return self.free_text(text if self._sources else without_source(text))
+            return self.free_text(text)
         if name == COMMAND_LINE:
             return self.command_line(text)
         if name in WAYS:
@@ -268,44 +280,87 @@ class Masker:
         data = value.encode("utf-8", "surrogatepass")
         return "masked_" + blake2b(data, digest_size=3, key=self._salt).hexdigest()
 
-    # ---- kinds of text
+    # ---- kinds of text. **Cost** of each some 10 ms at most
 
     def name(self, text: str) -> str:
         """A file, a type, a function: only what gives itself away by how it begins, or as part of an address."""
-        if _has(text, _PREFIXES):
-            text = _KNOWN.sub(self._whole, text)
-        if "://" in text:
-            text = self._addresses(text)
-        return text
+        return self._bounded(self._name, text)
 
     def free_text(self, text: str) -> str:
         """Messages, labels, the end of stderr."""
-        text = self._logins(self._named(self.name(text)))
-        return _RUN.sub(self._run, text) if any(len(word) >= 16 for word in text.split()) else text
+        return self._bounded(self._free_text, text)
 
     def source(self, text: str) -> str:
         """Source of a program: only what stands in quotes is looked at, so that it stays a program, line by line."""
-        text = self.name(text)
-        return "".join([_QUOTED_RUN.sub(self._run, self._named(part, only_quoted=True)) for part in _parts(text)])
+        return "".join([self._bounded(self._source, part) for part in _parts(self._private_keys(text))])
 
     def way(self, text: str) -> str:
         """A way through objects: keys of dicts in it may be anything."""
-        text = self.name(text)
-        return _KEY_IN_WAY.sub(self._key, text) if "['" in text else text
+        return self._bounded(self._way, text)
 
     def command_line(self, text: str) -> str:
         """Of one process, quoted for a shell."""
+        is_quoted = _has(text, "'\"\\")
+        if is_quoted and len(text) > _LONGEST_QUOTED:
+            return self.free_text(text)
         import shlex  # only the recorder writes command lines
 
         try:
-            words = shlex.split(text)
+            words = shlex.split(text) if is_quoted else text.split()
         except ValueError:
             return self.free_text(text)
         cleaned = self.command(words)
         return text if cleaned == words else shlex.join(cleaned)
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The same as a list of words."""
+        """The same as a list of words; what is beyond all that is looked at is one mask."""
+        most = min(len(words), _MOST_WORDS)
+        if most < len(words) or sum(map(len, words)) > LONGEST:
+            while sum(map(len, words[:most])) > LONGEST:
+                most //= 2
+            return [*self._command(words[:most]), self.mask(" ".join(words[most:]))]
+        return self._command(words)
+
+    def _bounded(self, clean: Callable[[str], str], text: str) -> str:
+        """The text, cleaned; or masked whole where it is too long, or has too much in it, to be looked through."""
+        if len(text) <= LONGEST:
+            self._left = _MOST_JUDGED
+            try:
+                return clean(text)
+            except (TooMuchError, WithheldError):
+                pass
+        return self.mask(text) + "\n" * text.endswith("\n")
+
+    def _judge(self, value: str) -> str:
+        """Before it is looked at once more. **Errors** TooMuchError."""
+        self._left -= len(value) + _OF_EACH
+        if self._left < 0:
+            raise TooMuchError
+        return value
+
+    def _name(self, text: str) -> str:
+        if _has(text, _PREFIXES):
+            text = self._private_keys(text)
+            if "sk-" in text or "hf_" in text:
+                text = _PERHAPS_KNOWN.sub(self._perhaps, text)
+            text = _KNOWN.sub(self._whole, text)
+        if "://" in text:
+            text = self._addresses(text)
+        return text
+
+    def _free_text(self, text: str) -> str:
+        text = text if self._sources else without_source(text)
+        text = self._logins(self._named(self._name(text)))
+        return _RUN.sub(self._run, text) if any(len(word) >= 16 for word in text.split()) else text
+
+    def _source(self, text: str) -> str:
+        return _QUOTED_RUN.sub(self._run, self._named(self._name(text), only_quoted=True))
+
+    def _way(self, text: str) -> str:
+        text = self._name(text)
+        return _KEY_IN_WAY.sub(self._key, text) if "['" in text else text
+
+    def _command(self, words: Sequence[str]) -> list[str]:
         cleaned = []
         before, is_python = "", False
         for word in words:
@@ -358,51 +413,83 @@ class Masker:
     # ---- what is found in them
 
     def _whole(self, match: re.Match[str]) -> str:
-        return self.mask(match.group())
+        return self.mask(self._judge(match.group()))
+
+    def _perhaps(self, match: re.Match[str]) -> str:
+        value = self._judge(match.group())
+        is_mixed = value.lower() != value and (value.startswith("hf_") or _has(value, _DIGITS))
+        if is_mixed or (value.startswith("hf_") and _has(value, _DIGITS)):
+            return self.mask(value)
+        return _HEX_KEY.sub(self._whole, value)
+
+    def _private_keys(self, text: str) -> str:
+        """Each from its first line to its last, or to the end of the text."""
+        parts, done, at = [], 0, text.find(_KEY_BEGIN)
+        while at >= 0:
+            head = _OF_KEY.match(text, at + len(_KEY_BEGIN))
+            if head is not None:
+                end = text.find(_KEY_END, head.end())
+                while end >= 0 and (last := _OF_KEY.match(text, end + len(_KEY_END))) is None:
+                    end = text.find(_KEY_END, end + 1)
+                end = len(text) if end < 0 or last is None else last.end()
+                parts += [text[done:at], self.mask(text[at:end])]
+                done = end
+            at = text.find(_KEY_BEGIN, max(done, at + 1))
+        return "".join([*parts, text[done:]]) if parts else text
 
     def _addresses(self, text: str) -> str:
-        text = _USER_INFO.sub(self._password, text)
-        text = _USER_ALONE.sub(self._user_alone, text)
+        text = _BEFORE_HOST.sub(self._user, text)
         text = _ADDRESS_PATH.sub(self._address_path, text)
         return _QUERY.sub(self._query, text)
 
-    def _password(self, match: re.Match[str]) -> str:
-        value = match[2]
-        if (value.split("/")[0].isdigit() and "/" in value) or _MASKED.fullmatch(value):  # a port
+    def _user(self, match: re.Match[str]) -> str:
+        """What stands between :// and @: a password behind a colon, or one word that is one."""
+        if not match[2]:
             return match[0]
-        return match[1] + self.mask(value)
-
-    def _user_alone(self, match: re.Match[str]) -> str:
-        value = match[2]
+        text, at = self._judge(match[0]), 0
+        while at >= 0:
+            start = at + len("://")
+            user = _USER.match(text, start)
+            if user is not None and user.end() < len(text) - 1:
+                value = text[user.end() : -1]
+                is_port = value.split("/", 1)[0].isdigit() and "/" in value
+                return text if is_port or _MASKED.fullmatch(value) else text[: user.end()] + self.mask(value) + "@"
+            at = text.find("://", start)
+        value = text[start:-1]
+        if len(value) < 12 or _has(value, "/:"):
+            return text
         is_secret = (_HEX.fullmatch(value) and len(value) >= 20) or looks_random(value)
-        return match[1] + self.mask(value) if is_secret else match[0]
+        return text[:start] + self.mask(value) + "@" if is_secret else text
 
     def _address_path(self, match: re.Match[str]) -> str:
-        head, slashes, rest = match[0].partition("://")
+        head, slashes, rest = self._judge(match[0]).partition("://")
         host, slash, path = rest.partition("/")
         return head + slashes + host + slash + _PART.sub(self._part, path)
 
     def _part(self, match: re.Match[str]) -> str:
+        self._judge(match[0])
         return self.mask(match[0]) if looks_random(match[0]) else match[0]
 
     def _query(self, match: re.Match[str]) -> str:
-        value = match[2]
+        value = self._judge(match[2])
         if (value.isdigit() and len(value) < 8) or _MASKED.fullmatch(value):
             return match[0]
         return match[1] + self.mask(value)
 
     def _key(self, match: re.Match[str]) -> str:
-        holder, key = match[1], match[2]
+        text, start, key = match.string, match.start(), self._judge(match[1])
+        holder = _ends_in(text[max(0, start - _LONGEST_NAME) : start])
         is_secret = looks_random(key)
         if not is_secret and _of_secrets(holder):
             is_secret = len(key) >= 16 and _HEX.fullmatch(key) is not None and not key.isdigit()
-        return f"{holder}['{self.mask(key)}']" if is_secret else match[0]
+        return f"['{self.mask(key)}']" if is_secret else match[0]
 
     def _run(self, match: re.Match[str]) -> str:
         run, text, start, end = match[0], match.string, match.start(), match.end()
         before = text[start - 1 : start]
         if run.startswith("/") or before in ("/", ".", "~", "%", "@", "\\") or run.startswith(("_Z", "masked_")):
             return run  # a part of a path, of a dotted name, of a mangled one
+        self._judge(run)
         if "/" in run or "+" in run:
             bare = run.replace("/", "").replace("+", "").rstrip("=")
             is_one = len(bare) >= _SHORT_BASE64 and _is_mixed(bare) and _is_noise(bare)
@@ -417,17 +504,20 @@ class Masker:
             return text
         if "authorization" in lower or "bearer" in lower:
             text = _HEADER.sub(self._header, text)
-            lower = text.lower()
+        parts, done = [], 0
+        quotes = _Quotes(text) if only_quoted else None
+        lower = text.lower()
         if len(lower) != len(text):  # some letters of Turkish: their places differ
             lower = text
-        parts, done = [], 0
         for word in _WORD.finditer(lower):
             match = _NAMED.match(text, word.start()) if word.start() >= done else None
-            found = None if match is None else _named_value(text, match, only_quoted)
+            if match is None:
+                continue
+            self._judge(match["value"])
+            found = _named_value(text, match, quotes)
             if found is not None:
                 start, end = found
-                parts.append(text[done:start])
-                parts.append(self.mask(text[start:end]))
+                parts += [text[done:start], self.mask(text[start:end])]
                 done = end
         parts.append(text[done:])
         return "".join(parts)
@@ -438,27 +528,57 @@ class Masker:
             text = _SAID.sub(self._telling, _SHORT_NAMED.sub(self._after, text))
         if _has(lower, _LOGS_IN):
             text = _LOGIN.sub(self._after, text)
-        if "-p" in lower and _has(lower, ("mysql", "mariadb", "sshpass")):
-            text = _OF_DATABASE.sub(self._after, text)
-        return text
+        if "-p" in lower and _has(lower, ("mysql", "mariadb")):
+            text = _ONE_COMMAND.sub(self._of_database, text)
+        return _SSHPASS.sub(self._after, text) if "sshpass" in lower else text
+
+    def _of_database(self, match: re.Match[str]) -> str:
+        command = match[0]
+        program = _DATABASE.search(command)
+        if program is None:
+            return command
+        return command[: program.end()] + _OF_DATABASE.sub(self._after, command[program.end() :], count=1)
 
     def _after(self, match: re.Match[str]) -> str:
-        value = match["value"]
+        value = self._judge(match["value"])
         return match[0] if value.isdigit() or _HARMLESS_VALUE.fullmatch(value) else match["before"] + self.mask(value)
 
     def _telling(self, match: re.Match[str]) -> str:
         return self._after(match) if _has(match["value"], _DIGITS) else match[0]
 
     def _header(self, match: re.Match[str]) -> str:
-        value = match["value"]
+        value = self._judge(match["value"])
         is_word = value.isalpha() and not match["before"][:13].lower().startswith("authorization")
         return match[0] if is_word or _HARMLESS_VALUE.fullmatch(value) else match["before"] + self.mask(value)
 
 
-def _is_in_quotes(text: str, at: int) -> bool:
-    """Within its line, as far as counting tells: in ``"password: %s"`` what follows the name is no code."""
-    before = text[text.rfind("\n", 0, at) + 1 : at]
-    return before.count('"') % 2 == 1 or before.count("'") % 2 == 1
+class _Quotes:
+    """Whether a place is in quotes within its line, as far as counting tells; places are asked in their order.
+
+    In ``"password: %s"`` what follows the name is no code.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = self._double = self._single = 0
+
+    def are_open(self, at: int) -> bool:
+        text = self._text
+        line = text.rfind("\n", self._at, at) + 1
+        if line:
+            self._at, self._double, self._single = line, 0, 0
+        self._double += text.count('"', self._at, at)
+        self._single += text.count("'", self._at, at)
+        self._at = max(at, self._at)
+        return self._double % 2 == 1 or self._single % 2 == 1
+
+
+def _ends_in(text: str) -> str:
+    """The name at the end."""
+    start = len(text)
+    while start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
+        start -= 1
+    return text[start:]
 
 
 def _has(text: str, parts: Iterable[str]) -> bool:
@@ -469,12 +589,24 @@ def _has(text: str, parts: Iterable[str]) -> bool:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Some lines at a time."""
+    """Some lines at a time, up to one that begins a statement: a name and its value stay together. A line of data that
+    is longer is one part."""
     start = 0
     while start < len(text):
-        end = text.find("\n", start + _AT_ONCE) + 1 or len(text)
+        end = _line_end(text, start + _AT_ONCE)
+        for _ in range(_LINES_OF_ONE):
+            if end >= len(text) or end - start > LONGEST or not (text[end].isspace() or text[end] in ")]}\"'"):
+                break
+            end = _line_end(text, end)
+        last = text.rfind("\n", start, start + _AT_ONCE) + 1
+        if end - start > LONGEST and last > start:
+            end = last
         yield text[start:end]
         start = end
+
+
+def _line_end(text: str, at: int) -> int:
+    return text.find("\n", at) + 1 or len(text)
 
 
 def looks_random(text: str) -> bool:
@@ -498,9 +630,9 @@ def _is_noise(piece: str) -> bool:
     if len(set(piece)) < 10 or not _has(piece, _DIGITS):
         return False
     lower = piece.lower()
-    pairs = [lower[i : i + 2] for i in range(len(lower) - 1) if lower[i : i + 2].isalpha()]
+    pairs = list(filter(str.isalpha, map(str.__add__, lower, lower[1:])))
     most = 0.4 if len(pairs) < 30 else 0.45
-    return len(pairs) >= 4 and sum([pair in _COMMON_PAIRS for pair in pairs]) <= most * len(pairs)
+    return len(pairs) >= 4 and sum(map(_COMMON_PAIRS.__contains__, pairs)) <= most * len(pairs)
 
 
 def _is_secret_name(name: str) -> bool:
@@ -539,12 +671,13 @@ def _is_harmless(value: str, name: str) -> bool:
     return False
 
 
-def _named_value(text: str, match: re.Match[str], only_quoted: bool) -> tuple[int, int] | None:
-    """Where in the text the secret of a match stands; None if it is none."""
+def _named_value(text: str, match: re.Match[str], quotes: _Quotes | None) -> tuple[int, int] | None:
+    """Where in the text the secret of a match stands; None if it is none. ``quotes``: of a source."""
     start, end = match.span("value")
     value, between = match["value"], match["between"]
     word_start = match.start()
-    while word_start > 0 and (text[word_start - 1].isalnum() or text[word_start - 1] in "_-."):
+    least = max(0, word_start - _LONGEST_NAME)
+    while word_start > least and (text[word_start - 1].isalnum() or text[word_start - 1] in "_-."):
         word_start -= 1
     name = text[word_start : match.end("word")]
     is_option = name.startswith("-")
@@ -559,9 +692,9 @@ def _named_value(text: str, match: re.Match[str], only_quoted: bool) -> tuple[in
         start, end = start + inset, end - inset
         if value[0] == "\\" and text[end : end + 1] != "\\":
             end = match.end("value") - 1
-    elif only_quoted:
+    elif quotes is not None:
         is_setting = name.isupper() and between == "=" and _has(value, _DIGITS)  # in a string of many lines
-        if _has(between, "'\"") or not (is_setting or _is_in_quotes(text, word_start)):
+        if _has(between, "'\"") or not (is_setting or quotes.are_open(word_start)):
             return None
     bare = text[start:end]
     if not bare or _is_harmless(bare, name):
@@ -581,7 +714,9 @@ def _named_value(text: str, match: re.Match[str], only_quoted: bool) -> tuple[in
 
 # ---- texts of the program, for --no-source
 
-_TEXT_OF_PYTHON = _Pattern(r"(python[\w.]*\s+(?:-\w+\s+)*-\w*c\s+)(?:'(?:[^']|'\"'\"')*'|\"(?:[^\"\\]|\\.)*\")")
+_TEXT_OF_PYTHON = _Pattern(
+    r"((?<![\w.-])python[\w.]*\s+(?:-\w+\s+)*-\w*c\s+)(?:'[^']*(?:'\"'\"'[^']*)*'|\"(?:[^\"\\]|\\.)*\")"
+)
 # In a traceback a line of source, and marks below it, stand deeper than the line that names the file.
 _AFTER_FILE = _Pattern(
     r"(?m)^(?P<margin>[ |]*)(?P<file>File \"[^\"\n]*\", line \d+(?:, in [^\n]*)?\n)"
@@ -589,8 +724,8 @@ _AFTER_FILE = _Pattern(
 )
 _AFTER_WARNING = _Pattern(r"(?m)^([^\s:][^:\n]*:\d+: \w*Warning: [^\n]*\n)(?:  [^\n]*(?:\n|\Z))")
 # As rich and IPython quote it.
-_IN_FRAME = _Pattern(r"(?m)^[│|][ ❱>]*\d+ [│|][^\n]*(?:\n|\Z)|^(?:-+> ?\d+ |\s+\d+ )[^\n]*(?:\n|\Z)")
-_COMMENT_IN_GUARD = _Pattern(r"(?m)\s{2,}# [^\n]*")
+_IN_FRAME = _Pattern(r"(?m)^[│|][ ❱>]*\d+ [│|][^\n]*(?:\n|\Z)|^(?:-+> ?\d+ |[^\S\n]+\d+ )[^\n]*(?:\n|\Z)")
+_COMMENT_IN_GUARD = _Pattern(r"(?m)(?<!\s)\s{2,}# [^\n]*")
 
 
 def without_source(text: str) -> str:
@@ -612,7 +747,13 @@ def is_same_command(masked: object, words: Sequence[str]) -> bool:
 
 
 def _is_same(masked: str, word: str) -> bool:
-    import re
-
-    parts = _MASKED.split(masked)
-    return masked == word or (len(parts) > 1 and re.fullmatch(r"[\s\S]+".join(map(re.escape, parts)), word) is not None)
+    first, *others = _MASKED.split(masked)
+    if not others or not word.startswith(first):
+        return masked == word
+    at = len(first)
+    for part in others[:-1]:
+        at = word.find(part, at + 1)  # of what was masked there is one letter at least
+        if at < 0:
+            return False
+        at += len(part)
+    return len(word) - len(others[-1]) > at and word.endswith(others[-1])

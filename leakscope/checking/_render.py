@@ -32,4 +32,4 @@ def _line(outcome: Outcome) -> str:
     place = ""
     if outcome.file is not None:
         place = f" ({outcome.file}:{outcome.line})" if outcome.line is not None else f" ({outcome.file})"
-    return f"{_WORDS[outcome.outcome]}: {outcome.rule}: {outcome.text}{place}\n"
+    return printable(f"{_WORDS[outcome.outcome]}: {outcome.rule}: {outcome.text}{place}") + "\n"

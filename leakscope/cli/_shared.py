@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from ..errors import BadInput
 from ..options import RECORD_OPTIONS, Option
+from ..words import plain, plain_json, printable
 
 HELP_NAMES = ["-h", "--help"]
 FORMAT_HELP = "[default: terminal, or by the suffix of -o]"
@@ -144,17 +145,28 @@ def color_of(asked: bool | None) -> bool | None:
     return asked
 
 
-def write_or_print(text: str, output: Path | None, *, color: bool | None = None) -> None:
-    """Into the file, without colours, or on stdout."""
+def write_or_print(
+    text: str, output: Path | None, format_name: str, *, color: bool | None = None, ends: bool = True
+) -> None:
+    """Into the file, without colours, or on stdout. Whatever a job called things, it steers no terminal and no log.
+
+    ``ends``: with its line, if it is none yet.
+    """
+    if output is None or format_name != "csv":  # a file of figures has texts as they are
+        text = _HARMLESS.get(format_name, str)(text)
     if output is not None:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:
-        click.echo(text, nl=not text.endswith("\n"), color=color)
+        click.echo(text, nl=ends and not text.endswith("\n"), color=color)
+
+
+# The others are no text for a terminal, and are escaped as their formats ask for.
+_HARMLESS: dict[str, Callable[[str], str]] = {"terminal": plain, "csv": plain, "json": plain_json}
 
 
 def say(line: str) -> None:
     """A line on stderr, by its sender."""
-    click.echo(f"leakscope: {line}", err=True)
+    click.echo(f"leakscope: {printable(line)}", err=True)
 
 
 def fail(line: str, status: int) -> int:

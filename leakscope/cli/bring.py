@@ -49,10 +49,9 @@ def import_(
     listed in docs/how-to/import.md.
     """
     from .. import importing
-    from ..words import printable
 
     done = importing.import_files(files, output, form=form, placing=importing.placing(tz, offsets), force=force)
     if not quiet:
         for line in done.lines:
-            say(printable(line))
+            say(line)
         say(f"{done.row_count:,} rows in {output}: leakscope report {output}")

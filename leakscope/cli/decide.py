@@ -55,7 +55,7 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     several = len(opened) > 2
     result = comparing.compare_in_order(opened) if several else comparing.compare(opened[0], opened[1])
     text = comparing.render(result, format_name)
-    write_or_print(text, output)
+    write_or_print(text, output, format_name)
     return comparing.EXIT_STATUS[result.verdict]
 
 
@@ -67,7 +67,7 @@ def _compare_jobs(runs: Sequence[Path], format_name: str, output: Path | None) -
         raise BadInput(f"{len(runs)} folders: compare two jobs, the one from before and the one after")
     result = jobs.compare_jobs(runs[0], runs[1])
     text = jobs.render(result, format_name)
-    write_or_print(text, output)
+    write_or_print(text, output, format_name)
     return comparing.EXIT_STATUS[result.verdict]
 
 
@@ -108,5 +108,5 @@ def check(run: Path, format_name: str, **options: Any) -> int:
     for note in ignores.notes:
         say(note)
     result = checking.check(open_recording(run), rules, baseline, ignores)
-    click.echo(checking.render(result, format_name), nl=False)
+    write_or_print(checking.render(result, format_name), None, format_name)
     return result.exit_status

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from ..errors import BadInput, LeakscopeError
-from ._shared import PACKAGE, Format, command, fail, quiet_option, say, text_or_json
+from ._shared import PACKAGE, Format, command, fail, quiet_option, say, text_or_json, write_or_print
 
 _JSON_SCHEMAS = ("report", "job", "fleet")
 _SCHEMAS = ["recording", *_JSON_SCHEMAS, "markdown", "json"]  # the last two: what it was called by before -f
@@ -21,7 +21,8 @@ def doctor(format_name: str) -> None:
     from .. import doctor as examination
 
     groups = examination.examine()
-    click.echo(examination.as_json(groups) if format_name == "json" else examination.as_text(groups), nl=False)
+    text = examination.as_json(groups) if format_name == "json" else examination.as_text(groups)
+    write_or_print(text, None, format_name)
 
 
 @command(

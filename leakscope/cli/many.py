@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from ..errors import BadInput, UnreadableRecording
 from ._shared import Group, by_suffix, format_option, output_option, quiet_option, say, write_or_print
 
 _TABLES = {".csv": "csv", ".json": "json", ".txt": "terminal"}
+_RESULTS = {**_TABLES, ".parquet": "parquet"}
 _PAGES = {".html": "html", ".json": "json", ".txt": "terminal"}
 _ROW_SUFFIXES = (".parquet", ".csv", ".jsonl")
 
@@ -158,7 +160,7 @@ def list_(
     format_name = format_name or by_suffix(output, _TABLES)
     names = columns.split(",") if columns else None
     text = listing.listed(index, where, sort=sort, limit=limit, columns=names, format_name=format_name)
-    write_or_print(text, output)
+    write_or_print(text, output, format_name)
 
 
 @fleet.command(
@@ -185,7 +187,18 @@ def report(index: Path, where: tuple[str, ...], format_name: str | None, output:
     found = read_index(index)
     rules = list(where)
     keep = (lambda frame: frame.index.isin(matching(frame, rules).index)) if rules else None
-    write_or_print(rendering.render(report_of(found, keep), format_name), output)
+    write_or_print(rendering.render(report_of(found, keep), format_name), output, format_name)
+
+
+@contextmanager
+def _whole(output: Path) -> Iterator[Path]:
+    """A file to write to, which takes the name of another once it is whole."""
+    part = output.with_name(f".{output.name}.tmp-{os.getpid()}")
+    try:
+        yield part
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @fleet.command(
@@ -200,9 +213,9 @@ def report(index: Path, where: tuple[str, ...], format_name: str | None, output:
     help="The index to ask.",
 )  # fmt: skip
 @_where
-@click.option("--memory", metavar="SIZE", default="1GB", show_default=True, help="Most memory it may take.")
+@click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Most memory it may take.")
 @click.option("--engine", type=click.Choice(["duckdb"]), default="duckdb", hidden=True, expose_value=False)
-@format_option("csv", "json", "terminal")
+@format_option("csv", "json", "parquet", "terminal")
 @output_option
 def query(
     sql: str, index: Path, where: tuple[str, ...], memory: str, format_name: str | None, output: Path | None
@@ -210,15 +223,28 @@ def query(
     """Ask an index and the samples of its recordings by SQL (DuckDB).
 
     Views: recordings, findings, process_growth (slope and peak of each process), and every table of a recording, such
-    as process_samples, with the column recording in front. -w limits which recordings are read. Nothing is written, and
-    no other file of this host can be read. All views: docs/fleet.md.
+    as process_samples, with the column recording in front. -w limits which recordings are read. Nothing is written but
+    -o, and no other file of this host can be read. CSV, JSON and parquet may be of any length; a table in the terminal
+    has to fit into memory. All views: docs/fleet.md.
     """
     from ..fleet import asking
     from ..units import parse_bytes
 
-    format_name = format_name or by_suffix(output, _TABLES)
-    text = asking.answer(index, sql, where, most_bytes=int(parse_bytes(memory)), format_name=format_name)
-    write_or_print(text, output)
+    format_name = format_name or by_suffix(output, _RESULTS)
+    most_bytes = int(parse_bytes(memory))
+    if format_name == "parquet":
+        if output is None:
+            raise BadInput("parquet is no text: name a file with -o")
+        with _whole(output) as part:
+            asking.write_parquet(index, sql, part, where, most_bytes=most_bytes)
+        return
+    pieces = asking.chunks(index, sql, where, most_bytes=most_bytes, format_name=format_name)
+    if output is None:
+        for piece in pieces:
+            write_or_print(piece, None, format_name, ends=False)
+    else:
+        with _whole(output) as part, part.open("w", encoding="utf-8") as file:
+            file.writelines(pieces)
 
 
 @fleet.command(
@@ -255,6 +281,6 @@ def analyze(
     if output is not None:
         analyzing.write(found, output)
     if not quiet:
-        click.echo(analyzing.summary(found, time.monotonic() - began, engine))
+        write_or_print(analyzing.summary(found, time.monotonic() - began, engine), None, "terminal")
     if (reason := analyzing.why_none_is_readable(found)) is not None:
         raise UnreadableRecording(reason)

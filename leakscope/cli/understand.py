@@ -81,7 +81,7 @@ def report(
     result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
     asked = {"terminal": {"verbose": True} if verbose else {}, "json": {"with_timeline": True} if with_timeline else {}}
     text = render(result, format_name, **asked.get(format_name, {}))
-    write_or_print(text, output, color=color_of(color))
+    write_or_print(text, output, format_name, color=color_of(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))
 
 
@@ -102,7 +102,7 @@ def _report_job(
     not_the_recording(output, *runs)
     job = jobs.without_ignored(jobs.report_job(runs), Ignores() if all_findings else read_ignores(Path.cwd()))
     text = jobs.render(job, format_name)
-    write_or_print(text, output, color=color_of(color))
+    write_or_print(text, output, format_name, color=color_of(color))
     return int(exit_code and any(cluster.severity != "note" for cluster in job.clusters))
 
 
@@ -184,7 +184,7 @@ def heap(
             recording, pid=pid, at_s=at_s, since_s=since_s, at_end=at_end, by_growth=by_growth, depth=depth,
             on_devices=on_devices,
         )  # fmt: skip
-    click.echo(shown, nl=False)
+    write_or_print(shown, None, "terminal")
 
 
 @command(
@@ -203,15 +203,11 @@ def oom(log: str, format_name: str) -> None:
     import json
 
     from .. import oom as reader
-    from ..words import printable
 
     try:
         data = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
     except OSError as error:
         raise BadInput(f"{log}: {error.strerror or error}") from None
     reading = reader.read(data)
-    if format_name == "json":
-        click.echo(json.dumps(reader.as_json(reading), indent=1))
-    else:
-        # Many can write to a log: what moves a terminal's cursor, or reads backwards, is shown as what it is.
-        click.echo("\n".join(map(printable, reader.as_text(reading).split("\n"))), nl=False)
+    text = json.dumps(reader.as_json(reading), indent=1) if format_name == "json" else reader.as_text(reading)
+    write_or_print(text, None, format_name)

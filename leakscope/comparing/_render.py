@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import BadInput
 from ..units import format_bytes
-from ..words import printable
+from ..words import in_markdown, printable
 from ._comparison import GONE, STILL, Comparison, FindingChange, History
 from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rows
 
@@ -144,11 +144,8 @@ def _markdown(comparison: Comparison) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Names of variables and files are not markup."""
-    text = printable(text)
-    for mark in "\\`*_<>|[]":
-        text = text.replace(mark, f"\\{mark}")
-    return text
+    """Names of variables and files are not markup; in a table a pipe is none of its own."""
+    return in_markdown(printable(text)).replace("|", "\\|")
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
 _FEW_ARENAS = 2
-_DEVICE_FIGURES = re.compile(r"(\d+) bytes before, (\d+) after")
+_DEVICE_FIGURES = re.compile(r"(?<!\d)(\d+) bytes before, (\d+) after")
 
 
 class _AtTheEnd(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.case import Case
+from ..words import printable
 from ._stacks import stacks_by_process
 
 SUFFIX = ".collapsed.txt"
@@ -26,4 +27,4 @@ def chunks(case: Case) -> Iterator[bytes]:
 
 def _word(name: str) -> str:
     """A name in which nothing divides."""
-    return " ".join(name.replace(";", ":").split())
+    return printable(" ".join(name.replace(";", ":").split()))

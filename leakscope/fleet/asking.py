@@ -3,12 +3,19 @@
 DuckDB is told which files it may read: the recordings. Everything else is off before the first word of the query is
 looked at: other files, writing, extensions, settings, variables of Python, spilling to disk. What is no SELECT is
 refused.
+
+Memory is bounded, results included. DuckDB keeps to a limit for what it sorts and joins; long strings, lists and what
+is made of a result lie outside of it, so the kernel bounds the process as well (RLIMIT_DATA). Results come by batches:
+only a table in a terminal is put together before its first line is shown, and it has a limit of its own.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +23,9 @@ import pandas as pd
 
 from .. import schema
 from ..errors import BadInput, LeakscopeError
+from ..storage.batches import frame_of, named, write
 from ..storage.remote import filesystem
-from ..units import MiB
+from ..units import MiB, format_bytes
 from .index import read_index
 from .listing import as_csv, as_json_value, as_table
 from .rules import matching
@@ -40,21 +48,92 @@ VIEWS = {
 }
 
 
-def answer(
-    index: Path, sql: str, rules: Sequence[str] = (), *, most_bytes: int = 1000 * 1000 * 1000,
-    format_name: str = "terminal", threads: int | None = None,
-) -> str:  # fmt: skip
-    """The result as a table, CSV or JSON. **Errors** BadInput: no DuckDB, SQL that is wrong or no SELECT."""
-    with Asked(index, rules, most_bytes=most_bytes, threads=threads) as asked:
-        frame = asked.frame(sql)
-    if format_name == "terminal":
-        return as_table(frame)
-    return as_csv(frame) if format_name == "csv" else _as_json(frame)
+MOST_BYTES = 1024 * MiB  # of the process, unless it is told otherwise
+_LEAST_BYTES = 64 * MiB  # for a query, however little the process may have
+_OF_DUCKDB = 0.6  # of what is left; the rest is for results, and for what DuckDB does not count
+_A_THREAD = 128 * MiB
+_BATCH_ROWS = 8192
+_SHOWN_SHARE = 256  # of the memory, for a result that is shown as a table: rich takes some kilobytes a cell
+_KEPT_SHARE = 8  # the same for one that is kept as a DataFrame
 
 
-def _as_json(frame: pd.DataFrame) -> str:
-    rows = [{str(name): as_json_value(value) for name, value in row.items()} for row in frame.to_dict("records")]
-    return json.dumps(rows, indent=1) + "\n"
+def chunks(
+    index: Path, sql: str, rules: Sequence[str] = (), *, most_bytes: int = MOST_BYTES, format_name: str = "terminal",
+    threads: int | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """The result as a table, CSV or JSON, piece by piece; the process takes ``most_bytes`` in all.
+
+    **Errors** BadInput: no DuckDB, SQL that is wrong or no SELECT. LeakscopeError: more memory would be needed.
+    """
+    with Asked(index, rules, most_bytes=most_bytes, threads=threads) as asked, _within(most_bytes):
+        if format_name == "terminal":
+            yield as_table(asked.frame(sql, most_bytes // _SHOWN_SHARE))
+        else:
+            frames = map(frame_of, asked.batches(sql))
+            yield from _csv(frames) if format_name == "csv" else _json(frames)
+
+
+def answer(index: Path, sql: str, rules: Sequence[str] = (), **how: Any) -> str:
+    """``chunks`` in one."""
+    return "".join(chunks(index, sql, rules, **how))
+
+
+def write_parquet(
+    index: Path, sql: str, output: Path, rules: Sequence[str] = (), *, most_bytes: int = MOST_BYTES
+) -> None:
+    """The result as a parquet file, batch by batch. **Errors** as ``chunks``."""
+    with Asked(index, rules, most_bytes=most_bytes) as asked, _within(most_bytes):
+        write(asked.batches(sql), output)
+
+
+def _csv(frames: Iterator[pd.DataFrame]) -> Iterator[str]:
+    for number, frame in enumerate(frames):
+        yield as_csv(frame, with_heads=number == 0)
+
+
+def _json(frames: Iterator[pd.DataFrame]) -> Iterator[str]:
+    before = "[\n"
+    for frame in frames:
+        for row in frame.to_dict("records"):
+            text = json.dumps({str(name): as_json_value(value) for name, value in row.items()}, indent=1, default=str)
+            yield before + " " + text.replace("\n", "\n ")
+            before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+@contextmanager
+def _within(most_bytes: int) -> Iterator[None]:
+    """This process has so much memory, what it holds already included. **Errors** LeakscopeError: it needs more.
+
+    To be begun when libraries are loaded and threads run: they reserve much of which they never touch anything.
+    """
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    room = _room(most_bytes)
+    most = _of_this_process("VmData:") + room
+    with suppress(ValueError, OSError):  # less is allowed already
+        resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+    try:
+        yield
+    except MemoryError:
+        raise _too_much(most_bytes) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _room(most_bytes: int) -> int:
+    return max(_LEAST_BYTES, most_bytes - _of_this_process("VmRSS:"))
+
+
+def _of_this_process(name: str) -> int:
+    """Bytes."""
+    with open("/proc/self/status") as stream:
+        return next(int(line.split()[1]) * 1024 for line in stream if line.startswith(name))
+
+
+def _too_much(most_bytes: int) -> LeakscopeError:
+    return LeakscopeError(
+        f"the query needs more memory than {format_bytes(most_bytes)}: ask for less, or allow more by --memory"
+    )
 
 
 class Asked:
@@ -65,7 +144,7 @@ class Asked:
         index: Path,
         rules: Sequence[str] = (),
         *,
-        most_bytes: int = 1000 * 1000 * 1000,
+        most_bytes: int = MOST_BYTES,
         threads: int | None = None,
     ) -> None:
         self._duckdb = duckdb = _duckdb()
@@ -73,17 +152,19 @@ class Asked:
         frame = found.frame()
         keep = frame.index.isin(matching(frame, [*rules, "state!=foreign"]).index)
         chosen = found.only(list(keep))
+        self._most_bytes, room = most_bytes, _room(most_bytes)
         settings: dict[str, Any] = {
-            "memory_limit": f"{max(64, most_bytes // MiB)}MiB", "temp_directory": "",
+            "memory_limit": f"{int(_OF_DUCKDB * room) // MiB}MiB", "temp_directory": "",
             "python_enable_replacements": False,
             "autoinstall_known_extensions": False, "autoload_known_extensions": False,
         }  # fmt: skip
-        if threads is not None:
-            settings["threads"] = threads
+        settings["threads"] = threads or max(1, min(len(os.sched_getaffinity(0)), room // _A_THREAD))
         self._connection = duckdb.connect(":memory:", config=settings)
-        self._make_views(
-            chosen.table, _by_columns(chosen.column("url"), chosen.column("state"), chosen.column("columns_id"))
-        )
+        groups = _by_columns(chosen.column("url"), chosen.column("state"), chosen.column("columns_id"))
+        try:
+            self._make_views(chosen.table, groups)
+        except duckdb.OutOfMemoryException:
+            raise _too_much(most_bytes) from None
 
     def __enter__(self) -> Asked:
         return self
@@ -91,17 +172,39 @@ class Asked:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def frame(self, sql: str) -> pd.DataFrame:
-        """The result of one SELECT. **Errors** BadInput for all else, and for what SQL finds wrong."""
+    def frame(self, sql: str, most_bytes: int | None = None) -> pd.DataFrame:
+        """The result of one SELECT. **Errors** as ``batches``; LeakscopeError for one of more than ``most_bytes``."""
+        most = most_bytes or self._most_bytes // _KEPT_SHARE
+        batches, size = [], 0
+        for batch in self.batches(sql):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > most:
+                raise LeakscopeError(
+                    f"the result is above {format_bytes(most)}: add LIMIT, or write it to a file: -o result.csv, "
+                    ".json or .parquet"
+                )
+        return pd.concat(map(frame_of, batches), ignore_index=True) if len(batches) > 1 else frame_of(batches[0])
+
+    def batches(self, sql: str) -> Iterator[Any]:
+        """The result of one SELECT as it is made, in batches of Arrow: one at least.
+
+        **Errors** BadInput for all else, and for what SQL finds wrong; LeakscopeError for what needs too much memory.
+        """
         try:
             statements = self._duckdb.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != self._duckdb.StatementType.SELECT:
                 raise BadInput("a query is one SELECT: the index and the recordings are only read")
-            result: pd.DataFrame = self._connection.execute(sql).df()
-            return result
-        except self._duckdb.OutOfMemoryException as error:
-            raise LeakscopeError(f"the query needs more memory than --memory allows: {_one_line(error)}") from None
+            relation = self._connection.sql(sql)
+            reader = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+            yield from named(getattr(relation, reader)(_BATCH_ROWS))
+        except self._duckdb.OutOfMemoryException:
+            raise _too_much(self._most_bytes) from None
         except self._duckdb.Error as error:
+            raise BadInput(f"the query cannot be answered: {_one_line(error)}") from None
+        except OSError as error:  # what DuckDB says while a result is read
+            if "Out of Memory" in str(error) or "llocation failure" in str(error):
+                raise _too_much(self._most_bytes) from None
             raise BadInput(f"the query cannot be answered: {_one_line(error)}") from None
 
     def _make_views(self, table: Any, groups: Mapping[int, list[str]]) -> None:

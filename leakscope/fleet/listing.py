@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich import box
 from rich.console import Console
@@ -56,12 +57,13 @@ def listed(
     return as_csv(frame) if format_name == "csv" else _as_json(frame)
 
 
-def as_csv(frame: pd.DataFrame) -> str:
+def as_csv(frame: pd.DataFrame, with_heads: bool = True) -> str:
     """With a line of heads; maps and lists as JSON."""
     plain = frame.copy()
-    for name in {"labels", "findings"} & set(plain.columns):
-        plain[name] = [json.dumps(as_json_value(value)) for value in plain[name]]
-    text: str = plain.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
+    for name in plain.columns:
+        if plain[name].dtype == object and any(isinstance(one, (list, tuple, dict, np.ndarray)) for one in plain[name]):
+            plain[name] = [json.dumps(as_json_value(value), default=str) for value in plain[name]]
+    text: str = plain.to_csv(index=False, header=with_heads, date_format="%Y-%m-%dT%H:%M:%SZ")
     return text
 
 

@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..units import parse_bytes
 from .columns import COLUMNS, TYPES
 
-_RULE = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<|~)\s*(.*?)\s*")
+_RULE = re.compile(r"(\w+)\s*(>=|<=|!=|=|>|<|~)(.*)")
 _ORDER: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -40,10 +40,10 @@ def check_column(name: str) -> str:
 
 
 def _holds(frame: pd.DataFrame, rule: str) -> Any:
-    match = _RULE.fullmatch(rule)
+    match = _RULE.fullmatch(rule.strip())
     if match is None:
         return _flag(frame, rule)
-    name, sign, text = match.groups()
+    name, sign, text = match[1], match[2], match[3].strip()
     if name.startswith("label_"):
         label = name[len("label_") :]
         column = frame["labels"].map(lambda pairs: dict(pairs).get(label) if pairs is not None else None)

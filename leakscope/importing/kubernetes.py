@@ -13,9 +13,9 @@ from ._source import Source
 from .kernel_log import victim
 
 LACKS = "says how containers ended and what their limits are, not how memory got there"
-_FIELD = re.compile(r"^( *)([A-Z][A-Za-z ]*?): *(.*)$")
+_FIELD = re.compile(r"^( *)([A-Z][A-Za-z ]*?): *(?! )(.*)$")
 _NAME = re.compile(r"^  ([a-z0-9][-a-z0-9.]*):$")
-_ID = re.compile(r"(?:[a-z-]+://)?([0-9a-f]{12,64})$")
+_ID = re.compile(r"([0-9a-f]{12,64})$")
 
 
 def sniff(head: bytes, name: str) -> bool:

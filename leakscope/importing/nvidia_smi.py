@@ -18,7 +18,7 @@ _BY_PROCESS = ("used_memory", "used_gpu_memory")
 _KNOWN = {_USED, _TOTAL, _FREE, *_BY_PROCESS, "timestamp", "index", "uuid", "gpu_uuid", "name", "gpu_name", "pid"}
 _KNOWN |= {"process_name", "pci.bus_id", "gpu_bus_id", "driver_version", "count"}
 _FAMILIES = ("utilization.", "temperature.", "power.", "clocks.", "pstate", "fan.speed", "pcie.", "ecc.", "encoder.")
-_UNIT = re.compile(r"\[(\w+/?\w*|%)\]$")
+_UNIT = re.compile(r"\[(\w+(?:/\w*)?|%)\]$")
 _STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d[.\d]*")
 
 

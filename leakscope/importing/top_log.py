@@ -14,7 +14,7 @@ from ._source import Source
 LACKS = "has sizes of processes as top prints them, rounded where they are large, not what is in them"
 _TOP = re.compile(r"top - (\d\d?:\d\d:\d\d) up ")
 _MEMORY = re.compile(r"([KMGT])iB (Mem|Swap) *: *(.*)|(Mem|Swap): *(.*)")
-_PAIR = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)i?\s*(\w[\w/ ]{0,15}?)(?=[,.]\s|[,.]?\s*$|,)")
+_PAIR = re.compile(r"(?<!\d)(\d+(?:\.\d+)?)([kKmMgG]?)i?\s*(\w[\w/ ]{0,15}?)(?=[,.]\s|[,.]?\s*$|,)")
 _UNITS = {"K": KiB, "M": MiB, "G": GiB, "T": GiB * 1024, "": KiB}
 _COLUMNS = {"VIRT": "virtual_bytes", "RES": "rss_bytes", "SWAP": "swap_bytes"}
 

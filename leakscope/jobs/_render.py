@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..comparing import WORDS
 from ..errors import BadInput
 from ..renderers.json import plain
-from ..words import VERDICTS, printable
+from ..words import VERDICTS, in_markdown, printable
 from ._comparing import JobComparison
 from ._job import Cluster, JobReport
 from ._words import (
@@ -195,8 +195,5 @@ def _md_table(heads: Sequence[str], rows: Sequence[Sequence[str]], more: int) ->
 
 
 def _escaped(text: str) -> str:
-    """Names of variables and files are not markup."""
-    text = printable(text)
-    for mark in "\\`*_<>|[]":
-        text = text.replace(mark, f"\\{mark}")
-    return text
+    """Names of variables and files are not markup; in a table a pipe is none of its own."""
+    return in_markdown(printable(text)).replace("|", "\\|")

@@ -66,4 +66,6 @@ def _value(value: float, family: Family) -> str:
 
 def _escaped(text: str, *, quotes: bool) -> str:
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    if not escaped.isprintable():  # such as commands for a terminal, where somebody looks at it
+        escaped = "".join(letter if letter.isprintable() else "?" for letter in escaped)
     return escaped.replace('"', '\\"') if quotes else escaped

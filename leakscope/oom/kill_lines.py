@@ -10,7 +10,8 @@ from typing import NamedTuple
 _PREFIX = r"(?P<prefix>Memory cgroup out of memory|Out of [Mm]emory)(?: \([\w ]{1,40}\))?:\s+"
 _KILLED = re.compile(rf"(?:{_PREFIX})?Killed\s+process\s+(?P<pid>\d+)(?:,\s+UID\s+(?P<uid>\d+),)?\s*(?P<rest>\(.*)")
 _INTENT = re.compile(
-    rf"{_PREFIX}[Kk]ill\s+process\s+(?P<pid>\d+)(?:,\s+UID\s+(?P<uid>\d+),)?\s*\((?P<comm>.*)\)(?P<rest>.*)"
+    rf"{_PREFIX}[Kk]ill\s+process\s+(?P<pid>\d+)(?:,\s+UID\s+(?P<uid>\d+),)?\s*\((?P<comm>.*)\)(?P<rest>.*)",
+    re.DOTALL,
 )
 _STARTED = re.compile(r"(?:Memory cgroup out|Out) of [Mm]emory(?: \(\w+\))?:|Killed\s+process\s")
 _FIELD = re.compile(r",?([A-Za-z][A-Za-z_-]*):(-?\d[\d,]*)(kB)?")
@@ -26,10 +27,10 @@ _LONGEST_COMM = 64  # 15 in the kernel; wrapping and vendors make it longer
 
 _KILL_BY_OOM = re.compile(r"oom-kill:\s*constraint=(?:CONSTRAINT_)?(?P<word>\w+)")
 _TAIL = re.compile(r",pid=(?P<pid>\d+),(?:uid=(?P<uid>\d+)$)?")
-_OOM_CGROUP = re.compile(r",oom_memcg=(.*?),task_memcg=")
-_CGROUP = re.compile(r",task_memcg=(.*?),task=")
-_TASK_IN = re.compile(r"Task\s*in\s*(/.*?)\s*killed\s*as\s*a\s*result\s*of\s*limit\s*of\s*(/.*)$")
-_CPUSET = re.compile(r",cpuset=(.*?),mems_allowed=([\d,-]*\d)(?=,[a-z]|$)")
+_OOM_CGROUP = re.compile(r",oom_memcg=((?:(?!,oom_memcg=).)*?),task_memcg=")
+_CGROUP = re.compile(r",task_memcg=((?:(?!,task_memcg=).)*?),task=")
+_TASK_IN = re.compile(r"Task\s*in\s*(/(?:.*?\S)?)\s*killed\s*as\s*a\s*result\s*of\s*limit\s*of\s*(/.*)")
+_CPUSET = re.compile(r",cpuset=((?:(?!,cpuset=).)*?),mems_allowed=([\d,-]*\d)(?=,[a-z]|$)")
 
 
 class KillLine(NamedTuple):

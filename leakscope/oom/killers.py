@@ -16,13 +16,13 @@ from .records import Record
 _EARLYOOM = tuple(
     re.compile(pattern)
     for pattern in (
-        r"sending (?P<signal>SIG[A-Z]+) to process (?P<pid>\d+)(?: uid (?P<uid>\d+))? \"(?P<comm>.*?)\""
-        r"(?:: (?:(?:badness|oom_score) .*?VmRSS (?P<rss>\d+) MiB)?|\W*$)",
-        r"[Kk]illing process (?P<pid>\d+) \"(?P<comm>.*?)\" with signal (?P<signal>\w+): "
-        r"badness .*?VmRSS (?P<rss>\d+) MiB",
-        r"[Kk]illing process:? '(?P<comm>.*?)' with signal '?(?P<signal>\w+)'?, pid: (?P<pid>\d+), "
-        r"badness: .*?VmRSS: (?P<rss>\d+) MiB",
-        r"[Kk]illing process:? (?P<comm>.+?), pid: (?P<pid>\d+), badness: .*?VmRSS: (?P<rss>\d+) MiB",
+        r"sending (?P<signal>SIG[A-Z]+) to process (?P<pid>\d+)(?: uid (?P<uid>\d+))? \"(?P<comm>.{0,80}?)\""
+        r"(?:: (?:(?:badness|oom_score) .{0,300}?VmRSS (?P<rss>\d+) MiB)?|\W{0,8}$)",
+        r"[Kk]illing process (?P<pid>\d+) \"(?P<comm>.{0,80}?)\" with signal (?P<signal>\w+): "
+        r"badness .{0,300}?VmRSS (?P<rss>\d+) MiB",
+        r"[Kk]illing process:? '(?P<comm>.{0,80}?)' with signal '?(?P<signal>\w+)'?, pid: (?P<pid>\d+), "
+        r"badness: .{0,300}?VmRSS: (?P<rss>\d+) MiB",
+        r"[Kk]illing process:? (?P<comm>.{1,80}?), pid: (?P<pid>\d+), badness: .{0,300}?VmRSS: (?P<rss>\d+) MiB",
     )
 )
 _EARLYOOM_1_0 = re.compile(r"Killing process (?P<pid>\d+) (?P<comm>\S.{0,14})$")

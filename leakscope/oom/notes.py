@@ -9,12 +9,17 @@ from .events import Invocation, OomEvent
 from .records import Record
 from .unread import killer_of
 
+
+def _compiled(kinds: Sequence[tuple[str, str, str]]) -> list[tuple[str, re.Pattern[str], str]]:
+    return [(word, re.compile(pattern), what) for word, pattern, what in kinds]
+
+
 # (a word that must be in the line, its pattern, what it is). None of these says that a process was killed.
-_FRIENDS = (
+_FRIENDS = _compiled((
     ("emory", r"(?i)\b(?:CUDA|HIP)(?: error: | )out of memory|error=2 : out of memory|OutOfMemoryError: CUDA",
      "GPU memory ran out: an error in the program, no kill"),
     ("OOM", r"OOM when allocating tensor", "GPU memory ran out: an error in the program, no kill"),
-    ("NVRM", r"NVRM: .*out of memory", "the GPU driver ran out of memory"),
+    ("NVRM", r"NVRM: .{0,300}out of memory", "the GPU driver ran out of memory"),
     ("MemoryError", r"\bMemoryError\b", "a Python MemoryError: an allocation was refused, no kill"),
     ("OutOfMemoryError", r"java\.lang\.OutOfMemoryError", "the Java heap is full: an error in the program, no kill"),
     ("bad_alloc", r"std::bad_alloc", "a C++ allocation was refused (std::bad_alloc), no kill"),
@@ -26,8 +31,8 @@ _FRIENDS = (
     ("allocation failure", r"vmalloc: allocation failure", "a vmalloc failed: a warning, no kill"),
     ("SLUB", r"SLUB: Unable to allocate", "the slab allocator was refused memory: a warning, no kill"),
     ("TCP", r"TCP: out of memory", "TCP buffers reached net.ipv4.tcp_mem: no kill"),
-    ("MCE", r"MCE: Killing .* due to hardware memory corruption", "a process was killed for broken memory hardware, "
-     "not for lack of memory"),
+    ("MCE", r"MCE: Killing .{0,100} due to hardware memory corruption", "a process was killed for broken memory "
+     "hardware, not for lack of memory"),
     ("Under memory pressure", r"Under memory pressure, flushing caches", "journald gave its caches back: no kill"),
     ("SIGTERM when mem", r"sending SIGTERM when mem <=", "earlyoom says at its start when it would kill: no kill"),
     ("Considered", r"Considered \d+ cgroups for killing", "systemd-oomd lists candidates: no kill by itself"),
@@ -36,17 +41,17 @@ _FRIENDS = (
     ("OUT_OF_ME", r"\bOUT_OF_ME(?:MORY|\+)", "Slurm gives the state OUT_OF_MEMORY"),
     ("callbacks suppressed", r"oom_kill_process: \d+ callbacks suppressed", "the kernel left out reports (rate limit): "
      "kill lines without a table are normal here"),
-    ("already exiting", r"OOM victim \d+ .* is already exiting", "a victim was ending already: no kill"),
+    ("already exiting", r"OOM victim \d+ .{0,100} is already exiting", "a victim was ending already: no kill"),
     ("audit", r"\bsig=31\b", "SIGSYS from seccomp is no OOM kill"),
-)  # fmt: skip
+))  # fmt: skip
 # These show a SIGKILL, and not who sent it: the answer is then neither yes nor no.
-_SIGKILLS = (
+_SIGKILLS = _compiled((
     ("killed by signal", r"is killed by signal: Killed", "a worker got SIGKILL; by whom, this line does not say"),
     ("9/KILL", r"code=killed, status=9/KILL", "a unit's process got SIGKILL; by whom, this line does not say"),
     ("Killed", r"^(?:\S+: line \d+: +\d+ |\[\d+\]\+? +\d* *)?Killed\b(?! process| /)", "a shell says that "
      "something got SIGKILL; by whom, it does not say"),
     ("137", r"(?i)\"?exit[ _]?code\"?: ?137\b", "exit status 137 is SIGKILL: whether for memory is unknown"),
-)  # fmt: skip
+))  # fmt: skip
 _KERNELS_WORDS = re.compile(
     r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d|Killed process \d+ \(|oom-kill:\s*constraint="
 )
@@ -74,7 +79,7 @@ def knows(record: Record) -> bool:
     text = record.text[:2000]
     if record.is_kernel is False and _KERNELS_WORDS.search(text):
         return True
-    return any(word in text and re.search(pattern, text) for word, pattern, _ in (*_FRIENDS, *_SIGKILLS))
+    return any(word in text and pattern.search(text) for word, pattern, _ in (*_FRIENDS, *_SIGKILLS))
 
 
 def _not_read(unread: Sequence[Record]) -> list[str]:
@@ -94,12 +99,11 @@ def _quoted(text: str) -> str:
     return f'"{text[:_LONGEST_QUOTE]}{"..." if len(text) > _LONGEST_QUOTE else ""}"'
 
 
-def _seen(records: Sequence[Record], kinds: Sequence[tuple[str, str, str]]) -> list[str]:
+def _seen(records: Sequence[Record], kinds: Sequence[tuple[str, re.Pattern[str], str]]) -> list[str]:
     first: dict[str, tuple[int, int]] = {}
-    compiled = [(word, re.compile(pattern), what) for word, pattern, what in kinds]
     for record in records:
         text = record.text
-        for word, pattern, what in compiled:
+        for word, pattern, what in kinds:
             if word in text and pattern.search(text[:2000]):
                 line_number, count = first.get(what, (record.line_number, 0))
                 first[what] = line_number, count + 1

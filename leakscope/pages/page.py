@@ -41,7 +41,7 @@ _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _FOLDER_END = re.compile(r"(?<=[^/\s])/(?=[^/\s])")
 _STYLES = ("colours.css", "page.css", "charts.css")
 _OF_UPLOT = "uplot/uPlot.min.css"
-_WHOLE = re.compile(r"^(\s*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
+_WHOLE = re.compile(r"^([^\S\n]*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
 _ANCHORS = re.compile(r' (?:id|aria-labelledby|href)="(?!http)[^"]*"')
 _IN_A_CELL = """
 & { max-width: 62rem; max-height: 46rem; margin: 0; padding: 1rem 1.2rem; border: 1px solid var(--hair);

@@ -19,9 +19,9 @@ _LEFT, _LEFT_OF_BARS = 90, 260
 _LETTER = 6.3  # pixels of a letter of 11 pixels, on average
 _ROW, _BAR_ROW, _BOX_ROW = 18, 22, 22
 _SCALE = 2  # of PNG: as many pixels as a dense screen has
-_ROOT = re.compile(r":root \{(.*?)\n\}", re.DOTALL)
-_VARIABLE = re.compile(r"--([\w-]+): ([^;]+);")
-_UNSCALED = re.compile(r"(stroke-width: )(\d+)(?=[^}]*non-scaling-stroke)")  # told in pixels of the screen
+_VARIABLE = re.compile(r"(?<![\w-])--([\w-]+): ([^;:]+);")
+_BLOCK = re.compile(r"[^{}]+")
+_STROKE_WIDTH = re.compile(r"(stroke-width: )(\d+)")
 _OWN = """
 .paper { fill: var(--paper); } .label { fill: var(--ink); font: 11px var(--sans); }
 .title { fill: var(--ink); font: 600 14px var(--sans); }
@@ -74,8 +74,14 @@ def png(svg: str) -> bytes:
         import resvg_py
     except ImportError:
         raise BadInput("PNG needs resvg: pip install 'leakscope-recorder[plots]'; .svg needs nothing") from None
-    svg = _UNSCALED.sub(lambda found: f"{found[1]}{_SCALE * int(found[2])}", svg)
+    svg = _BLOCK.sub(_scaled, svg)
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_SCALE))
+
+
+def _scaled(block: re.Match[str]) -> str:
+    """A rule whose strokes are told in pixels of the screen."""
+    before, mark, after = block[0].rpartition("non-scaling-stroke")
+    return _STROKE_WIDTH.sub(lambda found: f"{found[1]}{_SCALE * int(found[2])}", before) + mark + after
 
 
 def _svg(title: str, sentence: str, height: float, **values: object) -> str:
@@ -96,7 +102,7 @@ def _svg(title: str, sentence: str, height: float, **values: object) -> str:
 
 def _style() -> str:
     """The page's colours on white paper, without variables: not every program that draws SVG knows them."""
-    values = dict(_VARIABLE.findall(_ROOT.search(bundle("colours.css"))[1]))  # type: ignore[index]
+    values = dict(_VARIABLE.findall(bundle("colours.css").partition(":root {")[2].partition("\n}")[0]))
     rules = bundle("charts.css") + _OWN
     return re.sub(r"var\(--([\w-]+)\)", lambda found: values[found[1]].replace('"', "'"), rules)
 

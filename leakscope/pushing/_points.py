@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..watching.scene import Scene
+from ..words import printable
 from ._tracker import PREFIX, Point
 
 EVERY_S = 5.0
@@ -30,7 +31,7 @@ class Points:
         for table, row in rows:
             ended |= table == "events" and row.get("event") == "end"
             if table == "events" and row.get("event") in _ALARMS:
-                self._alarms.append(str(row.get("text") or row["event"]))
+                self._alarms.append(printable(str(row.get("text") or row["event"])))
             together.append((table, row))
             time_ns = row.get("time_mono_ns")
             if table == "process_samples" and type(time_ns) is int and self._seconds(time_ns) >= self._next_s:

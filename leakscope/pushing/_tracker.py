@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
+from ..words import printable
+
 if TYPE_CHECKING:
     from ..findings import Report
 
@@ -58,12 +60,13 @@ class Tracker(Protocol):
 
 
 def outcome_of(report: Report, text: str, page: Path) -> Outcome:
-    """The verdict and the first finding as figures."""
+    """The verdict and the first finding as figures; texts that name the job's things are on one line and harmless."""
     verdict = report.verdict
+    headline = printable(verdict.headline)
     told: dict[str, Figure | None] = {
         "leaking": verdict.leaking if verdict.leaking is not None else "cannot tell",
         "killed": verdict.killed,
-        "headline": verdict.headline,
+        "headline": headline,
         "growth_bytes": verdict.growth_bytes,
         "growth_bytes_per_hour": verdict.growth_bytes_per_hour,
         f"growth_bytes_per_{verdict.step_unit}": verdict.growth_bytes_per_step,
@@ -75,12 +78,12 @@ def outcome_of(report: Report, text: str, page: Path) -> Outcome:
     for finding in report.findings[:1]:
         line = f":{finding.subject.line}" if finding.subject.line is not None else ""
         told |= {
-            "finding": finding.title,
+            "finding": printable(finding.title),
             "finding_kind": finding.kind,
-            "finding_place": f"{finding.subject.file}{line}" if finding.subject.file is not None else None,
+            "finding_place": printable(f"{finding.subject.file}{line}") if finding.subject.file is not None else None,
             "finding_bytes": finding.bytes,
             "finding_fingerprint": finding.fingerprint,
         }
     summary = {PREFIX + name: value for name, value in told.items() if value is not None}
-    alarm = verdict.headline if verdict.leaking or verdict.killed else None
-    return Outcome(summary, verdict.headline, alarm, text, page)
+    alarm = headline if verdict.leaking or verdict.killed else None
+    return Outcome(summary, headline, alarm, text, page)

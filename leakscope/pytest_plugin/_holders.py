@@ -22,6 +22,7 @@ from ..agent.interpreter import census, names
 from ..errors import BadInput
 from ..own_heap import OwnHeap
 from ..units import format_bytes
+from ..words import printable
 
 if TYPE_CHECKING:
     from ..facts.heap.place import Place
@@ -57,7 +58,7 @@ def find_holders(run: Callable[[], object], repeats: int, growth_bytes: float, i
             return [f"Who holds it is not known: {error}."]
         recording = heap.recording(_sources(item))
         found = sorted(_growing(recording, growth_bytes * repeats), reverse=True)
-    return [f"{text} (+{format_bytes(size / repeats)} a run)" for size, text in found[:_SHOWN]] or [_UNSEEN]
+    return [f"{printable(text)} (+{format_bytes(size / repeats)} a run)" for size, text in found[:_SHOWN]] or [_UNSEEN]
 
 
 @contextmanager

@@ -28,7 +28,7 @@ _SYSTEM_LIKE = re.compile(
 )
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d")
 _PATH_IN_TEXT = re.compile(r"(?<![\w/.<])(?:~|\.{1,2})?/(?:[^\s/:,;=()'\"<>|]+/)+[^\s/:,;=()'\"<>|]*")
-_STACK_LINE = re.compile(r"(?P<file>.+?)(?P<rest>:\d+ .*)")
+_STACK_LINE = re.compile(r"(?P<file>.+?)(?P<rest>:\d+ .*)", re.DOTALL)
 
 # ---- command lines
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(?:(=)(.*))?", re.DOTALL)
@@ -40,12 +40,13 @@ _KEY = re.compile(r"(?P<holder>\._(?:modules|parameters|buffers))?\['(?P<key>[^'
 
 # ---- messages
 _PHASES = ("start-up", "train", "eval", "save")
-_FRAME = re.compile(r'(?P<margin>[ |]*)File "(?P<file>[^"]*)", line (?P<line>\d+)(?P<rest>.*)')
+_FRAME = re.compile(r'(?P<margin>[ |]*)File "(?P<file>[^"]*)", line (?P<line>\d+)(?P<rest>.*)', re.DOTALL)
 _RUNTIMES_OWN = re.compile(
     r"\s*(?:Traceback \(most recent call last\):|\[Previous line repeated .*|Original Traceback .*"
     r"|The above exception was .*|During handling of the above exception.*|Process [\w-]+:"
     r"|(?:Current thread|Thread) 0x[0-9a-f]+.*|Fatal Python error: .*|Python runtime state: .*|<no Python frame>"
-    r"|(?:CUDA|HIP|XPU) out of memory\..*|Segmentation fault.*|Killed|Aborted.*)?\s*"
+    r"|(?:CUDA|HIP|XPU) out of memory\..*|Segmentation fault.*|Killed|Aborted.*)?",
+    re.DOTALL,
 )
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?P<colon>:\s)(?P<message>.*)")
 _NOT_READ = "(its message was not read"
@@ -55,6 +56,7 @@ _FIGURES = re.compile(
     r"|(?:CUDA|HIP|XPU) out of memory\..*"
 )
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_COMMENT = re.compile(r"(?<!\s)\s+# .*")
 _LOCAL = re.compile(r"L\['[^']*'\]")
 _COMMAND_QUOTED = re.compile(r"(cmdline \")([^\"]*)(\")")
 
@@ -72,8 +74,12 @@ class Texts:
             for word in words:
                 if len(word) >= _LEAST_WORD and word not in _COMMON_WORDS and not word.isdigit():
                     self._words[word] = self.placeholder(kind, word)
-        spelled = "|".join(map(re.escape, sorted(self._words, key=len, reverse=True)))
-        self._spelled = re.compile(rf"(?<![A-Za-z0-9])(?:{spelled})(?![A-Za-z0-9])") if spelled else None
+        longest_first = sorted(self._words, key=len, reverse=True)
+        self._spelled = (
+            re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9])")
+            if longest_first
+            else None
+        )
         self._kinds: dict[str, Callable[[str], str]] = {
             "command": self.command_line,
             "process": self.words,
@@ -230,7 +236,7 @@ class Texts:
         return "\n".join(lines)
 
     def _line(self, line: str) -> str:
-        if _RUNTIMES_OWN.fullmatch(line):
+        if _RUNTIMES_OWN.fullmatch(line.strip()):
             return self._paths_in(line)
         exception = _EXCEPTION.fullmatch(line)
         if exception and exception["message"].startswith(_NOT_READ):
@@ -254,8 +260,8 @@ class Texts:
 
     def guard(self, text: str) -> str:
         """Why torch.compile compiled once more: the values that it quotes go, the names of locals stay."""
-        kept = _LOCAL.split(re.sub(r"\s+# .*", "", text))
-        names = _LOCAL.findall(re.sub(r"\s+# .*", "", text))
+        text = _COMMENT.sub("", text)
+        kept, names = _LOCAL.split(text), _LOCAL.findall(text)
         quoted = [_QUOTED.sub(lambda match: f"'{self.placeholder('text', match[0][1:-1])}'", part) for part in kept]
         return self._paths_in("".join(part for pair in zip(quoted, [*names, ""]) for part in pair))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ _HARDLY = 0.01  # of what it holds
 _CARRIES = 0.8  # of what the object above it holds
 _OF_NO_ONE = ("several modules together", "smaller modules")
 _NO_HOLDERS = ("frame", "module")
-_ANOTHER = re.compile(r"'+$")  # tells two apart that had one name
+_ANOTHER = "'"  # at the end tells two apart that had one name
 COLUMNS = ("holder", "what it is", "at first", "at last", "gained")
 
 
@@ -118,11 +117,11 @@ def _held(view: HeapView, number: int) -> Held:
     own = (band.value_bytes[-1] for band in view.accounts if band.name != "mapped-files")
     there = sum(own) if not view.on_devices else 0
     most = there if 0 < there < holder.bytes[-1] else None
-    return Held(_ANOTHER.sub("", holder.path), what, holder.bytes[0], holder.bytes[-1], counts, most)
+    return Held(holder.path.rstrip(_ANOTHER), what, holder.bytes[0], holder.bytes[-1], counts, most)
 
 
 def _members(holders: Sequence[HeapHolder], number: int) -> HeapHolder | None:
     """What a container has most of, told together."""
     path = f"{holders[number].path}[*]"
-    found = [one for one in holders if one.parent == number and _ANOTHER.sub("", one.path) == path]
+    found = [one for one in holders if one.parent == number and one.path.rstrip(_ANOTHER) == path]
     return max(found, key=lambda one: one.bytes[-1], default=None)

@@ -5,17 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ..words import printable
+from ..words import in_markdown, printable
 
-# Forges link and ping by looking for these in the text that is left once markup is gone: escaping does not keep them
-# from it, an invisible space does. In order: mentions and addresses, issues, addresses of pages, emoji; commits.
-_LINKED = re.compile(
-    r"@(?=[\w-])|#(?=\d)|\bgh-(?=\d)|\w:(?=//)|\bwww(?=\.)|:(?=(?:[+-]1|[a-z][\w+-]*):)",
-    re.IGNORECASE,
-)
-_COMMIT = re.compile(r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b", re.IGNORECASE)
-_APART = "\u200b"  # zero-width space
-_MARKUP = re.compile(r"[\\`*_\[\]~$]")
 _BLOCK = re.compile(r"(?:[-+=#]|\d+(?=[.)]))")  # at the start of a line: lists, headings, rules
 _BACKTICKS = re.compile("`+")
 
@@ -25,15 +16,7 @@ def text(string: str, most: int = 300) -> str:
     string = _clipped(string.strip(), most)
     opening = _BLOCK.match(string)
     number = opening.end() if opening and opening[0].isdigit() else 0
-    return string[:number] + ("\\" if opening else "") + escaped(string[number:])
-
-
-def escaped(string: str) -> str:
-    """A part of a sentence, of any length."""
-    string = _LINKED.sub(lambda match: match[0] + _APART, string)
-    string = _COMMIT.sub(lambda match: re.sub("(.{6})", rf"\1{_APART}", match[0]), string)
-    string = string.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKUP.sub(lambda match: "\\" + match[0], string)
+    return string[:number] + ("\\" if opening else "") + in_markdown(string[number:])
 
 
 def code(string: str, most: int = 300) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..findings import Excerpt, Finding, RecordingFacts, Report, Subject, file_of
-from ..words import VERDICTS, amount, by_reason, caveats, in_a_line, run_facts
-from ._markdown import block, code, escaped, text
+from ..words import VERDICTS, amount, by_reason, caveats, in_a_line, in_markdown, run_facts
+from ._markdown import block, code, text
 
 SUFFIX = ".brief"
 MOST_BYTES = 2000  # under 2 KB, however a kilobyte is counted
@@ -56,7 +56,7 @@ def _parts(report: Report, room: _Room) -> Iterator[str]:
     killed = ", KILLED" if report.verdict.killed else ""
     yield f"**{word}{killed}**: {_said(headline, facts, 2 * room.characters)}"
     command = code(_short(" ".join(facts.command), facts), room.characters) or "(attached)"
-    yield f"{command} · {escaped(run_facts(facts)[: room.characters])}"
+    yield f"{command} · {in_markdown(run_facts(facts)[: room.characters])}"
     if report.findings:
         yield from _finding(report.findings[0], report, room)
     if others := report.findings[1:]:

@@ -58,7 +58,7 @@ SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
 _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the run on a line of 80; some lines of its own
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_EVIDENCE = 4  # of the first finding; of the others the first sentence
 _LEAST_TENSOR_SHARE = 0.01  # of what a process holds
@@ -94,7 +94,19 @@ def render(report: Report, *, width: int | None = None, color: bool | None = Non
     )
     for part in _parts(report, verbose):
         console.print(part)
-    return _TRAILING_BLANKS.sub(lambda match: match[0].replace(" ", ""), stream.getvalue()).strip("\n") + "\n"
+    return "\n".join(map(_without_blanks, stream.getvalue().split("\n"))).strip("\n") + "\n"
+
+
+def _without_blanks(line: str) -> str:
+    """None at its end; the colours that begin and end among them stay."""
+    if "\x1b" not in line:
+        return line.rstrip(" ")
+    parts = _COLOUR.split(line)  # text, colour, text, ...
+    for at in range(len(parts) - 1, -1, -2):
+        parts[at] = parts[at].rstrip(" ")
+        if parts[at]:
+            break
+    return "".join(parts)
 
 
 def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:

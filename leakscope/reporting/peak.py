@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..facts.series.arithmetic import level_at
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 _EVENT = "peak"
 _BETWEEN = "between samples"
-_BY = re.compile(r"\(by (.*), between samples\)$")
+_BY, _BY_END = "(by ", ", between samples)"
 
 
 def peak(case: Case) -> Peak | None:
@@ -31,8 +30,9 @@ def peak(case: Case) -> Peak | None:
     text = str(told.sort_values("value")["text"].iloc[-1]) if size_bytes else ""
     cgroup_bytes = _of_cgroup(case)
     if _BETWEEN in text and size_bytes > sampled:
-        by = _BY.search(text)
-        return Peak(size_bytes, by[1] if by is not None else None, True, cgroup_bytes)
+        _, by, process = text.partition(_BY)
+        is_named = by and process.endswith(_BY_END)
+        return Peak(size_bytes, process[: -len(_BY_END)] if is_named else None, True, cgroup_bytes)
     if size_bytes and _BETWEEN not in text and sampled:
         growth = case.growth
         at_end = level_at(growth.time_s, growth.held_bytes, growth.end_s)

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import BadInput, LeakscopeError
 from ..recorder.console import status_text
 from ..recorder.output import JOURNAL_SUFFIX
+from ..words import plain, printable
 from . import screen
 from .feeds import Feed, JournalFeed, OutsideFeed, RecordingFeed, is_recording, journal_of
 from .frame import Line, frame
@@ -119,7 +120,7 @@ class Viewer:
             self._look_at_all()
             scene = self.scene
             text = status_text(scene.now_s + self.age_s(), scene.figures, scene.limits.nearest)
-            print(f"leakscope {text}", flush=True)
+            print(printable(f"leakscope {text}"), flush=True)
             next_s = max(next_s + interval_s, time.monotonic())
             if not self._feed.is_over:
                 time.sleep(max(0.0, next_s - time.monotonic()))
@@ -159,7 +160,7 @@ class Viewer:
     def _print_frame(self) -> None:
         colour = screen.has_colour()
         for line in self._frame(screen.width() if screen.is_screen() else 80):
-            print(screen.styled(line, colour))
+            print(plain(screen.styled(line, colour)))
 
     def _print_ending(self) -> None:
         if self._output is None:
@@ -168,9 +169,9 @@ class Viewer:
         text = self.scene.ending_text
         if text is None and self._state == "recording":  # it went when we did not look
             text = _ending_of(self._output)
-        print(f"\n{text or 'the recorder is gone: how the command ended was not recorded'}")
+        print("\n" + plain(printable(text or "the recorder is gone: how the command ended was not recorded")))
         for note in self.notes:
-            print(f"note: {note}")
+            print(f"note: {printable(note)}")
         print(f"what grew, and who holds it: leakscope report {shlex.quote(str(self._output))}")
         sys.stdout.flush()
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from leakscope.renderers._markdown import code, escaped, head, row
+from leakscope.renderers._markdown import code, head, row
+from leakscope.words import in_markdown
 from tests.foreign.compare import EXIT, TIMING
 from tests.foreign.runs import HUNG
 
@@ -97,7 +98,7 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
 
 def _differences(sums: list[dict[str, Any]]) -> Iterator[str]:
     listed = [
-        row((one["python"], code(d["file"]), code(d["test"]), d["verdict"], escaped(explanation(one["suite"], d))))
+        row((one["python"], code(d["file"]), code(d["test"]), d["verdict"], in_markdown(explanation(one["suite"], d))))
         for one in sums
         for d in one["differences"]
     ]

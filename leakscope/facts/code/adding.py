@@ -54,9 +54,9 @@ Events = Callable[[Scope, Site], Iterator[_Event]]
 _READING = re.compile(
     r"(get|keys|items|values|len|copy|pop|popleft|popitem|remove|discard|clear|close|join|read|seek|tell|truncate|flush"
     r"|commit|rollback|is|has|count|index|sort|reverse|wait|zero_grad|state_dict|parameters|named_parameters|eval|to"
-    r"|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|fetch\w*|find|search|stop|start|cancel|done|result|empty|full"
+    r"|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|find|search|stop|start|cancel|done|result|empty|full"
     r"|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size|cursor|save|backward"
-    r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|__\w+__$"
+    r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|fetch\w*$|__\w+__$"
 )
 _FIRST_ARGUMENT = PUSHES | {"setattr", "setitem"}
 JOINERS = frozenset(
@@ -69,7 +69,7 @@ _REARRANGING = frozenset(
      "take", "trim", "truncate", "tuple", "where")
 )  # fmt: skip
 _LINKS = frozenset(("next", "prev", "previous", "parent", "child", "left", "right", "link", "rest", "tail"))
-_FEEDERS = re.compile(r"(\w+_)?(add|append|push|put|insert|register|store|write|feed)(_\w+)?$", re.IGNORECASE)
+_FEEDING = frozenset(("add", "append", "push", "put", "insert", "register", "store", "write", "feed"))
 # A store by index replaces a member of these; it makes only a mapping longer.
 _FIXED = re.compile(r"(builtins\.)?(list|bytearray)$|collections\.deque$|(numpy|torch|array)\.")
 _STARTERS = re.compile(r"(\w*Thread|\w*Process|Timer|submit|start_new_thread|run_in_executor|to_thread|apply_async)$")
@@ -286,10 +286,21 @@ def _calls_of_objects(index: Index, package: str) -> Events:
     return events
 
 
+def _is_feeder(name: str) -> bool:
+    """``add``, ``table_put``, ``put_row``: one of its words says that it adds."""
+    parts = name.lower().split("_")
+    begins = 1 if parts[0] == "" else 0  # _add and add_ are no such names
+    ends = len(parts) - 1 if parts[-1] == "" else len(parts)
+    return any(
+        part in _FEEDING and (at == 0 or at > begins) and (at == len(parts) - 1 or at < ends - 1)
+        for at, part in enumerate(parts)
+    )
+
+
 def _by_name(call: ast.Call, name: str) -> float:
     """How likely a library's function keeps something of each call."""
     changing = any(not isinstance(argument, ast.Constant) for argument in _arguments(call))
-    return 0.7 if _FEEDERS.match(name) else 0.5 if changing else 0.3
+    return 0.7 if _is_feeder(name) else 0.5 if changing else 0.3
 
 
 def _repeated(index: Index, events: Events) -> Events:
@@ -352,7 +363,7 @@ class _Uses:
                 yield _Event(call, ADDS, 0.7 * self.names.strength(keyword.value, scope))
         if last_name(func) in ("dump", "writer") and len(call.args) > 1:
             yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[1], scope))
-        elif len(call.args) > 1 and _FEEDERS.match(last_name(func)):  # lib.table_put(handle, x)
+        elif len(call.args) > 1 and _is_feeder(last_name(func)):  # lib.table_put(handle, x)
             yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[0], scope, inside=False))
 
     def _method(self, call: ast.Call, func: ast.Attribute, scope: Scope) -> Iterator[_Event]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
-_COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*$")
+_COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*", re.DOTALL)
 _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
 _BEGINNINGS = frozenset(("main", "command"))
 LOOPS = (ast.For, ast.AsyncFor, ast.While)

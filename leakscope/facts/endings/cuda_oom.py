@@ -16,18 +16,18 @@ from dataclasses import dataclass, fields
 
 from ...units import SIZES, GiB, KiB, MiB
 
-_SIZE = r"(-?[\d.]+) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
+_SIZE = r"((?<![\d.])-?[\d.]+) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
 _OLD_SIZES = {"KB": KiB, "MB": MiB, "GB": GiB}  # which are powers of two, too
 _START = re.compile(r"\b(?:CUDA|HIP|XPU) out of memory\.")
 _LONGEST = 4000  # characters of one message: a line for each process on the GPU
 _PATTERNS = {
-    "requested_bytes": rf"Tried to allocate {_SIZE}",
-    "total_bytes": rf"(?:{_SIZE} total capacity|total capac?i?ty of {_SIZE})",
-    "free_bytes": rf"(?:{_SIZE} free;|of which {_SIZE} is free)",
-    "allowed_bytes": rf"{_SIZE} allowed;",
-    "allocated_bytes": rf"(?:{_SIZE} already allocated|{_SIZE} is allocated by PyTorch)",
-    "unallocated_bytes": rf"(?:{_SIZE} is reserved by PyTorch but unallocated|{_SIZE} cached)",
-    "reserved_bytes": rf"{_SIZE} reserved in total by PyTorch",
+    "requested_bytes": re.compile(rf"Tried to allocate {_SIZE}"),
+    "total_bytes": re.compile(rf"(?:{_SIZE} total capacity|total capac?i?ty of {_SIZE})"),
+    "free_bytes": re.compile(rf"(?:{_SIZE} free;|of which {_SIZE} is free)"),
+    "allowed_bytes": re.compile(rf"{_SIZE} allowed;"),
+    "allocated_bytes": re.compile(rf"(?:{_SIZE} already allocated|{_SIZE} is allocated by PyTorch)"),
+    "unallocated_bytes": re.compile(rf"(?:{_SIZE} is reserved by PyTorch but unallocated|{_SIZE} cached)"),
+    "reserved_bytes": re.compile(rf"{_SIZE} reserved in total by PyTorch"),
 }
 _OTHERS = re.compile(rf"Process (\d+) has {_SIZE} memory in use")
 _DEVICE = re.compile(r"\bGPU (\d+)(?:;| has)")
@@ -74,7 +74,7 @@ def parse(text: str) -> CudaOom | None:
     if not starts:
         return None
     words = " ".join(text[starts[-1].start() :][:_LONGEST].split())
-    sizes = {name: _size(re.search(pattern, words)) for name, pattern in _PATTERNS.items()}
+    sizes = {name: _size(pattern.search(words)) for name, pattern in _PATTERNS.items()}
     device = _DEVICE.search(words)
     others = [_bytes(number, unit) for _, number, unit in _OTHERS.findall(words)]
     if sizes["unallocated_bytes"] is None and None not in (sizes["reserved_bytes"], sizes["allocated_bytes"]):

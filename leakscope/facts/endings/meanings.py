@@ -29,26 +29,26 @@ def _m(name: str, pattern: str, title: str, why: str, **more: object) -> Meaning
 
 
 MEANINGS = (
-    _m("deallocating-none", r"Fatal Python error: (?:none_dealloc|.*deallocating None)|deallocating None",
+    _m("deallocating-none", r"Fatal Python error: (?:none_dealloc|(?:(?!Fatal).)*deallocating None)|deallocating None",
        "{process} was aborted because None ran out of references: a C extension drops references that it does not own",
        "calls of the extension drop references to None that are not its own; once there are no more, Python aborts; "
        + _NO_LACK, ends_by=signal.SIGABRT,
        remedy=("run it on Python 3.12 or later, where None cannot run out; or update the extension",)),
-    _m("bad-references", r"Fatal Python error: (?P<what>.*(?:deallocating|negative ref ?count).*)",
+    _m("bad-references", r"Fatal Python error: (?P<what>(?:(?!Fatal).)*?(?:deallocating|negative ref ?count).*)",
        "{process} was aborted by Python: a C extension counts references wrongly ({what})",
        "C code dropped a reference to an object once too often; " + _NO_LACK, ends_by=signal.SIGABRT),
     _m("gpu-memory", r"(?:CUDA|HIP|XPU) out of memory\.", "GPU memory ran out in {process}",
        "the GPU had no memory left for an allocation"),
     _m("gpu-memory", r"CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
        r"|CU(?:BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)"
-       r"|OOM when allocating tensor(?!.*device:CPU)|cupy\.cuda\.memory\.OutOfMemoryError",
+       r"|OOM when allocating tensor(?!(?:(?!OOM).)*device:CPU)|cupy\.cuda\.memory\.OutOfMemoryError",
        "GPU memory ran out in {process}", "the GPU had no memory left for an allocation; the message has no figures"),
     _m("gpu-fault", r"CUDA error: (?P<what>[^\n]+)", "A GPU kernel failed in {process}: {what}",
        "the kernel that failed may have been started some lines earlier: CUDA reports it late; " + _NO_LACK,
        remedy=("run it once with CUDA_LAUNCH_BLOCKING=1: the traceback then names the call that fails",)),
     _m("shared-memory", r"Unexpected bus error encountered in worker|insufficient shared memory \(shm\)"
        r"|unable to (?:write to|resize|allocate shared memory\(shm\) for) file <?/torch_[^\n]*"
-       r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device",
+       r"|No space left on device(?:(?!No space)[^\n])*/dev/shm|/dev/shm(?:(?!/dev/shm)[^\n])*No space left on device",
        "Shared memory ran out in {process}",
        "loader workers hand their batches over in /dev/shm, which has a size of its own", ends_by=signal.SIGBUS),
     _m("worker-died", r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) (?:exited unexpectedly"
@@ -70,7 +70,7 @@ MEANINGS = (
        r"|terminate called without an active exception",
        "{process} was aborted by an uncaught C++ exception: {what}", "native code aborted",
        ends_by=signal.SIGABRT),
-    _m("deep-recursion", r"Fatal Python error: .*(?:[Ss]tack overflow|_Py_CheckRecursiveCall)",
+    _m("deep-recursion", r"Fatal Python error: (?:(?!Fatal).)*?(?:[Ss]tack overflow|_Py_CheckRecursiveCall)",
        "{process} was aborted by a recursion that does not end",
        "functions call each other ever deeper; the limit is on calls; " + _NO_LACK, ends_by=signal.SIGABRT),
     _m("native-fault", r"Fatal Python error: (?P<what>Segmentation fault|Bus error|Aborted|Illegal instruction"

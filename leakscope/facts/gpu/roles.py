@@ -20,12 +20,14 @@ _LEAST_CALLS, _LEAST_WORKSPACE = 20, 1 << 20  # allocations of one stack; bytes:
 _BACKWARD = "backward"  # gradients of parameters, or of activations: how long it lives tells
 
 _OF_PASSES = (ACTIVATIONS, _BACKWARD)
-_SCRATCH = re.compile(r"[Ww]orkspace|cublas.*(?:alloc|[Hh]andle)|cudnn.*(?:alloc|plan)", re.DOTALL)
+_SCRATCH = re.compile(r"[Ww]orkspace")
+_SCRATCH_OF = {"cublas": re.compile(r"alloc|[Hh]andle"), "cudnn": re.compile(r"alloc|plan")}
 _ACCUMULATES = re.compile(r"AccumulateGrad")
 _ENGINE = re.compile(r"autograd::(?:Engine|python::PythonEngine|\w*::?\w*Backward\d*::apply|Node::operator)")
 _NCCL = re.compile(r"nccl|c10d::|Reducer")
 _COPIED = re.compile(r"_to_copy|to_copy|copy_kernel|::to_impl")
-_OPTIMIZER_FILE = re.compile(r"[/\\]torch[/\\]optim[/\\]|[/\\](?:apex|bitsandbytes|torchao|deepspeed)[/\\].*optim")
+_OPTIMIZER_FILE = re.compile(r"[/\\]torch[/\\]optim[/\\]")
+_OPTIMIZING_PACKAGE = re.compile(r"[/\\](?:apex|bitsandbytes|torchao|deepspeed)(?=[/\\])")
 _OPTIMIZER_NAME = re.compile(r"optim|adam|sgd|muon|lion|adafactor|shampoo|lamb|rmsprop", re.IGNORECASE)
 _STEPS = frozenset(("step", "_init_group", "init_group", "_single_tensor_adam", "_multi_tensor_adam"))
 _MODULE_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]")
@@ -52,13 +54,14 @@ _CALLS = frozenset(("_call_impl", "_wrapped_call_impl", "_slow_forward"))
 _WEIGHTS_FILE = re.compile(
     r"[/\\]torch[/\\]nn[/\\](?:parameter|init)\.py|[/\\]safetensors[/\\]|[/\\]accelerate[/\\]utils[/\\]modeling"
 )
-_WEIGHTS_NAME = re.compile(
-    r"(?:init|load|create|build|materialize)_(?:\w+_)?(?:weights?|params?|parameters?|model|checkpoint|state_dict)"
-    r"|from_pretrained|weight_loader|set_module_tensor_to_device|_load_state_dict"
-)
+_WEIGHTS_NAME = re.compile(r"from_pretrained|weight_loader|set_module_tensor_to_device|_load_state_dict")
+_MAKES = re.compile(r"(?:init|load|create|build|materialize)(?=_)")
+_WEIGHTS = re.compile(r"_(?:weight|param|model|checkpoint|state_dict)")
 _COMPILED = re.compile(r"torchinductor|[/\\]torch[/\\]_(?:dynamo|inductor|functorch)[/\\]")
 _LOADING = re.compile(r"[/\\]torch[/\\]utils[/\\]data[/\\]")
-_DISTRIBUTED = re.compile(r"[/\\]torch[/\\](?:distributed|nn[/\\]parallel)[/\\]|[/\\]deepspeed[/\\].*(?:zero|comm)")
+_DISTRIBUTED = re.compile(r"[/\\]torch[/\\](?:distributed|nn[/\\]parallel)[/\\]")
+_DEEPSPEED = re.compile(r"[/\\]deepspeed(?=[/\\])")
+_BETWEEN_RANKS = re.compile(r"zero|comm")
 _CHECKPOINT = re.compile(r"[/\\]torch[/\\]utils[/\\]checkpoint\.py")
 
 
@@ -162,7 +165,9 @@ def _is_inside(born: int | None, marks: tuple[Sequence[int], Sequence[int]]) -> 
 def role_of(stack: Stack) -> str:
     """By the frames alone, innermost first: the first that says what it is for decides."""
     native = "\n".join(stack.native)
-    if _SCRATCH.search(native):
+    if _SCRATCH.search(native) or any(
+        _follows(native, native.find(library), words) for library, words in _SCRATCH_OF.items()
+    ):
         return WORKSPACES
     if _ACCUMULATES.search(native):
         return GRADIENTS if not stack.frames else _BACKWARD
@@ -180,6 +185,20 @@ def role_of(stack: Stack) -> str:
     return OTHER
 
 
+def _follows(text: str, at: int, words: re.Pattern[str]) -> bool:
+    """Whether one of these stands behind a place; it is -1 where there is no such place."""
+    return at >= 0 and words.search(text, at) is not None
+
+
+def _makes_weights(function: str) -> bool:
+    """``_init_all_weights``, ``load_checkpoint``."""
+    for name in re.findall(r"\w+", function):
+        made = _MAKES.search(name)
+        if made is not None and _WEIGHTS.search(name, made.end()):
+            return True
+    return False
+
+
 def _by_frames(stack: Stack) -> str | None:
     inner = [frame.function for frame in reversed(stack.frames)][:2]
     for frame in reversed(stack.frames):
@@ -187,15 +206,19 @@ def _by_frames(stack: Stack) -> str | None:
         base = file.replace("\\", "/").rsplit("/", 1)[-1]
         if _OPTIMIZER_FILE.search(file) or (function in _STEPS and _OPTIMIZER_NAME.search(base)):
             return OPTIMIZER
+        if (package := _OPTIMIZING_PACKAGE.search(file)) and "optim" in file[package.end() :]:
+            return OPTIMIZER
         if _CHECKPOINT.search(file):
             return ACTIVATIONS
         if function in ("backward", "_engine_run_backward") and "torch" in file:
             return _BACKWARD
-        if _WEIGHTS_FILE.search(file) or _WEIGHTS_NAME.search(function):
+        if _WEIGHTS_FILE.search(file) or _WEIGHTS_NAME.search(function) or _makes_weights(function):
             return MODEL
         if _MODULE_FILE.search(file) and function in _MODULE_MOVES:
             return MODEL
-        if _DISTRIBUTED.search(file) and function not in ("forward", "_call_impl"):
+        deepspeed = _DEEPSPEED.search(file)
+        is_distributed = _DISTRIBUTED.search(file) or (deepspeed and _BETWEEN_RANKS.search(file, deepspeed.end()))
+        if is_distributed and function not in ("forward", "_call_impl"):
             return COMMUNICATION
         if function in _CALLS or function == "forward" or base == "functional.py" or _COMPILED.search(file):
             return ACTIVATIONS

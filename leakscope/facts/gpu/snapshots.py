@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 ALLOCATED, AWAITING, FREE = "allocated", "awaiting-free", "free"
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+) (?P<function>.*)")
-_BACKWARD_OF = re.compile(r"(\w+Backward\d*|AccumulateGrad)::")
+_BACKWARD_OF = re.compile(r"((?<!\w)\w+Backward\d*|AccumulateGrad)::")
 _NATIVE = "C++ "
 _MOST_UNDONE = 20_000  # changes of segments: more, and how free memory was divided at the peak is not worked out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _OF_SETS = ("parameter", "buffer", "gradient", "optimizer-state", "master-weight")
-_KEYS = re.compile(r"(\[[^\]]*\]'*)+$")
 _CLOCKS = ("pid", "start_ticks", "take", "time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns")
 
 
@@ -130,7 +128,17 @@ class _Exact:
 
 def _container(path: str) -> str:
     """Tensors are told by the container, not by each of its keys: ``cache`` for ``cache['a'][0]``."""
-    return _KEYS.sub("", path)
+    end = len(path)
+    while True:
+        close = end - 1
+        while close >= 0 and path[close] == "'":  # tells two apart that had one name
+            close -= 1
+        if close < 0 or path[close] != "]":
+            return path[:end]
+        begin = path.find("[", path.rfind("]", 0, close) + 1, close)
+        if begin < 0:
+            return path[:end]
+        end = begin
 
 
 def exact_holders(recording: Recording, takes: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from ..where.holders import holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
-_CALLED = re.compile(r"(\w+)\(")
+_CALLED = re.compile(r"(?<!\w)(\w+)\(")
 _LARGEST_SMALL = 512  # bytes: larger objects are malloc's
 _MOST = 0.5
 _SOME = 0.2  # of what stays: below, a line's function took no part in it

@@ -19,7 +19,6 @@ NATIVE = ("malloc", "mmap")
 OBJECTS = ("objects",)
 # Of a wheel the libraries lie in the package, or beside it in a folder of its name: numpy.libs, .libs_lxml.
 _PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")
-_BESIDE_A_PROGRAM = re.compile(r"(?!/usr/|/lib)/.*/([^/.]+)[^/]*\.so$")  # an extension module of its own
 _STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
 _SHARED_NAMES = ("google", "azure", "nvidia")  # many libraries are imported from them
 _AFTER_S = 6.0  # what is written at a flush is known some seconds later
@@ -62,10 +61,16 @@ class Allocations:
         """Whose library it was that asked, as it is imported; None: Python's own, or the system's."""
         found = _PACKAGES.search(self.native_library or "") or _STANDARD.search(self.native_library or "")
         if found is None:
-            found = _BESIDE_A_PROGRAM.match(self.native_library or "")
-            return found.group(1) if found is not None else None
+            return _beside_a_program(self.native_library or "")
         name, path = found.group(1), (self.native_library or "")[found.end(1) :]
         return f"{name}.{path.split('/')[1]}" if name in _SHARED_NAMES and path.startswith("/") else name
+
+
+def _beside_a_program(library: str) -> str | None:
+    """The name of an extension module of its own."""
+    folder, _, file = library.rpartition("/")
+    is_one = folder.startswith("/") and file.endswith(".so") and not library.startswith(("/usr/", "/lib"))
+    return file.split(".", 1)[0] or None if is_one else None
 
 
 def is_sampled(process: ProcessGrowth) -> bool:

@@ -28,7 +28,7 @@ _TELLS = re.compile(
     r"|(\w+\.)*_?log(ger|ging)?\.(debug|info|warning|error|exception|critical|log))$",
     re.IGNORECASE,
 )
-_CALLED = re.compile(r"([\w.\])]+)\s*\(")
+_CALLED = re.compile(r"(?<![\w.\])])([\w.\])]+)\s*\(")
 # It counts or moves a name, and asks for no memory: what grew before a thread was seen here, did so on the line above.
 _IDLE = re.compile(r"[\w.]+\s*([+-]=\s*\d+|=\s*[\w.]+)$|pass$|continue$")
 _MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
