@@ -68,10 +68,6 @@ class Allocations:
         return f"{name}.{path.split('/')[1]}" if name in _SHARED_NAMES and path.startswith("/") else name
 
 
-def is_sampled(process: ProcessGrowth) -> bool:
-    return bool(len(process.rows(TABLE)))
-
-
 def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str] = NATIVE) -> list[Allocations]:
     """Of the judged window, the one that gained most first. Empty where nothing was sampled."""
     rows = process.rows(TABLE)
