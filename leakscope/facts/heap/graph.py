@@ -19,6 +19,7 @@ from ...findings import AGENT
 from ...units import MOST
 from ..tables import cells, narrow, only, records
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
+from .takes import weigh_alike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +78,8 @@ def graph_places(
     """The places of a process in those of its snapshots that have a graph; none where there are no two.
 
     ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
-    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
+    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process. Otherwise tensors
+    have none of them where some of these snapshots did not weigh tensors.
     """
     rows = recording.tables["heap_nodes"]
     rows = only(rows, rows["pid"] == pid)
@@ -85,6 +87,9 @@ def graph_places(
     is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
     nodes = _nodes(rows[is_asked_for], position)
+    has_tensors = on_devices or weigh_alike(recording, pid, takes)
+    for node in () if has_tensors else nodes.values():
+        node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
     _name_by_others(nodes, rows[~is_asked_for])
     _name_as_before(nodes, rows)
     children = recording.tables["heap_children"]
@@ -100,6 +105,9 @@ def graph_places(
                 node.by_type[type_name] = (np.zeros(len(takes)), np.zeros(len(takes)))
             for figures, figure in zip(node.by_type[type_name], held):
                 figures[position[take]] = figure
+    for node in () if has_tensors else nodes.values():
+        for _, bytes in node.by_type.values():  # of those it is not told what is tensors': no more than it has itself
+            np.minimum(bytes, node.retained, out=bytes)
     user_files = frozenset(recording.tables["sources"]["file"].dropna())
     user_modules = _user_modules(recording, pid)
     shared = recording.tables["heap_shared"]
