@@ -73,13 +73,19 @@ class _Node:
 
 
 def graph_places(
-    recording: Recording, pid: int, takes: Sequence[int], *, by_holder: bool = False, on_devices: bool = False
+    recording: Recording,
+    pid: int,
+    takes: Sequence[int],
+    *,
+    by_holder: bool = False,
+    on_devices: bool = False,
+    weighs_alike: bool = False,
 ) -> list[Place]:
     """The places of a process in those of its snapshots that have a graph; none where there are no two.
 
     ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
-    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process. Otherwise tensors
-    have none of them where some of these snapshots did not weigh tensors.
+    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
+    ``weighs_alike``: tensors have none where not all of these snapshots weighed them.
     """
     rows = recording.tables["heap_nodes"]
     rows = only(rows, rows["pid"] == pid)
@@ -87,7 +93,7 @@ def graph_places(
     is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
     nodes = _nodes(rows[is_asked_for], position)
-    has_tensors = on_devices or weigh_alike(recording, pid, takes)
+    has_tensors = not weighs_alike or on_devices or weigh_alike(recording, pid, takes)
     for node in () if has_tensors else nodes.values():
         node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
     _name_by_others(nodes, rows[~is_asked_for])
