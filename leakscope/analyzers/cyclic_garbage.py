@@ -89,8 +89,8 @@ class _Cycles(NamedTuple):
 def findings(
     case: Case,
     *,
-    min_objects: int = 500,  # fewer are found waiting in any healthy program
-    min_share: float = 0.5,  # of the growth that has to be out of reach, where no cycle was seen itself
+    min_objects: int = 500,  # that gc.freeze() hides: fewer are no leak of a program that freezes
+    min_share: float = 0.5,  # of the growth that has to be out of reach, where garbage has no size
     min_garbage_share: float = 0.2,  # of the growth, where garbage is measured
     min_unweighed: int = 16,  # cycles with tensors, where the graph has no sizes of those: each may hold much
 ) -> Iterator[Finding | RuledOut | Skipped]:
