@@ -4,10 +4,8 @@ A recording is one parquet file in which each row belongs to one table (column `
 share has one type and one meaning. Standard library only: the recorder writes by it, storage reads by it, and the
 documentation is generated from it.
 
-History of SCHEMA_VERSION:
-1  first version (columns and tables are added without a new number: readers fill them with nulls)
-2  who holds what stands in the graph of the heap (``heap_*``), and no longer in ``holders``: a program that knows only
-   those would find nothing, and say so.
+Columns and tables are added without a new SCHEMA_VERSION: readers fill them with nulls. Before version 2, who holds
+what did not stand in the graph of the heap (``heap_*``); no release wrote such recordings, and they are refused.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 SCHEMA_VERSION = 2
+OLDEST_VERSION = 2  # that is read
 
 
 CARRIES: dict[str, str] = {
@@ -113,7 +112,7 @@ _STEP = _c(
 )
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
 _MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: allocated by malloc")
-_REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to; of older recordings estimated")
+_REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
 _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
@@ -159,7 +158,6 @@ _FUNCTION = _c(
     "function", "str", "", "threads: outermost user function, qualified; compile_counters: compiled most often", "name"
 )
 _STACK = _c("stack", "str", "", "calls from the outermost user frame inward: file:line function, one a line", "file")
-_GROWN_BYTES = _c("grown_bytes", "int", "bytes", "growth of malloc's memory in use seen there")
 _PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word", "message")
 _DEVICE = _c("device", "str", "", "cpu, cuda:0, ...")
 _DTYPE = _c("dtype", "str", "", "element type without the torch prefix: float32, bfloat16, ...")
@@ -470,18 +468,6 @@ TABLES: dict[str, Table] = {
             _OPAQUE,
             _c("chained", "bool", "", "a chain of like objects (node.next.next), all in this one row"),
         )),
-        Table("orphans", "agent", "Objects of a growing type that no path from a root reached, and why they live", (
-            *_PROCESS, *_TAKE,
-            _TYPE_NAME,
-            _OBJECT_COUNT,
-            _REACHED_COUNT,
-            _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown, frozen"),
-            _c("sampled_count", "int", "", "objects the verdict was tested on"),
-            _CHAIN,
-            _OWNER_FILE,
-            _OWNER_LINE,
-            _DEEP_BYTES,
-        )),
         Table("threads", "agent", "Python threads in one snapshot, by the outermost function they run", (
             *_PROCESS, *_TAKE,
             _FUNCTION,
@@ -673,16 +659,6 @@ TABLES: dict[str, Table] = {
             _c("segment_name", "str", "", "how their names begin: psm_*", "file"),
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take"),
-        )),
-        Table("growth_stacks", "agent", "What a thread was doing while memory allocated by malloc grew", (
-            *_PROCESS,
-            _FUNCTION,
-            _OWNER_FILE,
-            _OWNER_LINE,
-            _STACK,
-            _c("sample_count", "int", "", "how often the stack was this so far"),
-            _GROWN_BYTES,
-            _STEP,
         )),
         Table("allocation_stacks", "agent", "Memory allocated while it ran that is alive, by who asked: sampled", (
             *_PROCESS,

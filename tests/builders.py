@@ -141,18 +141,27 @@ class RecordingBuilder:
         *,
         holders: list[dict[str, Any]] | None = None,
         types: list[dict[str, Any]] | None = None,
-        orphans: list[dict[str, Any]] | None = None,
         threads: list[dict[str, Any]] | None = None,
         **columns: Any,
     ) -> RecordingBuilder:
         """An inventory: its own row (``columns``) and the rows of the tables that belong to it."""
         row = {"reason": "schedule", "safe_point": "pending-call", "duration_s": 0.01, "truncated": False, **columns}
         self.row("takes", at_s, pid, take=number, **row)
-        parts = {"holders": holders, "object_types": types, "orphans": orphans, "threads": threads}
+        parts = {"holders": holders, "object_types": types, "threads": threads}
         for table, rows in parts.items():
             for part in rows or []:
                 self.row(table, at_s, pid, take=number, **part)
         return self
+
+    def allocated(
+        self, pid: int, at_s: float, live_bytes: int, stack: str, *, sample_count: int = 9, **columns: Any
+    ) -> RecordingBuilder:
+        """What malloc handed out under one stack (``file:line function``, outermost first) and is alive."""
+        place, _, function = stack.rpartition("\n")[2].partition(" ")
+        file, _, line = place.rpartition(":")
+        row = {"allocator": "malloc", "stack": stack, "function": function, "owner_file": file, "owner_line": int(line)}
+        sizes = {"live_bytes": live_bytes, "settled_bytes": live_bytes, "asked_bytes": live_bytes, "error_bytes": 0}
+        return self.row("allocation_stacks", at_s, pid, **row, **sizes, sample_count=sample_count, **columns)
 
     def heap(
         self,

@@ -15,12 +15,15 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from hypothesis import settings
+
+from tests import entered
 
 # Two programs with torch at a time, each with a thread for every core, wait for each other more than they compute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,6 +32,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # And no deadline: what an example takes is the machine's business.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
+
+_watch = entered.Watch()
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"}  # the latter is set as polars is imported
 _MAY_START = {"live", "slow"}
@@ -156,6 +161,19 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     assert _environment() == environment_before, "the test changed os.environ"
     if not any(request.node.get_closest_marker(mark) for mark in _MAY_START):
         assert _faults_of_ended_children() == ended_before, "a unit test started a process: mark it, or its file, live"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
+    """What judges a committed recording is watched."""
+    with _watch.on() if item.get_closest_marker("golden") else nullcontext():
+        return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[entered.NOTED] = sorted(_watch.entered)
 
 
 def _children() -> set[psutil.Process]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,28 @@ def test_a_unit_test_that_starts_a_process_fails(tmp_path):
     starts = "import subprocess\ndef test_a(): subprocess.run(['true'])\n"
     (tmp_path / "test_starts.py").write_text(starts)
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_starts.py"]
-    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(here.parent)}
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert "a unit test started a process" in done.stdout
+
+
+@pytest.mark.live
+def test_what_the_workers_saw_entered_is_told_to_the_tier(tmp_path):
+    """A function of these rooms, which a golden test calls in a worker."""
+    here = Path(__file__).parent
+    (tmp_path / "conftest.py").write_text((here / "conftest.py").read_text())
+    (tmp_path / "test_judges.py").write_text(
+        "import pytest\nfrom leakscope.analyzers import names\n@pytest.mark.golden\ndef test_a(): names()\n"
+        "def test_b():\n    from leakscope.reporting import analyze\n"
+    )
+    program = (
+        "import pytest\nfrom tests.entered import Tally\ntally = Tally()\n"
+        f"status = pytest.main(['-q', '-n', '1', '-p', 'no:cacheprovider', '--rootdir', '{tmp_path}', '-W', 'ignore',"
+        " 'test_judges.py'], plugins=[tally])\nprint(int(status), tally.is_whole, sorted(tally.entered))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(here.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 True ['analyzers/__init__.py names']", done.stdout + done.stderr

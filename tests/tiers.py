@@ -9,6 +9,9 @@ conftest.py marks as ``further`` all but the first n cases of a test marked ``ca
 Of some hundred real jobs one may starve beside another on a busy machine. What is ``live`` or ``slow`` and failed is
 therefore run once more, alone, and named if it passes there; more than 1 in 200 of them is a failure all the same. What
 starts no process has no such excuse.
+
+Of the whole of ``make test`` it is known which functions that judge were entered by committed recordings: those that
+were not have to be listed (tests/entered.py).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Collection
 
 import pytest
 
+from tests import entered
 from tests.pythons import environments
 
 TIERS = {
@@ -55,16 +59,26 @@ def run(tier: str, arguments: list[str]) -> int:
     """Run a tier; returns the exit status."""
     if tier != "quick":
         print(environments.told(), flush=True)
-    first, second = Tally(), Tally()
-    status = int(pytest.main(["-q", *AT_ONCE[tier], *TIERS[tier], *arguments], plugins=[first]))
-    if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:
-        return status
-    print(f"== once more, alone: {len(first.failed)} tests", flush=True)
-    status = int(pytest.main(["-q", *ALONE, *first.failed], plugins=[second]))
-    starved = [name for name in first.failed if name not in second.failed] if second.may_starve else []
-    lines, is_too_often = told(starved, first.may_starve)
-    print("\n".join(lines))
-    return status or int(is_too_often)
+    first, second, judged = Tally(), Tally(), entered.Tally()
+    status = int(pytest.main(["-q", *AT_ONCE[tier], *TIERS[tier], *arguments], plugins=[first, judged]))
+    if status == pytest.ExitCode.TESTS_FAILED and set(first.failed) <= first.may_starve:
+        print(f"== once more, alone: {len(first.failed)} tests", flush=True)
+        status = int(pytest.main(["-q", *ALONE, *first.failed], plugins=[second]))
+        starved = [name for name in first.failed if name not in second.failed] if second.may_starve else []
+        lines, is_too_often = told(starved, first.may_starve)
+        print("\n".join(lines))
+        status = status or int(is_too_often)
+    if status == pytest.ExitCode.OK and tier == "test" and not arguments and judged.is_whole:
+        return _tell_unentered(judged.entered)
+    return status
+
+
+def _tell_unentered(seen: Collection[str]) -> int:
+    """Print what is wrong with the list of functions that no recording enters; returns the exit status."""
+    lines = entered.told(entered.names(), seen, entered.listed())
+    if lines:
+        print("\n".join([f"== {entered.LIST.name} is behind what was judged (tests/entered.py)", *lines]))
+    return int(bool(lines))
 
 
 def told(starved: list[str], may_starve: Collection[str]) -> tuple[list[str], bool]:

@@ -2,10 +2,9 @@
 
 Looks for:     objects of a growing type that only a cycle of their own keeps alive.
 Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
-Decides by:    the graph of the heap: unreachable objects whose bytes rise by min_garbage_share of the growth. Where no
-               snapshot has one: cycles found, min_objects more of them at the end; else a collector that did not run
-               while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached;
-               else ever more objects that gc.freeze() hides and that no snapshot reached.
+Decides by:    the graph of the heap: unreachable objects whose bytes rise by min_garbage_share of the growth, or
+               min_unweighed more cycles with what the graph cannot weigh. Where no two snapshots have one, a collector
+               that worked is ruled out, and another was not checked.
 Mistaken when: a very rare full collection was due just after the recording ended.
 Do:            let the collector run, or break the cycle with a weak reference.
 """
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -26,8 +25,8 @@ from ..facts.code.adding import Line, Source, find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth, no_growth
-from ..facts.subject import Definition, definition_of
-from ..facts.tables import int_of, only, series, text_of, without_last
+from ..facts.subject import Definition
+from ..facts.tables import int_of, only, series, without_last
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -58,10 +57,6 @@ class _Collector:
     frozen: int
     pending: int | None  # the most objects that waited for the next collection at once; None: not recorded
 
-    def may_have_missed(self, count: float) -> float:
-        """Of so many objects those that can be garbage: what a collector that is idle has not looked at is pending."""
-        return count if self.state != "idle" or self.pending is None else min(count, self.pending)
-
     def short(self) -> str:
         return {
             "off": "the garbage collector is off",
@@ -81,11 +76,21 @@ class _Collector:
         }[self.state]
 
 
+class _Cycles(NamedTuple):
+    """Objects of one type that nothing but cycles keeps. ``place``: file and line of its class, if it is the user's."""
+
+    type_name: str
+    chain: str | None
+    place: tuple[str, int] | None
+    object_count: float
+    grown_count: float
+
+
 def findings(
     case: Case,
     *,
-    min_objects: int = 500,  # fewer are found waiting in any healthy program
-    min_share: float = 0.5,  # of the growth that has to be out of reach, where no cycle was seen itself
+    min_objects: int = 500,  # that gc.freeze() hides: fewer are no leak of a program that freezes
+    min_share: float = 0.5,  # of the growth that has to be out of reach, where garbage has no size
     min_garbage_share: float = 0.2,  # of the growth, where garbage is measured
     min_unweighed: int = 16,  # cycles with tensors, where the graph has no sizes of those: each may hold much
 ) -> Iterator[Finding | RuledOut | Skipped]:
@@ -103,20 +108,11 @@ def findings(
     if strays is not None:
         yield _by_graph(case, process, collector, strays, min_objects, min_unweighed, min_share, min_garbage_share)
         return
-    cycles = _cycles(process.rows("orphans"))
-    unreached = collector.may_have_missed(_unreached(process.rows("object_types")))
-    out_of_reach = _out_of_reach(case, process)
-    seen = cycles is not None and (cycles["grown"] >= min_objects or collector.state != "works")
-    likely = collector.state in ("off", "frozen", "idle") and (
-        unreached >= min_objects and out_of_reach >= min_share * process.growth_bytes
-    )
-    hidden = None if seen else frozen_finding(case, process, out_of_reach, min_objects=min_objects)
-    if hidden is not None:
-        yield hidden
-    elif seen or likely:
-        yield _finding(case, process, collector, cycles, unreached, out_of_reach)
-    else:
+    # Of objects that nothing leads to only the graph knows. What a collector that works frees is known without.
+    if collector.state in ("works", "no-full-collection"):
         yield _ruled_out(collector)
+    else:
+        yield Skipped(_KIND, f"{collector.text()}, but no two snapshots read all objects: garbage cannot be counted")
 
 
 def _by_graph(
@@ -133,11 +129,11 @@ def _by_graph(
     window_s = case.growth.end_s - case.growth.start_s
     garbage_bytes = max(0.0, strays.gained(strays.unreached_bytes, window_s))
     out_of_reach = max(0, process.growth_bytes - round(max(0.0, strays.gained(strays.reached_bytes, window_s))))
-    cycles = _cycles_of_graph(case, strays)
+    cycles = _most_cycles(case, strays)
     # What waits for a collector that works comes and goes: two or three snapshots do not show that it piles up.
     enough = len(strays.time_s) > (3 if collector.state == "works" else 1)
     is_much = garbage_bytes >= min_garbage_share * process.growth_bytes and piles_up(strays.unreached_bytes)
-    is_unweighed = cycles is not None and cycles["grown"] >= min_unweighed and _has_no_size(strays, cycles)
+    is_unweighed = cycles is not None and cycles.grown_count >= min_unweighed and _has_no_size(strays, cycles)
     if is_unweighed:
         out_of_reach = min(out_of_reach, _out_of_reach(case, process))
         is_much |= out_of_reach >= min_share * process.growth_bytes
@@ -145,21 +141,24 @@ def _by_graph(
         out_of_reach = round(garbage_bytes)  # the rest may be anybody's
     if cycles is None or not enough or not is_much:
         return _ruled_out(collector)
-    hidden = frozen_finding(case, process, out_of_reach, strays=strays, min_objects=min_objects)
-    return hidden or _finding(case, process, collector, cycles, 0.0, out_of_reach)
+    hidden = frozen_finding(case, process, out_of_reach, strays, min_objects=min_objects)
+    return hidden or _finding(case, process, collector, cycles, out_of_reach)
 
 
-def _has_no_size(strays: Strays, cycles: dict[str, Any]) -> bool:
+def _has_no_size(strays: Strays, cycles: _Cycles) -> bool:
     """What hangs on the cycles is C++'s: a graph of autograd, or tensors whose storages the heap's graph has not."""
-    if is_graph_node(cycles["row"]["type_name"]):
+    if is_graph_node(cycles.type_name):
         return True
     tensors = (stray for stray in strays.types if stray.type_name in _TENSORS)
     return not strays.weighs_tensors and any(piles_up(stray.unreached_count) for stray in tensors)
 
 
-def _cycles_of_graph(case: Case, strays: Strays) -> dict[str, Any] | None:
-    """As ``_cycles``, from types of which ever more objects have nothing that leads to them."""
-    best: dict[str, Any] | None = None
+def _most_cycles(case: Case, strays: Strays) -> _Cycles | None:
+    """Of the type that piles up most among those of which ever more objects have nothing that leads to them.
+
+    A class with a source file tells more than the dict and list that hang on it.
+    """
+    found = []
     for stray in strays.types:
         alone = stray.unreached_count
         if not piles_up(alone):
@@ -167,18 +166,10 @@ def _cycles_of_graph(case: Case, strays: Strays) -> dict[str, Any] | None:
         if is_graph_node(stray.type_name):
             alone = alone + stray.outside_count  # the others are held by its graph, in C++
         place = class_place(case.sources, stray.type_name)
-        row = {
-            "type_name": stray.type_name,
-            "chain": stray.chain,
-            "owner_file": place[0] if place else None,
-            "owner_line": place[1] if place else None,
-            "deep_bytes": float("inf"),
-            "sampled_count": None,
-        }
         rank = (place is not None, stray.chain is not None, float(stray.unreached_bytes[-1]))
-        if best is None or rank > best["rank"]:
-            best = {"row": row, "grown": float(alone[-1] - alone[0]), "count": float(alone[-1]), "rank": rank}
-    return best
+        cycles = _Cycles(stray.type_name, stray.chain, place, float(alone[-1]), float(alone[-1] - alone[0]))
+        found.append((rank, cycles))
+    return max(found, key=lambda one: one[0], default=(None, None))[1]
 
 
 def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None:
@@ -209,34 +200,6 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     last_threshold = int(threshold.iloc[-1]) if len(threshold) else None
     most_pending = int(pending.max()) if len(pending) else None
     return _Collector(state, collections, passed("gc_collected_count"), last_threshold, frozen, most_pending)
-
-
-def _cycles(orphans: pd.DataFrame) -> dict[str, Any] | None:
-    """The type that piles up most among those found in unreachable cycles: its last row and by how many it grew."""
-    garbage = only(orphans, orphans["orphan_verdict"] == "garbage-cycle")
-    best: dict[str, Any] | None = None
-    for _, rows in garbage.groupby("type_name"):
-        alone = (rows["object_count"] - rows["reached_count"].fillna(0)).astype(float)
-        grown = float(alone.iloc[-1] - (alone.iloc[0] if len(alone) > 1 else 0.0))
-        size = float(rows["deep_bytes"].fillna(0).iloc[-1])
-        rank = (_is_own(rows.iloc[-1]), size, grown)
-        if best is None or rank > best["rank"]:
-            best = {"row": rows.iloc[-1], "grown": grown, "count": float(alone.iloc[-1]), "rank": rank}
-    return best
-
-
-def _is_own(row: pd.Series[Any]) -> bool:
-    """A class with a source file tells more than the dict and list that hang on it."""
-    return text_of(row, "owner_file") is not None
-
-
-def _unreached(types: pd.DataFrame) -> float:
-    """By how many the objects grew that exist but that no way from a root leads to, first against last snapshot."""
-    if not len(types):
-        return 0.0
-    alone = (types["object_count"] - types["reached_count"].fillna(0)).astype(float)
-    by_take = alone.clip(lower=0).groupby(types["take"]).sum()
-    return float(by_take.iloc[-1] - by_take.iloc[0])
 
 
 def _out_of_reach(case: Case, process: ProcessGrowth) -> int:
@@ -285,45 +248,32 @@ def _finding(
     case: Case,
     process: ProcessGrowth,
     collector: _Collector,
-    cycles: dict[str, Any] | None,
-    unreached: float,
+    cycles: _Cycles,
     out_of_reach: int,
 ) -> Finding:
-    idle = collector.state != "works"
     sources = case.sources
     place = _switch(sources, collector.state)
-    row = cycles["row"] if cycles else None
-    chain, kind = (
-        text.replace("__main__.", "") if text else None for text in (text_of(row, "chain"), text_of(row, "type_name"))
-    )
-    # The snapshots count an object's own bytes only; what hangs on a cycle shows as growth that nobody reaches.
-    seen_bytes = row["deep_bytes"] if row is not None and not pd.isna(row["deep_bytes"]) else 0
-    bytes = out_of_reach if idle else int(min(out_of_reach, seen_bytes))
+    kind = cycles.type_name.replace("__main__.", "")
+    chain = cycles.chain.replace("__main__.", "") if cycles.chain else None
+    count = format_count(cycles.object_count)
     evidence = [
         Evidence(collector.text(), {"gc_collections": collector.collections, "gc_threshold": collector.threshold})
     ]
-    if cycles:
-        text = f"{format_count(cycles['count'])} objects of {kind} live only in cycles: {chain or 'unnamed'}"
-        evidence.append(
-            Evidence(text, {"object_count": cycles["count"], "sampled_count": int_of(row, "sampled_count")})
-        )
-    else:
-        text = f"{format_count(unreached)} more objects are unreachable than before"
-        evidence.append(Evidence(text, {"object_count": unreached}))
-    made = cycle_line(sources, row)
+    text = f"{count} objects of {kind} live only in cycles: {chain or 'unnamed'}"
+    evidence.append(Evidence(text, {"object_count": cycles.object_count}))
+    made = cycle_line(sources, cycles.type_name, cycles.chain, cycles.place)
     if made:
         evidence.append(at_line(made, "makes the cycle"))
     if place:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
-    remedies = [_remedy(collector, place, bytes), breaking(row, made)]
+    remedies = [_remedy(collector, place, out_of_reach), breaking(cycles.type_name, made)]
     line = place
     if made and (is_graph_node(kind) or not place):
         # Objects that know their parents are as Python is meant; a cycle through C++ is a mistake of its own.
         line = made
         remedies.reverse()
-    what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
-    title = f"{what} pile up: {collector.short()}"
-    doubts = [] if cycles else ["no cycle was examined: C code may also hold the objects"]
+    title = f"Cycles of {kind.rpartition('.')[2]} pile up: {collector.short()}"
+    doubts = []
     if collector.state == "idle" and collector.threshold and 0 < (collector.pending or 0) < collector.threshold:
         waiting, threshold = format_count(collector.pending or 0), format_count(collector.threshold)
         doubts.append(f"it runs once {threshold} new objects wait, and may free all: {waiting} did at most")
@@ -332,10 +282,10 @@ def _finding(
     return case.finding(
         _KIND,
         title,
-        grounds=_grounds(cycles is not None, collector),
-        bytes=bytes,
+        grounds=_grounds(collector),
+        bytes=out_of_reach,
         process=process,
-        line=Definition(line.file, line.line) if line else definition_of(row),
+        line=Definition(line.file, line.line) if line else Definition(*cycles.place) if cycles.place else None,
         holder=chain or "unreachable cycles",
         type=kind,
         library="gc",
@@ -345,10 +295,7 @@ def _finding(
     )
 
 
-def _grounds(has_cycles: bool, collector: _Collector) -> Iterator[Ground]:
-    if not has_cycles:
-        yield Ground("objects are out of reach; no cycle of them was examined", 0.55)
-        return
+def _grounds(collector: _Collector) -> Iterator[Ground]:
     yield Ground("cycles were found that nothing leads to", 0.7)
     if collector.state in ("off", "frozen", "idle"):
         yield Ground("the collector does not free them", 0.9)

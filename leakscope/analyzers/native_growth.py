@@ -341,7 +341,7 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
         text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
         evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
     told = [line for line in look.lines if line is look.lines[0] or line.share >= 0.1]
-    evidence += [grew_at(line, looks=line.sample_count) for line in told]
+    evidence += [grew_at(line) for line in told]
     if look.call is not None:
         evidence.append(at_line(look.call, "is the only line that calls a C function that allocates"))
     if not look.lines and look.asked is not None:

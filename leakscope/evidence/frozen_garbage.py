@@ -1,8 +1,8 @@
 """Cycles that gc.freeze() hides from the collector: unreachable, in no list, and never freed.
 
 To freeze once before forking is good practice, and innocent: what is frozen then stays as much. To freeze again and
-again moves also what is in use at the moment, and of that the cycles are never freed: ever more frozen objects. Those
-that somebody still holds the snapshots reach; garbage are the others.
+again moves also what is in use at the moment, and of that the cycles are never freed: ever more frozen objects. Of
+those the graph of the heap has the garbage: frozen objects that nothing leads to.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..facts.growth.strays import Strays
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
-from ..facts.tables import Row, int_of, narrow, only, text_of, without_last
+from ..facts.tables import narrow, only, text_of
 from ..facts.where.cycles import class_place
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count
@@ -28,15 +28,13 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _KIND = "cyclic-garbage"
-_INFERRED = "Python does not list frozen objects: cycles are inferred from objects that outlive their last variable"
 
 
 class Frozen(NamedTuple):
-    """What was frozen in the judged window. ``unreached_count``: of those gained, what no snapshot reached."""
+    """Objects that were frozen at the start and the end of the judged window."""
 
     first_count: int
     last_count: int
-    unreached_count: int
 
     @property
     def gained_count(self) -> int:
@@ -49,37 +47,26 @@ def frozen_in(case: Case, process: ProcessGrowth, *, min_rises: int = 3) -> Froz
     rises = int((np.diff(counts) > 0).sum()) if len(counts) else 0
     if rises < min_rises or not keeps_growing(counts):
         return None
-    gained = int(counts[-1] - counts[0])
-    takes = process.rows("takes")
-    reached = without_last(takes, takes)["reached_count"].dropna()
-    reached_more = max(0, int(reached.iloc[-1] - reached.iloc[0])) if len(reached) else 0
-    return Frozen(int(counts[0]), int(counts[-1]), max(0, gained - reached_more))
+    return Frozen(int(counts[0]), int(counts[-1]))
 
 
 def frozen_finding(
     case: Case,
     process: ProcessGrowth,
     out_of_reach_bytes: int,
+    strays: Strays,
     *,
-    strays: Strays | None = None,
     min_objects: int,
     min_share: float = 0.5,  # of the growth that has to be out of reach, and of the frozen objects
-    max_object_bytes: int = 16 * 1024,  # with the strings and buffers on it: larger, and it is no matter of objects
 ) -> Finding | None:
     """The finding, if most of what a process gained can only be what it froze and dropped."""
     frozen = frozen_in(case, process)
     if frozen is None or out_of_reach_bytes < min_share * process.growth_bytes:
         return None
-    unreached = frozen.unreached_count
-    if strays is not None:
-        unreached = round(strays.gained(strays.frozen_count, case.growth.end_s - case.growth.start_s))
+    unreached = round(strays.gained(strays.frozen_count, case.growth.end_s - case.growth.start_s))
     if unreached < max(min_objects, min_share * frozen.gained_count):
         return None
-    if strays is None and out_of_reach_bytes > max_object_bytes * unreached:
-        return None
-    row: Row | None = _most_frozen(case, strays) if strays is not None else None
-    if strays is None:
-        row = _most_hidden(process.rows("orphans"), min_objects)
+    row = _most_frozen(case, strays)
     kind = (text_of(row, "type_name") or "").replace("__main__.", "") or None
     calls = find_calls(case.sources, "gc.freeze")
     place = calls[-1] if calls else None
@@ -91,27 +78,18 @@ def frozen_finding(
     )
     figures = {"frozen_count": frozen.last_count, "unreached_count": unreached}
     evidence = [Evidence(f"gc.freeze() was called again and again: {text}", figures)]
-    if row is not None and kind and strays is not None:
+    if row is not None and kind:
         text = (
             f"{format_count(row['object_count'])} frozen {kind} objects are unreachable: nothing refers to their cycles"
         )
         evidence.append(Evidence(text, {"object_count": float(row["object_count"])}))
-    elif row is not None and kind:
-        count, reached = int_of(row, "object_count") or 0, int_of(row, "reached_count") or 0
-        text = f"{format_count(count)} {kind} objects exist; {format_count(reached)} are reachable from a variable"
-        evidence.append(Evidence(text, {"object_count": count, "reached_count": reached}))
     if place is not None:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
     frees = f"frees about {format_bytes(out_of_reach_bytes)}"
     return case.finding(
         _KIND,
         f"Cycles of {what} pile up: gc.freeze(){where} hides them from the collector",
-        grounds=[
-            Ground("the graph has each of them", 0.95)
-            if strays is not None
-            else Ground("Python lists no frozen object, but more exist than are reached", 0.65),
-            *([Ground("a class that piles up says whose", 0.75)] if strays is None and row is not None else ()),
-        ],
+        grounds=[Ground("the graph has each of them", 0.95)],
         bytes=out_of_reach_bytes,
         process=process,
         line=place or definition_of(row),
@@ -119,7 +97,7 @@ def frozen_finding(
         type=kind,
         library="gc",
         evidence=evidence,
-        doubts=[_INFERRED] if strays is None else [],
+        doubts=[],
         remedy=[
             f"call gc.freeze() once, before the work begins, or gc.unfreeze() and gc.collect() once the fork is made"
             f"{where}: {frees}",
@@ -154,14 +132,3 @@ def _counts(case: Case, process: ProcessGrowth) -> Floats:
         "time_s"
     )
     return rows["gc_frozen_count"].to_numpy(dtype=np.float64)
-
-
-def _most_hidden(orphans: pd.DataFrame, min_objects: int) -> pd.Series[Any] | None:
-    """The last row of the user's class of which most instances became frozen and out of reach."""
-    best: tuple[float, pd.Series[Any]] | None = None
-    for _, rows in only(orphans, orphans["orphan_verdict"] == "frozen").groupby("type_name"):
-        alone = (rows["object_count"] - rows["reached_count"].fillna(0)).astype(float)
-        grown = float(alone.iloc[-1] - (alone.iloc[0] if len(alone) > 1 else 0.0))
-        if grown >= min_objects and (best is None or grown > best[0]):
-            best = grown, rows.iloc[-1]
-    return best[1] if best is not None else None

@@ -2,8 +2,8 @@
 
 The graph of the heap has all objects that the collector knows, and those that only C code refers to among them; of the
 others (strings, numbers, bytes) a sample of the allocator's pools shows those that no object refers to. Where no
-snapshot has a graph there are two signs, the first the stronger: the snapshots looked at some of the objects and found
-no referrer; or small objects the collector does not track grow in number while nothing that could hold them does.
+snapshot has a graph there is one sign: small objects the collector does not track grow in number while nothing that
+could hold them does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import int_of, only, series, text_of, without_last
+from ..facts.tables import only, series, text_of, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from ..facts.case import Case
 
-_OF_ORPHANS = (Ground("some of them were looked into: nothing refers to them", 0.65),)
 _BY_NUMBERS = (Ground("by numbers alone: more small objects than snapshots find", 0.5),)
 _OF_HANDLES = (Ground("handles were counted that nothing refers to", 0.7),)
 _OF_SAMPLES = (Ground("samples saw them made and never freed, and the graph has none of them", 0.65),)
@@ -76,7 +75,6 @@ def leaked(
     """
     opaque = [one for one in opaque_holders(process.rows("holders")) if _may_be_given(case, one)]
     growth, takes = case.growth, process.rows("takes")
-    orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
     strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
     alone = _most_alone(strays, window_s) if strays is not None else None
@@ -100,10 +98,6 @@ def leaked(
         return
     if opaque or (strays is not None and strays.knows_pools):
         return  # what nobody refers to was counted
-    if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
-        type_name = str(orphans["type_name"].iloc[0])
-        yield _finding(case, process, left, kind, type_name, _OF_ORPHANS, _seen(orphans))
-        return
     if has_holder:
         return
     small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
@@ -225,37 +219,6 @@ def _may_be_given(case: Case, opaque: pd.Series[Any]) -> bool:
     multiplied by is given nothing to keep."""
     variable = text_of(opaque, "variable")
     return variable is None or not is_only_operand(case.sources, variable)
-
-
-def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
-    """The rows of the type without holders whose own bytes grow fastest."""
-    orphans = only(orphans, orphans["orphan_verdict"] == "no-python-holder")
-    by_type = [rows for _, rows in orphans.groupby("type_name") if np.ptp(rows["time_s"].to_numpy()) > 0]
-    return max(by_type, key=_own_bytes_per_s, default=None)
-
-
-def _own_bytes_per_s(rows: pd.DataFrame) -> float:
-    first, last = rows.iloc[0], rows.iloc[-1]
-    gained = (int_of(last, "deep_bytes") or 0) - (int_of(first, "deep_bytes") or 0)
-    return gained / float(last["time_s"] - first["time_s"])
-
-
-def _seen(rows: pd.DataFrame) -> list[Evidence]:
-    first, last = rows.iloc[0], rows.iloc[-1]
-    counts = float(first["object_count"]), float(last["object_count"])
-    passed = format_duration(float(last["time_s"] - first["time_s"]))
-    sampled = int_of(last, "sampled_count")
-    return [
-        Evidence(
-            f"objects of type {last['type_name']} went from {format_count(counts[0])} to {format_count(counts[1])} "
-            f"in {passed}",
-            {"first_count": counts[0], "last_count": counts[1], "own_bytes_per_s": round(_own_bytes_per_s(rows))},
-        ),
-        Evidence(
-            f"{sampled} of them were looked into: no object refers to them, and no cycle keeps them alive",
-            {"sampled_count": sampled},
-        ),
-    ]
 
 
 def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:

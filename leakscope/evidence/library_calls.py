@@ -16,7 +16,8 @@ from ..facts.code.index import Index, Loop, Source, index_of, last_name
 from ..facts.code.loops import Way
 from ..facts.code.package_calls import package_calls
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.where.stacks import growth_stacks, places_of
+from ..facts.where.allocations import allocations
+from ..facts.where.stacks import places_of
 from ..findings import Evidence
 
 if TYPE_CHECKING:
@@ -94,10 +95,10 @@ def calls_of(
 
     ``package``: None where it is not known; then the only one that the program calls again and again.
     """
-    seen = growth_stacks(case.growth, process)
     growths = [
-        Growth(places_of(stack), grown, looks)
-        for stack, grown, looks in zip(seen["stack"], seen["bytes"], seen["sample_count"])
+        Growth(places_of(one.stack), one.bytes, one.sample_count)
+        for one in allocations(case.growth, process)
+        if one.stack
     ]
     sources = case.sources
     only = only_called(sources, growths, under=under) if package is None else None

@@ -15,16 +15,8 @@ def at_line(line: Line, does: str) -> Evidence:
     return Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
 
 
-def grew_at(line: GrowthLine, **figures: object) -> Evidence:
-    """How much of the growth was allocated at a line; in older recordings, was seen to happen there."""
-    if line.alive:
-        return _allocated_at(line)
-    text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
-    seen = {"line": line.line, "share": round(line.share, 3), **figures}
-    return Evidence(f"{text}: {line.text}" if line.text else text, seen)
-
-
-def _allocated_at(line: GrowthLine) -> Evidence:
+def grew_at(line: GrowthLine) -> Evidence:
+    """How much of the growth was allocated at a line."""
     live, settled = (sum(getattr(one, column) for one in line.alive) for column in ("live_bytes", "settled_bytes"))
     # In shares: of what is asked for not all may ever be touched, and only that is memory.
     text = (

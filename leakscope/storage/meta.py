@@ -9,13 +9,13 @@ from typing import Any
 
 from ..agent.journal import NotOurs, open_regular
 from ..errors import UnreadableRecording
-from ..schema import SCHEMA_VERSION
+from ..schema import OLDEST_VERSION, SCHEMA_VERSION
 
 
 def read_meta(journal: Path) -> dict[str, Any]:
     """``meta.json`` of a journal; empty when the recorder died before writing it or it is damaged.
 
-    **Errors** UnreadableRecording if the journal is of a newer format, or the file is none of a recording's.
+    **Errors** UnreadableRecording if the journal is of another format, or the file is none of a recording's.
     """
     try:
         with os.fdopen(open_regular(journal / "meta.json"), "rb") as stream:
@@ -31,7 +31,7 @@ def read_meta(journal: Path) -> dict[str, Any]:
 
 
 def meta_of_footer(raw: bytes, where: object) -> dict[str, Any]:
-    """What stands in the footer of the file ``where``. **Errors** UnreadableRecording: it is damaged, or newer."""
+    """What stands in the footer of the file ``where``. **Errors** UnreadableRecording: damaged, or another format."""
     try:
         meta = json.loads(raw)
     except ValueError:
@@ -43,9 +43,13 @@ def meta_of_footer(raw: bytes, where: object) -> dict[str, Any]:
 
 
 def check_version(version: object, where: object) -> None:
-    """**Errors** UnreadableRecording unless this program knows the format ``version``."""
+    """**Errors** UnreadableRecording unless this program reads the format ``version``."""
     if type(version) is not int or version < 1:
         raise UnreadableRecording(f"{where} has no valid format version ({version!r}): it is damaged, record again")
+    if version < OLDEST_VERSION:
+        raise UnreadableRecording(
+            f"{where} has format {version}, which no release of leakscope wrote or reads: record again"
+        )
     if version > SCHEMA_VERSION:
         raise UnreadableRecording(
             f"{where} has format {version}, this leakscope reads up to {SCHEMA_VERSION}: upgrade leakscope"

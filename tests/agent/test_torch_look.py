@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,9 @@ class Taken:
         self.takes = [row["take"] for row in rows["takes"]]
 
     def deriving(self, makers: dict[str, Any]) -> Any:
-        return SimpleNamespace(tables=self.tables | {"tensors": makers["tensors"](), "weights": makers["weights"]()})
+        derived = copy.copy(self)
+        derived.tables = self.tables | {"tensors": makers["tensors"](), "weights": makers["weights"]()}
+        return derived
 
     def places(self) -> dict[str, Place]:
         recording: Any = self

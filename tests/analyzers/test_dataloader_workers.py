@@ -83,9 +83,8 @@ def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, dat
 def seen_to_grow(builder, source, text):
     """Memory of all workers was seen to grow under the line with this text."""
     line = [written.strip() for written in source.splitlines()].index(text) + 1
-    place = {"stack": f"{FILE}:{line} Reader.read", "owner_file": FILE, "owner_line": line, "function": "Reader.read"}
     for pid in WORKERS:
-        builder.row("growth_stacks", 18.0, pid, sample_count=9, grown_bytes=30 * MiB, **place)
+        builder.allocated(pid, 18.0, 30 * MiB, f"{FILE}:{line} Reader.read")
     return builder
 
 

@@ -390,6 +390,24 @@ def test_the_last_snapshot_knows_what_those_that_read_some_members_guessed(tmp_p
     assert finding.subject.variable == "KEPT" and finding.bytes > 100 * MiB
 
 
+def test_a_snapshot_that_read_some_members_is_one_more_after_those_that_read_all(tmp_path):
+    """The heap became too large to read all of it, or to weigh its tensors: what was seen before that still counts."""
+    builder = trainer(tmp_path)
+    for number, at_s in enumerate((2, 6, 10, 14, 18), 1):
+        is_sampled, tensors = at_s == 18, 60 * MiB
+        held = LEAK_BYTES_PER_S * at_s
+        columns = {"python_bytes": held, "array_bytes": 0, "tensor_bytes": None if is_sampled else tensors}
+        builder.take(PID, number, at_s, truncated=is_sampled, rss_bytes=100 * MiB + held, **columns)
+        weighed = {"storage_bytes": 0 if is_sampled else tensors, "weighs_tensors": not is_sampled}
+        kept = held + weighed["storage_bytes"]
+        builder.heap(PID, number, at_s, kept, 100 * at_s, is_sampled=is_sampled, **weighed)
+    (finding,), _ = looked(sentinels(builder), "retained-objects")
+    assert finding.subject.variable == "KEPT" and finding.bytes > 100 * MiB
+    # Tensors are left out of all four, so that they do not seem to be freed.
+    assert any("3 of 3 intervals" in evidence.text for evidence in finding.evidence)
+    assert any("60.0 MiB in the first" in evidence.text for evidence in finding.evidence)
+
+
 @pytest.mark.parametrize("is_sampled", [False, True])
 def test_what_a_part_of_the_objects_does_not_tell_is_no_memory_of_c_code(tmp_path, is_sampled):
     """The first snapshot and the last read all objects; where the others read all, too, they are believed."""

@@ -108,9 +108,8 @@ def test_growth_of_forks_is_put_down_to_what_their_code_keeps(tmp_path: Path, ga
         builder.process(pid, role=role, ppid=1).note(pid, 0.1, "forked", "forked by the program: no inventory")
         builder.samples(pid, [(40 + gained_mib * n / 80) * MiB for n in range(80)], every_s=0.25)
         stack = f"/lib/multiprocessing/process.py:314 BaseProcess._bootstrap\n{FILE}:3 score"
-        places = {"function": "score", "owner_file": FILE, "owner_line": 3}
         for at_s in (1.0, 19.0):
-            builder.row("growth_stacks", at_s, pid, stack=stack, sample_count=9, grown_bytes=int(at_s * MiB), **places)
+            builder.allocated(pid, at_s, int(at_s * MiB), stack)
     builder.take(1, 1, 5.0).row("holders", 5.0, 1, take=1, path="main() x", type_name="list", object_bytes=9)
     found = [f for f in retained_objects.findings(Case(builder.open())) if isinstance(f, Finding)]
     assert len(found) == (gained_mib > 0)

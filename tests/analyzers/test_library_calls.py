@@ -258,8 +258,7 @@ def test_a_report_names_the_only_package_that_is_called_again_and_again(tmp_path
 def test_a_line_that_only_leads_to_the_call_gives_way_to_it(tmp_path):
     text = "import codec\ndef pack(n):\n    return codec.pack(n)\nwhile True:\n    print(pack(1))\n"
     builder = leaking(tmp_path, text)
-    place = {"function": "<module>", "owner_file": FILE, "owner_line": 5, "stack": f"{FILE}:5 <module>"}
     for at_s in (5, 10, 15, 20):
-        builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=MiB * at_s, **place)
+        builder.allocated(PID, at_s, MiB * at_s, f"{FILE}:5 <module>")
     (finding,) = asked(builder.open(), only=["native-growth"]).findings
     assert (finding.subject.line, finding.subject.function) == (3, "pack")

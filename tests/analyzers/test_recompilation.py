@@ -127,10 +127,8 @@ def test_native_and_freed_memory_is_its_own_before_anybody_else_claims_it(tmp_pa
 
 def test_memory_seen_to_grow_under_another_library_is_not_its(tmp_path):
     builder = compiled(tmp_path, RISING).source(PID, "/home/me/train.py", "import codec\ncodec.pack()\n")
-    place = {"function": "<module>", "owner_file": "/home/me/train.py", "owner_line": 2}
-    stack = {**place, "stack": "/home/me/train.py:2 <module>"}
     for at_s in (5, 10, 15, 20):
-        builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=MiB * at_s, **stack)
+        builder.allocated(PID, at_s, MiB * at_s, "/home/me/train.py:2 <module>")
     (finding,), _, _ = looked(builder.open())
     assert finding.bytes == 0
 

@@ -268,22 +268,25 @@ def test_references_that_somebody_may_have_are_not_blamed(tmp_path, extra, more)
 # ---- objects that nobody refers to
 
 
-def with_orphans(builder, verdict="no-python-holder", own_per_s=LEAK_BYTES_PER_S // 3):
+def alone(builder, how="outside", own_per_s=LEAK_BYTES_PER_S // 3):
+    """Lists that only C code refers to; ``how`` they are counted, otherwise."""
     for number, at_s in enumerate((3, 8, 14), 1):
-        row = {"type_name": "list", "orphan_verdict": verdict, "object_count": 1000.0 * at_s, "sampled_count": 3}
-        builder.take(PID, number, at_s, orphans=[{**row, "deep_bytes": own_per_s * at_s}])
+        builder.take(PID, number, at_s)
+        builder.row("heap_graphs", at_s, PID, take=number, node_count=10**5, retained_bytes=0, arena_bytes=50 * MiB)
+        counts = {f"{how}_count": 1000 * at_s, f"{how}_bytes": own_per_s * at_s}
+        builder.row("heap_strays", at_s, PID, take=number, type_name="list", **counts)
     return builder.sentinels(PID, refcount_none=[5000] * 20, allocated_blocks=[10_000 * s for s in range(20)])
 
 
 def test_objects_that_nobody_refers_to_explain_growth_without_a_holder(tmp_path):
-    (finding,), _, _ = looked(with_orphans(trainer(tmp_path)).open())
+    (finding,), _, _ = looked(alone(trainer(tmp_path)).open())
     assert finding.subject.type == "list"
     assert finding.bytes > 100 * MiB
     assert finding.severity == "critical"
 
 
 def test_the_only_package_that_the_program_imports_is_the_one_to_update(tmp_path):
-    builder = with_orphans(trainer(tmp_path)).source(PID, "/home/me/train.py", "import json\nimport msgspec\n")
+    builder = alone(trainer(tmp_path)).source(PID, "/home/me/train.py", "import json\nimport msgspec\n")
     (finding,), _, _ = looked(builder.open())
     assert finding.subject.library == "msgspec"
     assert "msgspec" in finding.title
@@ -291,33 +294,33 @@ def test_the_only_package_that_the_program_imports_is_the_one_to_update(tmp_path
 
 @pytest.mark.parametrize(
     "change",
-    [{"verdict": "held"}, {"own_per_s": LEAK_BYTES_PER_S // 100}],
-    ids=["held", "few"],
+    [{"how": "unreached"}, {"own_per_s": LEAK_BYTES_PER_S // 100}],
+    ids=["garbage", "few"],
 )
-def test_other_orphans_are_not_blamed(tmp_path, change):
-    findings, _, _ = looked(with_orphans(trainer(tmp_path), **change).open())
+def test_other_objects_without_a_name_are_not_blamed(tmp_path, change):
+    findings, _, _ = looked(alone(trainer(tmp_path), **change).open())
     assert not findings
 
 
 def test_a_flat_job_has_no_leaked_references(tmp_path):
-    findings, _, _ = looked(with_orphans(trainer(tmp_path, leak=0)).open())
+    findings, _, _ = looked(alone(trainer(tmp_path, leak=0)).open())
     assert not findings
 
 
-def test_a_table_in_c_is_the_likelier_holder(tmp_path):
-    builder = with_orphans(trainer(tmp_path))
+def test_a_table_in_c_may_be_their_holder(tmp_path):
+    builder = alone(trainer(tmp_path))
     row = {"path": "main() db", "type_name": "sqlite3.Connection", "opaque": True, "is_user": True}
-    findings, _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
-    assert not findings
+    (finding,), _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
+    assert any("sqlite3.Connection" in doubt for doubt in finding.doubts) and finding.confidence < 0.7
 
 
-@pytest.mark.parametrize(("more", "is_told"), [("", True), ("store(DOWN)\n", False), ("DOWN.append(1)\n", False)])
-def test_a_vector_that_is_only_computed_with_holds_nothing(tmp_path, more, is_told):
+@pytest.mark.parametrize(("more", "may_hold"), [("", False), ("store(DOWN)\n", True), ("DOWN.append(1)\n", True)])
+def test_a_vector_that_is_only_computed_with_holds_nothing(tmp_path, more, may_hold):
     row = {"path": "train.DOWN", "variable": "DOWN", "type_name": "glm.vec3", "opaque": True, "is_user": True}
     source = "import glm\nDOWN = glm.vec3(0, -1, 0)\n\ndef step(speed):\n    return speed + DOWN * 2\n"
-    builder = with_orphans(trainer(tmp_path)).source(PID, "/home/me/train.py", source + more)
-    findings, _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
-    assert bool(findings) is is_told
+    builder = alone(trainer(tmp_path)).source(PID, "/home/me/train.py", source + more)
+    (finding,), _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
+    assert any("DOWN" in doubt for doubt in finding.doubts) is may_hold
 
 
 def with_small_objects(builder, containers_per_s=10, blocks_per_s=LEAK_BYTES_PER_S // 40, until_s=20):

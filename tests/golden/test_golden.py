@@ -80,8 +80,8 @@ def test_they_are_small_and_none_is_too_many():
 
 
 def test_differences_of_two_reports_are_named_by_their_place():
-    then = {"findings": [{"line": 12, "bytes": 100 << 20}], "ruled_out": ["crash"]}
-    now = {"findings": [{"line": 13, "bytes": 105 << 20}], "ruled_out": ["crash"], "new": 1}
+    then = {"findings": [{"line": 12, "bytes": 100 << 20}], "otherwise": {"crash": "not checked"}}
+    now = {"findings": [{"line": 13, "bytes": 105 << 20}], "otherwise": {"crash": "not checked"}, "new": 1}
     assert expected.differences(then, now) == ["findings[0].line: 12, now 13", "new: null, now 1"]
     assert list(differences(then, now))[:2] == [
         "findings[0].line: 12, now 13",

@@ -220,11 +220,14 @@ def test_a_recording_without_sound_meta_is_still_read(tmp_path, content):
     assert "meta.json is missing or damaged" in recording.notes[0]
 
 
-def test_a_newer_format_is_refused_and_kept(tmp_path):
-    builder = RecordingBuilder(tmp_path, format_version=schema.SCHEMA_VERSION + 1).process(100)
+@pytest.mark.parametrize(
+    ("version", "said"), [(schema.SCHEMA_VERSION + 1, "upgrade leakscope"), (schema.OLDEST_VERSION - 1, "record again")]
+)
+def test_another_format_is_refused_and_kept(tmp_path, version, said):
+    builder = RecordingBuilder(tmp_path, format_version=version).process(100)
     builder.write_journal()
     for attempt in (finalize, open_recording):
-        with pytest.raises(UnreadableRecording, match="upgrade leakscope"):
+        with pytest.raises(UnreadableRecording, match=said):
             attempt(builder.path)
     assert builder.journal.is_dir()
 

@@ -169,6 +169,7 @@ BAD = {
     "no footer": (lambda p: rewritten(p, None), "leakscope did not write it"),
     "footer not JSON": (lambda p: rewritten(p, "}{"), "footer cannot be read"),
     "footer not an object": (lambda p: rewritten(p, "[1]"), "footer cannot be read"),
+    "older": (lambda p: rewritten(p, footer_of(format_version=1)), "has format 1, .*: record again"),
     "newer": (lambda p: rewritten(p, footer_of(format_version=99)), "has format 99, .* upgrade leakscope"),
     "version of no kind": (lambda p: rewritten(p, footer_of(format_version="x")), "no valid format version"),
 }

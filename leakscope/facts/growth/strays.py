@@ -66,7 +66,7 @@ class Strays:
 
 
 def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_end: bool = False) -> Strays | None:
-    """None where no two snapshots of the window, with one before it, tell of them: an older recording, or no graph.
+    """None where no two snapshots of the window, with one before it, tell of them: there is no graph.
 
     ``to_the_end``: with the snapshot at the end of the program. What C code alone refers to is still there, while the
     cycles that variables of main() held are garbage only then.

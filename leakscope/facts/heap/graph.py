@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from ...findings import AGENT
 from ...units import MOST
-from ..tables import cells, narrow, only, records
-from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
+from ..tables import narrow
+from .history import History, Seen, history_of
+from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place, copied
+from .takes import weigh_alike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,13 +40,6 @@ _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mm
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
 _RESULTS = "functools._lru_cache_wrapper"
-_TOLD = (  # of a node, by its row of one snapshot
-    "path_node", "dominator_node", "root_kind", "type_name", "edge_kind", "edge_name", "owner", "owner_file",
-    "owner_line", "opaque", "shallow_bytes", "length_limit", "limits",
-)  # fmt: skip
-_FIGURES = (
-    "retained_bytes", "retained_storage_bytes", "retained_native_bytes", "child_count", "length", "error_bytes",
-)  # fmt: skip
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
 
@@ -72,68 +67,51 @@ class _Node:
 
 
 def graph_places(
-    recording: Recording, pid: int, takes: Sequence[int], *, by_holder: bool = False, on_devices: bool = False
+    recording: Recording,
+    pid: int,
+    takes: Sequence[int],
+    *,
+    by_holder: bool = False,
+    on_devices: bool = False,
+    weighs_alike: bool = False,
 ) -> list[Place]:
-    """The places of a process in those of its snapshots that have a graph; none where there are no two.
+    """The places of a process in those of its snapshots that have a graph, for the caller to change as he likes.
 
     ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
     ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
+    ``weighs_alike``: tensors have none where not all of these snapshots weighed them.
     """
-    rows = recording.tables["heap_nodes"]
-    rows = only(rows, rows["pid"] == pid)
-    rows = _on_devices(rows) if on_devices else rows
-    is_asked_for = rows["take"].isin(takes)
+    history = history_of(recording, pid, on_devices=on_devices)
+    is_mixed = weighs_alike and not on_devices and not weigh_alike(recording, pid, takes)
+    key = (tuple(takes), by_holder, is_mixed)
+    if key not in history.places:
+        history.places[key] = _laid_over(history, *key)
+    return copied(history.places[key])
+
+
+def _laid_over(history: History, takes: Sequence[int], by_holder: bool, without_tensors: bool) -> list[Place]:
     position = {take: i for i, take in enumerate(takes)}
-    nodes = _nodes(rows[is_asked_for], position)
-    _name_by_others(nodes, rows[~is_asked_for])
-    _name_as_before(nodes, rows)
-    children = recording.tables["heap_children"]
-    children = only(children, (children["pid"] == pid) & children["take"].isin(takes))
-    children = _on_devices(children) if on_devices else children
+    nodes = {one.number: _node(one) for one in history.seen(position)}
+    for node in nodes.values() if without_tensors else ():
+        node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
+    nameless = [number for number, node in nodes.items() if not isinstance(node.row["edge_name"], str)]
+    _name_by_others(nodes, history.named_elsewhere(position, nameless))
+    for number, kind, name in history.successors_names:
+        if number in nodes and _edge_name(nodes[number]) is None:
+            nodes[number].row |= {"edge_kind": kind, "edge_name": name}
     of_number = _join_successors(nodes)
-    for number, take, type_name, *held in cells(
-        children, "node", "take", "type_name", "object_count", "retained_bytes"
-    ):
-        node = nodes.get(of_number.get(number, number))
-        if node is not None and isinstance(type_name, str):
-            if type_name not in node.by_type:
-                node.by_type[type_name] = (np.zeros(len(takes)), np.zeros(len(takes)))
-            for figures, figure in zip(node.by_type[type_name], held):
+    for number, take, type_name, *held in history.children(position):
+        above = nodes.get(of_number.get(number, number))
+        if above is not None and isinstance(type_name, str):
+            if type_name not in above.by_type:
+                above.by_type[type_name] = (np.zeros(len(takes)), np.zeros(len(takes)))
+            for figures, figure in zip(above.by_type[type_name], held):
                 figures[position[take]] = figure
-    user_files = frozenset(recording.tables["sources"]["file"].dropna())
-    user_modules = _user_modules(recording, pid)
-    shared = recording.tables["heap_shared"]
-    shared = only(shared, by_holder & (shared["pid"] == pid) & shared["take"].isin(takes))
-    shared = _on_devices(shared) if on_devices else shared
-    return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes), by_holder))
-
-
-def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
-    """What they hold of GPUs, in the place of what they hold of the process."""
-    held = rows["retained_device_bytes"].fillna(0)
-    if "path_node" not in rows:
-        return rows.assign(retained_bytes=held)
-    nothing = dict.fromkeys(("retained_storage_bytes", "retained_native_bytes", "error_bytes"), 0)
-    rows = rows.assign(retained_bytes=held, **nothing, shallow_bytes=0)
-    above = {number: ways for number, *ways in cells(rows, "node", "path_node", "dominator_node")}
-    holding = set(rows.loc[held > 0, "node"].astype(int))
-    waiting = list(holding)
-    while waiting:
-        further = set(above.get(waiting.pop(), ())) - holding
-        holding |= further
-        waiting += further
-    return only(rows, rows["node"].isin(list(holding)))
-
-
-def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
-    """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
-    sources, notes = recording.tables["sources"], recording.tables["agent_notes"]
-    own = only(sources, sources["pid"] == pid)
-    forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
-    others = dict(zip(sources["module"], sources["file"]))
-    if not len(forked):
-        others.pop("__main__", None)
-    return others | dict(zip(own["module"], own["file"]))
+    for node in nodes.values() if without_tensors else ():
+        for _, bytes in node.by_type.values():  # of those it is not told what is tensors': no more than it has itself
+            np.minimum(bytes, node.retained, out=bytes)
+    sharers = _sharers(history.shared(position), of_number) if by_holder else {}
+    return list(_places(nodes, history.user_files, history.user_modules, sharers, len(takes), by_holder))
 
 
 @dataclass(frozen=True)
@@ -144,11 +122,12 @@ class _Sharer:
     is_direct: bool
 
 
-def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, _Sharer]]:
+def _sharers(
+    rows: Iterable[tuple[Any, ...]], of_number: Mapping[int, int]
+) -> dict[tuple[int, str], dict[int, _Sharer]]:
     """{(number of a node, type): {number of one that refers to such objects below it: how}}."""
     found: dict[tuple[int, str], dict[int, _Sharer]] = {}
-    asked = ("dominator_node", "node", "type_name", "retained_bytes", "object_count", "direct_count")
-    for above, number, type_name, bytes, count, direct in cells(rows, *asked):
+    for above, number, type_name, bytes, count, direct in rows:
         of_type = found.setdefault((of_number.get(above, above), str(type_name)), {})
         number = of_number.get(number, number)
         known = of_type.get(number, _Sharer(0.0, False))
@@ -157,42 +136,19 @@ def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int
     return found
 
 
-def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
-    """Each as its last snapshot described it, or the last in which it had a name, which is good as long as the object.
-
-    What retains it is told by the last in any case.
-    """
-    numbers = rows["node"].to_numpy(dtype=np.int64)
-    index = {number: i for i, number in enumerate(dict.fromkeys(numbers.tolist()))}
-    of_row = np.array([index[number] for number in numbers.tolist()], dtype=np.int64)
-    at = np.array([position[take] for take in rows["take"].tolist()], dtype=np.int64)
-    figures = np.zeros((len(index), len(_FIGURES), len(position)))
-    for i, column in enumerate(_FIGURES):
-        figures[of_row, i, at] = rows[column].to_numpy(dtype=np.float64, na_value=0.0)
-    is_measured = np.zeros((len(index), len(position)), dtype=np.bool_)
-    is_measured[of_row, at] = rows["length"].notna().to_numpy(dtype=np.bool_)
-    last = np.zeros(len(index), dtype=np.int64)
-    last[of_row] = np.arange(len(rows))
-    is_named = rows["is_named"].to_numpy(dtype=bool, na_value=False)
-    told = last.copy()
-    told[of_row[is_named]] = np.flatnonzero(is_named)
-    dominators = rows["dominator_node"].to_numpy(dtype=np.int64, na_value=0)[last].tolist()
-    nodes: dict[int, _Node] = {}
-    told_rows = records(narrow(rows, *_TOLD).iloc[told])
-    for number, row, dominator, own, measured in zip(index, told_rows, dominators, figures, is_measured):
-        row |= {"path_node": row["path_node"] or 0, "dominator_node": dominator}
-        nodes[number] = _Node(number, row, *own)
-        nodes[number].is_measured = measured
-    return nodes
+def _node(seen: Seen) -> _Node:
+    node = _Node(seen.number, seen.row, *seen.figures)
+    node.is_measured = seen.is_measured
+    return node
 
 
-def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
+def _name_by_others(nodes: Mapping[int, _Node], rows: Iterable[tuple[Any, ...]]) -> None:
     """A name that was gone before it could be looked up, from other snapshots that saw the same object held there.
 
     An object may have got a ``__dict__`` since.
     """
     of_owner: dict[int, int] = {}
-    for number, path_node, edge_kind, edge_name in cells(rows, "node", "path_node", "edge_kind", "edge_name"):
+    for number, path_node, edge_kind, edge_name in rows:
         above = path_node or 0
         if edge_kind == "namespace":
             of_owner[number] = above
@@ -203,31 +159,6 @@ def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
             node.row |= {"edge_kind": edge_kind, "edge_name": edge_name}
         elif of_owner.get(above) == node.row["path_node"]:
             node.row |= {"edge_kind": "attribute", "edge_name": edge_name}
-
-
-def _name_as_before(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
-    """An attribute or a local that got a new value before its name was looked up, and whose name other snapshots saw.
-
-    Where one object never had two of that type at a time, it is the one it has now.
-    """
-    held: dict[tuple[int, str], dict[int, list[tuple[int, Any]]]] = {}  # by holder and type, then by snapshot
-    for take, number, above, type_name, kind, name in cells(
-        rows, "take", "node", "path_node", "type_name", "edge_kind", "edge_name"
-    ):
-        if above is not None and above >= GROUPS and isinstance(type_name, str):
-            of_snapshot = held.setdefault((above, type_name), {}).setdefault(take, [])
-            of_snapshot.append((number, (kind, name) if isinstance(name, str) else None))
-    for of_holder in held.values():
-        if any(len(of_snapshot) > 1 for of_snapshot in of_holder.values()):
-            continue
-        seen = {name for ((_, name),) in of_holder.values() if name is not None}
-        if len(seen) != 1:
-            continue
-        ((kind, name),) = seen
-        for ((number, own),) in of_holder.values():
-            node = nodes.get(number)
-            if node is not None and own is None and kind in ("attribute", "local") and _edge_name(node) is None:
-                node.row |= {"edge_kind": kind, "edge_name": name}
 
 
 def _join_successors(nodes: dict[int, _Node]) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,10 +38,12 @@ def with_exact_holders(recording: Recording) -> Recording:
     if not len(takes):
         return recording
     exact = _Exact(recording, takes)
-    return recording.deriving(
+    derived = recording.deriving(
         {"holders": exact.holders, "data_forms": exact.data_forms, "tensors": exact.tensors}
         | {name: partial(exact.with_weight_sets, name) for name in ("weights", "gradients")}
     )
+    exact.reads_graphs_of(derived)
+    return derived
 
 
 class _Exact:
@@ -51,12 +54,17 @@ class _Exact:
         self._takes = takes
         self._places: dict[int, list[Place]] = {}
         self._holders: pd.DataFrame | None = None
+        self._graphs: Callable[[], Recording | None] = lambda: None
+
+    def reads_graphs_of(self, derived: Recording) -> None:
+        """Who asks the derived recording for windows has read them already. Not held: it has these tables."""
+        self._graphs = weakref.ref(derived)
 
     def places(self, pid: int) -> list[Place]:
         known = self._places.get(pid)
         if known is None:
             numbers = [int(take) for take in self._takes.loc[self._takes["pid"] == pid, "take"]]
-            known = self._places[pid] = graph_places(self._recording, pid, numbers, by_holder=True)
+            known = self._places[pid] = graph_places(self._graphs() or self._recording, pid, numbers, by_holder=True)
         return known
 
     def holders(self) -> pd.DataFrame:

@@ -163,7 +163,7 @@ def _of_graph_on_devices(recording: Recording, pid: int, takes: Takes) -> Heap:
 
 
 def _of_graph(recording: Recording, pid: int, takes: Takes, *, on_devices: bool = False) -> Heap:
-    places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices)
+    places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices, weighs_alike=True)
     is_exact = sampled_takes(recording, pid).isdisjoint(takes.numbers)
     _carry_what_is_below(places)
     roots = _without_modules(places)

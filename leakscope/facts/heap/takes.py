@@ -123,12 +123,24 @@ def takes_of(recording: Recording, pid: int) -> Takes:
 
 
 def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
-    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these."""
+    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these.
+
+    Where the last read too many objects to weigh tensors, those that did are compared with it by all other memory.
+    """
     graphs = _graphs_of(recording, pid)
     is_asked_for = ~np.isin(graphs.number, list(but))
     number, weighed = graphs.number[is_asked_for], graphs.weighs_tensors[is_asked_for]
-    of_a_kind: list[int] = number[weighed == weighed[-1:]].tolist()
+    is_alike = weighed == weighed[-1:]
+    is_alike |= (graphs.is_sampled[is_asked_for] & ~weighed)[-1:].any()
+    of_a_kind: list[int] = number[is_alike].tolist()
     return of_a_kind
+
+
+def weigh_alike(recording: Recording, pid: int, takes: Collection[int]) -> bool:
+    """Whether all of these snapshots that have a graph weighed tensors, or none did."""
+    graphs = _graphs_of(recording, pid)
+    weighed = graphs.weighs_tensors[np.isin(graphs.number, list(takes))]
+    return bool(weighed.all() or not weighed.any())
 
 
 def sampled_takes(recording: Recording, pid: int) -> set[int]:

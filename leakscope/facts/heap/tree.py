@@ -99,7 +99,9 @@ def heap_tree(
     return HeapTree(
         pid, tuple(takes), values("time_s"), values(weight),
         values("node_count"), values("outside_bytes"), values("unreached_bytes"),
-        tuple(as_people_see_it(graph_places(recording, pid, takes, by_holder=True, on_devices=on_devices))),
+        tuple(as_people_see_it(graph_places(
+        recording, pid, takes, by_holder=True, on_devices=on_devices, weighs_alike=True
+    ))),
         float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
         tuple(own["is_sampled"].fillna(False).astype(bool)) if "is_sampled" in own else (),
     )  # fmt: skip

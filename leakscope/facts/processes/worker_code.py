@@ -15,7 +15,8 @@ from ..code.kept import function_at, kept_by
 from ..code.names import Holder
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..where.stacks import GrowthLine, growth_lines, growth_stacks, places_of
+from ..where.allocations import allocations
+from ..where.stacks import GrowthLine, growth_lines, places_of
 
 _ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _HOOKS = ("collate_fn", "worker_init_fn")  # arguments of DataLoader that run in workers too
@@ -90,9 +91,9 @@ def own_stacks(growth: TreeGrowth, workers: Sequence[ProcessGrowth]) -> dict[str
     """Calls since the workers began, each with what their memory grew while it was seen. **Units** bytes."""
     seen: dict[str, float] = defaultdict(float)
     for worker in workers:
-        stacks = growth_stacks(growth, worker)
-        for stack, grown in zip(stacks["stack"], stacks["bytes"]):
-            seen[_since_fork(str(stack))] += max(0.0, float(grown))
+        for one in allocations(growth, worker):
+            if one.stack:
+                seen[_since_fork(one.stack)] += max(0.0, one.bytes)
     return seen
 
 

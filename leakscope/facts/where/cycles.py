@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..code.adding import CREATES, Holder, Line, Source, adding_lines
 from ..code.index import index_of
-from ..tables import text_of
 
 _NODE_PREFIX = "torch.autograd.function."  # of the class that torch makes for each function written in Python
 _NODE_SUFFIX = "Backward"
 
 
-def cycle_line(sources: Sequence[Source], row: Any) -> Line | None:
-    """Where the attribute is set by which the objects of a row of ``orphans`` refer to what refers back to them.
+def cycle_line(
+    sources: Sequence[Source], type_name: str, chain: str | None, place: tuple[str, int] | None
+) -> Line | None:
+    """Where the attribute is set by which objects of a type refer to what refers back to them.
 
-    Only in code of their own class: elsewhere an attribute of this name may be another's.
+    Only in code of their own class, which is at ``place``: elsewhere an attribute of this name may be another's.
     """
-    type_name, chain = text_of(row, "type_name"), text_of(row, "chain")
-    if type_name is None or chain is None or not chain.startswith(type_name + "."):
+    if chain is None or not chain.startswith(type_name + "."):
         return None
     attribute, is_direct = _to_weaken(type_name, chain.split(" -> "))
     owner = _class_of(type_name)
-    holder = Holder(attribute, owner=owner, owner_file=text_of(row, "owner_file"), edge_kind="attribute")
+    holder = Holder(attribute, owner=owner, owner_file=place[0] if place else None, edge_kind="attribute")
     lines = adding_lines(sources, holder)
     inside = [line for line in lines if line.kind != "calls" and (line.function or "").startswith(owner + ".")]
     if is_direct:  # where it is set, not where something is added to what it refers to
@@ -55,17 +54,17 @@ def class_place(sources: Sequence[Source], type_name: str) -> tuple[str, int] | 
     return None
 
 
-def breaking(row: Any, line: Line | None) -> str:
+def breaking(type_name: str, line: Line | None) -> str:
     """What to change so that no cycle comes to be."""
     where = f" at {line.place}" if line is not None else ""
-    if is_graph_node(text_of(row, "type_name")):
+    if is_graph_node(type_name):
         return f"keep what a function returns or is given by ctx.save_for_backward{where}: it makes no cycle"
     return f"make one reference of the cycle a weakref.ref{where}: then nothing has to be collected at all"
 
 
-def is_graph_node(type_name: str | None) -> bool:
+def is_graph_node(type_name: str) -> bool:
     """The objects are contexts of an autograd function that the user wrote."""
-    return type_name is not None and type_name.startswith(_NODE_PREFIX) and type_name.endswith(_NODE_SUFFIX)
+    return type_name.startswith(_NODE_PREFIX) and type_name.endswith(_NODE_SUFFIX)
 
 
 def _class_of(type_name: str) -> str:

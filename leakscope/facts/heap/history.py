@@ -1,0 +1,190 @@
+"""The graphs of one process over all its snapshots: their rows, read once. What is asked about a window is a slice.
+
+A dozen diagnoses ask for windows of their own, which have most of their snapshots in common. What the tables say is
+turned into numbers and names for all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables import cells, narrow, only, records
+from .place import GROUPS, Floats, Place
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+FIGURES = (
+    "retained_bytes", "retained_storage_bytes", "retained_native_bytes", "child_count", "length", "error_bytes",
+)  # fmt: skip
+_TOLD = (  # of a node, by its row of one snapshot
+    "path_node", "dominator_node", "root_kind", "type_name", "edge_kind", "edge_name", "owner", "owner_file",
+    "owner_line", "opaque", "shallow_bytes", "length_limit", "limits",
+)  # fmt: skip
+_CHILDREN = ("node", "take", "type_name", "object_count", "retained_bytes")
+_SHARED = ("dominator_node", "node", "type_name", "retained_bytes", "object_count", "direct_count")
+_NOTHING_OF_THE_PROCESS = ("retained_storage_bytes", "retained_native_bytes", "error_bytes", "shallow_bytes")
+
+_known: WeakKeyDictionary[Recording, dict[tuple[int, bool], History]] = WeakKeyDictionary()
+
+
+def history_of(recording: Recording, pid: int, *, on_devices: bool = False) -> History:
+    """``History``, made once; of what only stands in for a recording, as of a job that runs, for each who asks."""
+    known = _known.setdefault(recording, {}) if type(recording).__hash__ is not None else {}
+    key = (pid, on_devices)
+    if key not in known:
+        known[key] = History(recording, pid, on_devices=on_devices)
+    return known[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One object in some snapshots. **Shape** ``figures``: one row for each of FIGURES, and one value a snapshot.
+
+    ``row``: its newest description there, or the newest that had a name, which is good as long as the object; what
+    retains it is told by the newest in any case. ``is_measured``: whether ``length`` is known, which may be 0.
+    """
+
+    number: int
+    row: dict[str, Any]
+    figures: Floats
+    is_measured: NDArray[np.bool_]
+
+
+class History:
+    """What the tables say of one process's heap. ``on_devices``: bytes are those of tensors on GPUs."""
+
+    def __init__(self, recording: Recording, pid: int, *, on_devices: bool) -> None:
+        rows = _of_process(recording, "heap_nodes", pid)
+        self._rows = _on_devices(rows) if on_devices else rows
+        self._take = _whole(self._rows, "take")
+        self._node = _whole(self._rows, "node")
+        self._dominator = _whole(self._rows, "dominator_node")
+        self._is_named = self._rows["is_named"].to_numpy(dtype=bool, na_value=False)
+        self._figures = [self._rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in FIGURES]
+        self._told: dict[int, dict[str, Any]] = {}  # by the position of a row
+        self._is_namespace = (self._rows["edge_kind"] == "namespace").to_numpy(dtype=bool, na_value=False)
+        self.successors_names = _names_of_successors(self._rows)
+        self._children = _cells_by_take(recording, "heap_children", pid, _CHILDREN, on_devices)
+        self._shared = _cells_by_take(recording, "heap_shared", pid, _SHARED, on_devices)
+        self.places: dict[tuple[tuple[int, ...], bool, bool], list[Place]] = {}  # by whom they were asked for, and how
+        self.user_files = frozenset(recording.tables["sources"]["file"].dropna())
+        self.user_modules = _user_modules(recording, pid)
+
+    def seen(self, position: Mapping[int, int]) -> Iterator[Seen]:
+        """Each object that is in one of the snapshots ``position`` has, in the order in which they first saw it."""
+        at_row = np.flatnonzero(np.isin(self._take, list(position)))
+        numbers = self._node[at_row]
+        index = {number: i for i, number in enumerate(dict.fromkeys(numbers.tolist()))}
+        of_row = np.array([index[number] for number in numbers.tolist()], dtype=np.int64)
+        at = np.array([position[take] for take in self._take[at_row].tolist()], dtype=np.int64)
+        figures = np.zeros((len(index), len(FIGURES), len(position)))
+        for i, column in enumerate(self._figures):
+            figures[of_row, i, at] = np.nan_to_num(column[at_row])
+        is_measured = np.zeros((len(index), len(position)), dtype=np.bool_)
+        is_measured[of_row, at] = ~np.isnan(self._figures[FIGURES.index("length")][at_row])
+        last = np.zeros(len(index), dtype=np.int64)
+        last[of_row] = at_row
+        is_named = self._is_named[at_row]
+        told = last.copy()
+        told[of_row[is_named]] = at_row[is_named]
+        rows, dominators = self._descriptions(told.tolist()), self._dominator[last].tolist()
+        for number, row, dominator, own, measured in zip(index, rows, dominators, figures, is_measured):
+            row = {**row, "path_node": row["path_node"] or 0, "dominator_node": dominator}
+            yield Seen(number, row, own, measured)
+
+    def named_elsewhere(self, position: Mapping[int, int], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """(node, path_node, edge_kind, edge_name) of these objects in other snapshots, and of all ``__dict__``."""
+        is_asked = np.isin(self._node, numbers) | self._is_namespace
+        rows = only(self._rows, is_asked & ~np.isin(self._take, list(position)))
+        yield from cells(rows, "node", "path_node", "edge_kind", "edge_name")
+
+    def children(self, position: Mapping[int, int]) -> Iterator[tuple[Any, ...]]:
+        """(node, take, type_name, object_count, retained_bytes) of what each dominates immediately, type by type."""
+        return (row for take in position for row in self._children.get(take, ()))
+
+    def shared(self, position: Mapping[int, int]) -> Iterator[tuple[Any, ...]]:
+        """(dominator_node, node, type_name, retained_bytes, object_count, direct_count) of what several hold."""
+        return (row for take in position for row in self._shared.get(take, ()))
+
+    def _descriptions(self, positions: Sequence[int]) -> Iterator[dict[str, Any]]:
+        unknown = [at for at in positions if at not in self._told]
+        self._told.update(zip(unknown, records(narrow(self._rows, *_TOLD).iloc[unknown])))
+        return (self._told[at] for at in positions)
+
+
+def _of_process(recording: Recording, table: str, pid: int) -> pd.DataFrame:
+    rows = recording.tables[table]
+    return only(rows, rows["pid"] == pid)
+
+
+def _whole(rows: pd.DataFrame, column: str) -> NDArray[np.int64]:
+    return rows[column].to_numpy(dtype=np.int64, na_value=0)
+
+
+def _cells_by_take(
+    recording: Recording, table: str, pid: int, columns: Sequence[str], on_devices: bool
+) -> dict[int, list[tuple[Any, ...]]]:
+    rows = _of_process(recording, table, pid)
+    rows = rows.assign(retained_bytes=rows["retained_device_bytes"].fillna(0)) if on_devices else rows
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for take, row in zip(_whole(rows, "take").tolist(), cells(rows, *columns)):
+        found.setdefault(take, []).append(row)
+    return found
+
+
+def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
+    """What they hold of GPUs, in the place of what they hold of the process; only what holds some, and ways to it."""
+    held = rows["retained_device_bytes"].fillna(0)
+    rows = rows.assign(retained_bytes=held, **dict.fromkeys(_NOTHING_OF_THE_PROCESS, 0))
+    above = {number: ways for number, *ways in cells(rows, "node", "path_node", "dominator_node")}
+    holding = set(rows.loc[held > 0, "node"].astype(int))
+    waiting = list(holding)
+    while waiting:
+        further = set(above.get(waiting.pop(), ())) - holding
+        holding |= further
+        waiting += further
+    return only(rows, rows["node"].isin(list(holding)))
+
+
+def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
+    """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
+    sources, notes = recording.tables["sources"], recording.tables["agent_notes"]
+    own = only(sources, sources["pid"] == pid)
+    forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
+    others = dict(zip(sources["module"], sources["file"]))
+    if not len(forked):
+        others.pop("__main__", None)
+    return others | dict(zip(own["module"], own["file"]))
+
+
+def _names_of_successors(rows: pd.DataFrame) -> list[tuple[int, str, str]]:
+    """(node, edge_kind, edge_name) of what an attribute or a local got as its new value before that name was looked up.
+
+    Where one object never had two of a type at a time, what it has now of that type has the name that others had.
+    """
+    held: dict[tuple[int, str], dict[int, list[tuple[int, Any]]]] = {}  # by holder and type, then by snapshot
+    columns = ("take", "node", "path_node", "type_name", "edge_kind", "edge_name")
+    for take, number, above, type_name, kind, name in cells(rows, *columns):
+        if above is not None and above >= GROUPS and isinstance(type_name, str):
+            of_snapshot = held.setdefault((above, type_name), {}).setdefault(take, [])
+            of_snapshot.append((number, (kind, name) if isinstance(name, str) else None))
+    found = []
+    for of_holder in held.values():
+        if any(len(of_snapshot) > 1 for of_snapshot in of_holder.values()):
+            continue
+        seen = {name for ((_, name),) in of_holder.values() if name is not None}
+        if len(seen) != 1:
+            continue
+        ((kind, name),) = seen
+        if kind in ("attribute", "local"):
+            found += [(number, kind, name) for ((number, own),) in of_holder.values() if own is None]
+    return found

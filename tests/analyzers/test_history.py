@@ -1,0 +1,61 @@
+"""The graphs of a process are read once, and whoever asks about some of its snapshots gets what these say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.facts.heap.graph import graph_places
+from leakscope.facts.heap.paths import heap_of
+from leakscope.facts.heap.place import Place
+from leakscope.facts.heap.tree import heap_tree
+from leakscope.storage import Recording
+from tests.builders import RecordingBuilder
+
+PID, MiB = 7, 1 << 20
+TAKES = (1, 2, 3, 4, 5)
+
+
+def recorded(folder: Path) -> Recording:
+    """``KEPT`` grows; ``last`` is an object of its own in each snapshot, whose name only the second saw."""
+    builder = RecordingBuilder(folder).process(PID).source(PID, "/home/me/store.py", "KEPT = {}\n", module="store")
+    for take in TAKES:
+        builder.take(PID, take, 10.0 * take, rss_bytes=take * 10 * MiB)
+        builder.heap(PID, take, 10.0 * take, take * 10 * MiB, 100 * take)
+        held = {"type_name": "store.Batch", "retained_bytes": take * MiB, "retained_device_bytes": take << 10}
+        name = {"edge_kind": "attribute", "edge_name": "last" if take == 2 else None, "is_named": take == 2}
+        where = {"node": 100 + take, "path_node": 8, "dominator_node": 8, "root_kind": "module", "shallow_bytes": 50}
+        builder.row("heap_nodes", 10.0 * take, PID, take=take, **where, **name, **held)
+    return builder.open()
+
+
+def told(places: list[Place]) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": place.path, "parent": place.parent.path if place.parent else None, "row": place.row,
+            "bytes": place.deep_bytes.tolist(), "length": place.length.tolist(), "tensors": place.tensor_bytes.tolist(),
+            "children": [child.path for child in place.children], "numbers": sorted(place.numbers),
+        }
+        for place in places
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("on_devices", [False, True])
+def test_what_others_asked_before_changes_no_answer(tmp_path: Path, on_devices: bool) -> None:
+    asked = recorded(tmp_path)
+    for takes in (TAKES, (3, 4, 5), (1, 2), (2, 4), (4, 5), TAKES):
+        alone = graph_places(recorded(tmp_path), PID, takes, by_holder=True, on_devices=on_devices)
+        among_others = graph_places(asked, PID, takes, by_holder=True, on_devices=on_devices)
+        assert told(among_others) == told(alone)
+        assert {place.path for place in among_others if place.type_name == "store.Batch"} == {"store.last"}
+
+
+def test_what_one_makes_of_his_places_is_not_seen_by_others(tmp_path: Path) -> None:
+    asked = recorded(tmp_path)
+    before = told(graph_places(asked, PID, TAKES, by_holder=True))
+    assert [place.path for place in heap_tree(asked, PID).places] != [place["path"] for place in before]
+    heap = heap_of(asked, PID, 0.0, 100.0)
+    assert heap is not None and heap.takes == TAKES
+    assert told(graph_places(asked, PID, TAKES, by_holder=True)) == before
