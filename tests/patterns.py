@@ -365,7 +365,7 @@ def _growth(compiled: re.Pattern[Any], method: str, attack: tuple[str, str, str]
         if at < 2 or before_s == 0:
             return spent_s / AT_ONCE_S
         spent_s = min(spent_s, cost_s(compiled, method, text))
-        if spent_s > AT_ONCE_S and spent_s / before_s > 2.5 * times:
+        if spent_s > AT_ONCE_S and spent_s / before_s > 4 * times:
             return spent_s / before_s / times
     return None
 

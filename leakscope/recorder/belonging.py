@@ -66,7 +66,7 @@ _CONTAINER = re.compile(rb"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
 _MOUNTED = re.compile(
     rb"/(?:containers|overlay-containers)/([0-9a-f]{64})/(?:userdata/)?(?:hostname|hosts|resolv\.conf)"
 )
-_LABEL = re.compile(r'([\w./-]{1,300})=("(?:[^"\\]|\\.)*")')
+_LABEL = re.compile(r'([\w./-]{1,300})=("[^"\\]*(?:\\.[^"\\]*)*")')
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MOST_BYTES = 4 << 20  # packed-refs of a repository with 40,000 tags
 _MOST_CHARACTERS = 500
