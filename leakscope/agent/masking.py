@@ -42,6 +42,7 @@ _AT_ONCE = 16384  # characters of source: a regular expression holds the interpr
 _LINES_OF_ONE = 100  # that are kept in one part with those before them
 _LONGEST_NAME = 200  # characters before =, or of an attribute
 _MOST_JUDGED = LONGEST * 3 // 4  # characters of values and of runs of letters that are judged in one text
+_LONGEST_RUN, _SAMPLE = 4096, 512  # of letters and digits, that is judged as a whole; of a longer one, three times
 _OF_EACH = 24  # characters that could be judged in the time that each of them takes besides
 _LONGEST_QUOTED = 8192  # characters of a command line that is taken apart as a shell does: 1 us each
 _MOST_WORDS = 1000  # of a command, that are looked at one by one
@@ -489,14 +490,18 @@ class Masker:
         before = text[start - 1 : start]
         if run.startswith("/") or before in ("/", ".", "~", "%", "@", "\\") or run.startswith(("_Z", "masked_")):
             return run  # a part of a path, of a dotted name, of a mangled one
+        if len(run) > _LONGEST_RUN:  # no name, and no text of words: any part of it tells what it is
+            return self.mask(run) if any(map(self._is_random, _samples_of(run))) else run
         self._judge(run)
         if "/" in run or "+" in run:
-            bare = run.replace("/", "").replace("+", "").rstrip("=")
-            is_one = len(bare) >= _SHORT_BASE64 and _is_mixed(bare) and _is_noise(bare)
-            return self.mask(run) if is_one and text[end : end + 1] != "." else run
+            return self.mask(run) if _is_base64(run) and text[end : end + 1] != "." else run
         if text[end : end + 1] == "." and text[end + 1 : end + 2].isalpha():
             return run  # a file or a dotted name
         return self.mask(run) if looks_random(run) else run
+
+    def _is_random(self, piece: str) -> bool:
+        self._judge(piece)
+        return _is_base64(piece) if "/" in piece or "+" in piece else looks_random(piece)
 
     def _named(self, text: str, only_quoted: bool = False) -> str:
         lower = text.lower()
@@ -607,6 +612,17 @@ def _parts(text: str) -> Iterator[str]:
 
 def _line_end(text: str, at: int) -> int:
     return text.find("\n", at) + 1 or len(text)
+
+
+def _samples_of(run: str) -> tuple[str, str, str]:
+    """Its beginning, middle and end."""
+    middle = len(run) // 2
+    return run[:_SAMPLE], run[middle : middle + _SAMPLE], run[-_SAMPLE:]
+
+
+def _is_base64(run: str) -> bool:
+    bare = run.replace("/", "").replace("+", "").rstrip("=")
+    return len(bare) >= _SHORT_BASE64 and _is_mixed(bare) and _is_noise(bare)
 
 
 def looks_random(text: str) -> bool:

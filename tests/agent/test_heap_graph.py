@@ -248,6 +248,7 @@ def test_half_made_tables_are_not_asked() -> None:
     assert nodes()[id(halves)].retained_bytes < 1000
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="collections begin between instructions: Arrow has none")
 def test_no_collection_begins_while_arrow_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     tables, asked, collected = [pyarrow.table({"x": [1, 2]}) for _ in range(20)], [False], []
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,8 @@ def test_no_state_is_read_that_another_thread_deletes(
 
 @pytest.mark.parametrize("hooks", ["debug", "malloc", "malloc_debug"])
 def test_nor_with_other_allocators_of_python_s(hooks: str, library: Path, tmp_path: Path) -> None:
+    if "debug" in hooks and sys.version_info >= (3, 12):
+        pytest.skip("there the debug hooks end a program that deletes a state another thread uses, bare too")
     found = ran(library, GONE.format(count=20, asks=300, is_race=0), tmp_path, every=1024.0, PYTHONMALLOC=hooks)
     assert found["figures"]["unknown"] > 1000
     kept = tmp_path / "kept"

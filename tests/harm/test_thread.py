@@ -195,7 +195,8 @@ def test_a_filter_of_system_calls_meets_none_of_ours(tmp_path: Path, how: str, e
     options = ["--no-snapshots", "--no-sampling"] if how == "strict" else []
     bare, recorded = both(tmp_path, CONFINED, how, ends, str(RUNS_S), options=options)
     assert recorded == bare
-    assert bare.status in (0, 7, -signal.SIGKILL, -signal.SIGSEGV) and "survived" in bare.stdout
+    assert bare.status in (0, 7, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGSYS)
+    assert "survived" in bare.stdout or bare.status == -signal.SIGSYS  # where forking itself opens a file
 
 
 # ---- signals

@@ -46,7 +46,7 @@ def test_a_verdict_that_cannot_be_told_is_no_reason_to_start_no_job(tmp_path: Pa
 def record(folder: Path, hidden: tuple[str, ...], *words: str) -> subprocess.CompletedProcess[str]:
     """As where these packages are not installed."""
     code = f"import sys; sys.modules.update(dict.fromkeys({hidden})); from leakscope.__main__ import main; main()"
-    command = [PYTHON, "-c", code, "record", *words]
+    command = [PYTHON, "-I", "-c", code, "record", *words]  # isolated as it is: else it begins anew, without this
     return subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
