@@ -769,3 +769,12 @@ def test_a_holder_that_was_seen_to_stop_is_not_hidden(tmp_path, stops, leaking):
         builder.take(1, number, at_s, rss_bytes=round((50 + held) * MiB), reason=reason)
         builder.heap(1, number, at_s, round(held * MiB), round(10 * held), is_sampled=False, weighs_tensors=True)
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
+
+
+def test_a_holder_of_more_than_there_is_has_buffers_that_nobody_touched(tmp_path):
+    """Readers of files with a megabyte each of which a page is used."""
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [14 * MiB] * 120, every_s=0.5)
+    for number, at_s in enumerate((8, 16, 24, 32, 40, 48, 56), 1):
+        builder.take(1, number, at_s, rss_bytes=14 * MiB)
+        builder.heap(1, number, at_s, 4 * at_s * MiB, 5 * at_s, is_sampled=False, weighs_tensors=True)
+    assert tree_growth(builder.ends(60.0).open()).leaking is False

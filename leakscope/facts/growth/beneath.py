@@ -107,6 +107,7 @@ def _riser(
         and one.growth_bytes >= min_growth_bytes
         and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
         and not one.place.first_seen  # a straight line of ours is no evidence
+        and float(user_holder(one.place).deep_bytes[-1]) <= held[1]  # more: buffers that nobody has written to
         and _rises(heap.time_s, user_holder(one.place).deep_bytes, min_late_pace)
         and (len(heap.takes) >= min_snapshots or _is_in_step(heap, user_holder(one.place)))
     ]
