@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+LIKELY = 0.5  # less is never critical, and fails no gate: something else is likelier
 _LEAST, _MOST = 0.05, 0.99  # nothing that was recorded proves that it cannot be otherwise
 
 

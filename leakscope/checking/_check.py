@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..comparing import CANNOT_TELL as UNDECIDED
 from ..comparing import WORSE, Pace, compare_cases, failure, pace_of, workers_at_once
+from ..confidence import LIKELY
 from ..facts.case import Case
 from ..findings import Finding, Report
 from ..ignoring import Ignores, without_ignored
@@ -181,7 +182,12 @@ def _no_leak(report: Report) -> Outcome:
     outcome = {True: BROKEN, False: KEPT, None: CANNOT_TELL}[report.verdict.leaking]
     text = report.verdict.headline.rstrip(".")
     if outcome == BROKEN:
-        return _broken("no leak", text, _first(report, lambda finding: not finding.wasted), named=True)
+        causes = [f for f in report.findings if f.severity != "note" and not f.wasted]
+        surest = max((f.confidence for f in causes), default=1.0)
+        if surest < LIKELY:  # a gate that fails on what is likelier to be something else is switched off soon
+            unsure = f"{text}; what was found to explain it is {surest:.0%} sure at most"
+            return Outcome("no leak", CANNOT_TELL, unsure)
+        return _broken("no leak", text, causes[0] if causes else None, named=True)
     return Outcome("no leak", outcome, text)
 
 

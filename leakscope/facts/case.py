@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..confidence import Ground, how_sure
+from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
@@ -207,14 +207,15 @@ class Case:
         has a rate, unless one is given.
         """
         rests_on = list(grounds)
+        confidence = how_sure(rests_on)
         if severity is None:
-            severity = severity_of(self.growth, bytes)
+            severity = severity_of(self.growth, bytes) if confidence >= LIKELY else "warning"
             bytes_per_hour = self.bytes_per_hour(bytes) if bytes_per_hour is None else bytes_per_hour
         return Finding(
             kind=kind,
             title=title,
             severity=severity,
-            confidence=how_sure(rests_on),
+            confidence=confidence,
             bytes=bytes,
             subject=subject if subject is not None else subject_of(process, line, **about),
             bytes_per_hour=bytes_per_hour,

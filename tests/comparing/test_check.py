@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope import analyze
 from leakscope.checking import check, check_case, read_rules
 from leakscope.cli import main
 from leakscope.errors import BadInput
@@ -14,6 +15,7 @@ from leakscope.facts.case import Case
 from leakscope.storage import Recording, open_recording
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import PID, MiB, run
+from tests.sentences import says
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +162,14 @@ def test_a_run_that_failed_keeps_no_rule(tmp_path, ended, said, capsys):
     leaks = run(tmp_path / "b", leak_per_step=0.5 * MiB, **ended).write()
     assert main(["check", str(leaks), "--max-rss", "250MB"]) == 1  # what is broken is broken
     assert main(["check", str(run(tmp_path / "c", signal=15).write()), "--max-rss", "1GB"]) == 0
+
+
+def test_growth_that_nobody_can_explain_is_no_broken_rule(tmp_path, capsys):
+    """A curve alone: it grows, and what was found is likelier to be something else."""
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [(50 + 3 * second) * MiB for second in range(90)])
+    path = builder.ends(90.0, exit_code=0).write()
+    (finding,) = analyze(open_recording(path)).findings
+    assert (finding.kind, finding.severity) == ("unexplained-growth", "warning") and finding.confidence < 0.5
+    assert main(["check", str(path)]) == 4
+    assert says(capsys.readouterr().out, "cannot tell", f"{finding.confidence:.0%} sure")
