@@ -334,7 +334,7 @@ CASES = {
     ("others", "0"): (["report", "run.parquet"], 0),
     ("others", "1"): (["report", "run.parquet", "--exit-code"], 1),
     ("others", "2"): (["report", "--frob"], 2),
-    ("check", "1"): (["check", "run.parquet"], 1),
+    ("check", "1"): (["check", "run.parquet", "--max-rss", "1MB"], 1),
     ("check", "4"): (["check", "run.parquet", "--max-growth", "1GB/1000steps"], 4),
     ("others", "3"): (["report", "nowhere.parquet"], 3),
     ("others", "70"): (["check", "run.parquet"], 70),  # with what it is checked by taken away
@@ -354,7 +354,7 @@ def test_exit_codes(tmp_path, monkeypatch, capsys, arguments, status):
     monkeypatch.chdir(tmp_path)
     if status == 70:
         code = "import leakscope.checking as c; del c.check; from leakscope.__main__ import main; main()"
-        child = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        child = subprocess.run([sys.executable, "-I", "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert (child.returncode, child.stdout) == (70, "")
         assert child.stderr.splitlines()[-1].startswith("leakscope: a fault of leakscope itself")
         return
