@@ -354,7 +354,8 @@ def test_exit_codes(tmp_path, monkeypatch, capsys, arguments, status):
     monkeypatch.chdir(tmp_path)
     if status == 70:
         code = "import leakscope.checking as c; del c.check; from leakscope.__main__ import main; main()"
-        child = subprocess.run([sys.executable, "-I", "-c", code, *arguments], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-I", "-c", code, *arguments]
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (child.returncode, child.stdout) == (70, "")
         assert child.stderr.splitlines()[-1].startswith("leakscope: a fault of leakscope itself")
         return
