@@ -26,7 +26,8 @@ class Program(NamedTuple):
 
     ``grows``: its memory keeps growing; None: it may, or not yet. ``kinds`` and ``names``: further kinds of finding and
     further variables that are as right as those of ``places`` (the name that a library gives to the same thing).
-    ``requires``: packages it imports. ``exit_status``: how it ends.
+    ``requires``: packages it imports. ``exit_status``: how it ends. ``options``: of ``leakscope record``, and
+    ``limit_bytes``: of the memory cgroup that it is recorded in, without which there is nothing to be seen.
     """
 
     path: Path
@@ -37,6 +38,8 @@ class Program(NamedTuple):
     requires: tuple[str, ...] = ()
     exit_status: int = 0
     seconds: float = 0.0  # it has to run at least so long
+    options: tuple[str, ...] = ()
+    limit_bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -48,7 +51,9 @@ def programs(folder: Path = FIXTURES) -> list[Program]:
     found = []
     for truth_path in sorted(folder.glob("*/truth.json")):
         truth = json.loads(truth_path.read_text())
-        needs = {"requires": tuple(truth.get("requires", ())), "seconds": truth.get("seconds", 0.0)}
+        needs: dict[str, Any] = {name: tuple(truth.get(name, ())) for name in ("requires", "options")}
+        needs["seconds"] = truth.get("seconds", 0.0)
+        needs["limit_bytes"] = truth["limit_mib"] << 20 if "limit_mib" in truth else None
         if truth["kind"] is not None:
             places = tuple(Place(t["kind"], t["variable"], t["line_text"]) for t in [truth, *truth.get("also", [])])
             leaky = Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True), **needs)

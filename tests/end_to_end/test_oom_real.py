@@ -6,16 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from leakscope.storage import read_footer
 
+from .cgroups import Cgroup, NoCgroup
 from .programs import LONGEST_S, record_command, report
 
 pytestmark = [pytest.mark.live, pytest.mark.oom_real]
@@ -53,62 +52,14 @@ time.sleep(0.5)
 KILLED_BY_HAND = "import os, signal, time\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGKILL)\n"
 
 
-class Cgroup(NamedTuple):
-    """A memory cgroup of our own. ``name`` as the kernel prints it."""
-
-    folder: Path
-    is_v2: bool
-
-    @property
-    def name(self) -> str:
-        return f"/{self.folder.name}"
-
-    def limit(self, limit_bytes: int) -> None:
-        names = (
-            ("memory.max", "memory.swap.max")
-            if self.is_v2
-            else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-        )
-        (self.folder / names[0]).write_text(str(limit_bytes))
-        with suppress(OSError):  # swap is not accounted everywhere
-            (self.folder / names[1]).write_text("0" if self.is_v2 else str(limit_bytes))
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command inside it."""
-
-        def enter() -> None:
-            (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-        return subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, timeout=LONGEST_S)
-
-    def remove(self) -> None:
-        for pid in (self.folder / "cgroup.procs").read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        deadline = time.monotonic() + 20
-        while self.folder.exists():
-            with suppress(OSError):  # busy until its last page is given back
-                self.folder.rmdir()
-            assert time.monotonic() < deadline, f"{self.folder} cannot be removed"
-            time.sleep(0.05)
-
-
 @pytest.fixture
 def cgroup() -> Iterator[Cgroup]:
     if sys.platform != "linux":
         pytest.skip("not Linux")
-    if os.geteuid() != 0:
-        pytest.skip("not root")
-    is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    parent = Path("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/memory")
-    controllers = parent / "cgroup.subtree_control"
-    if (is_v2 and "memory" not in controllers.read_text().split()) or not parent.is_dir():
-        pytest.skip("no memory controller here")
-    made = Cgroup(parent / f"leakscope-test-{os.getpid()}", is_v2)
     try:
-        made.folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+        made = Cgroup.made(f"leakscope-test-{os.getpid()}")
+    except NoCgroup as error:
+        pytest.skip(str(error))
     try:
         meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         if int(meminfo["MemAvailable"].split()[0]) < 1_000_000:

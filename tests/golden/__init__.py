@@ -25,6 +25,8 @@ RECORDINGS = FOLDER / "recordings"
 EXPECTED = FOLDER / "expected"
 MOST_BYTES = 15_000_000  # all recordings together: every clone carries them, and every renewal once more
 
+CIRCUMSTANCES = FIXTURES / "circumstances"  # what is seen only under a limit, with options, or after minutes
+
 DEMO = Place("retained-objects", "predictions", "self.predictions.append(logits)")
 DEMOS = (
     Program(FIXTURES / "train_leaky.py", (DEMO,), True, requires=("torch",)),
@@ -34,8 +36,8 @@ DEMOS = (
 
 @lru_cache
 def golden_programs() -> tuple[Program, ...]:
-    """All of fixtures/ and its leakbench, and the trainings of the demo."""
-    return (*programs(), *DEMOS, *programs(BENCH_PROGRAMS))
+    """All of fixtures/, its circumstances and its leakbench, and the trainings of the demo."""
+    return (*programs(), *DEMOS, *programs(CIRCUMSTANCES), *programs(BENCH_PROGRAMS))
 
 
 def recording_of(program: Program) -> Path:

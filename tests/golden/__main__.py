@@ -70,6 +70,7 @@ def _renewed(program: Program, seconds: float | None, turns: Semaphore) -> list[
     if without := absent(program):
         return [f"skip  {program.name}: {without} not installed"]
     try:
+        seconds = None if seconds is None else max(seconds, program.seconds)
         report = judge(recording_of(program)) if seconds is None else record(program, seconds, turns)
         if seconds is not None and told_wrong(program, report):
             report = record(program, max(seconds, LONGER_SECONDS), turns)

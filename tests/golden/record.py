@@ -8,14 +8,20 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from tests.end_to_end.cgroups import Cgroup, NoCgroup
 from tests.end_to_end.programs import LONGEST_S, Program
 
 from . import DEMOS, judge, recording_of
 from .trim import JOB, neutraliser, this_machine, trim
+
+_GROUP = "group-a"  # as trim.py calls cgroups
+_ONE_GROUP = Lock()  # there is one of this name
 
 
 class NotRecorded(Exception):
@@ -54,12 +60,32 @@ def _run(program: Program, folder: Path, raw: Path, seconds: float) -> None:
     words = ["--seconds", f"{seconds:g}"] if program in DEMOS else [f"{seconds:g}"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}  # threads of two at once would starve each other
-    command = ["leakscope", "record", "-q", "-o", str(raw), "--", "python", program.path.name, *words]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST_S + seconds
-    )
+    command = ["leakscope", "record", "-q", *program.options, "-o", str(raw), "--", "python", program.path.name, *words]
+    with _group(program) as enter:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST_S + seconds,
+            preexec_fn=enter,
+        )  # fmt: skip
     if done.returncode != program.exit_status:
         raise NotRecorded(f"{done.stderr.strip()[-300:]} (status {done.returncode}, not {program.exit_status})")
+
+
+@contextmanager
+def _group(program: Program) -> Iterator[Callable[[], None] | None]:
+    """What a process has to call to be in the memory cgroup of a program that is recorded in one. Needs root."""
+    if program.limit_bytes is None:
+        yield None
+        return
+    with _ONE_GROUP:
+        try:
+            cgroup = Cgroup.made(_GROUP)
+        except NoCgroup as error:
+            raise NotRecorded(f"a memory cgroup cannot be made here: {error}") from None
+        try:
+            cgroup.limit(program.limit_bytes)
+            yield cgroup.enter
+        finally:
+            cgroup.remove()
 
 
 def _judged_alike(raw: Path, trimmed: Path) -> dict[str, Any]:
@@ -77,6 +103,8 @@ def _judged_alike(raw: Path, trimmed: Path) -> dict[str, Any]:
 
 
 def _without_file(report: dict[str, Any]) -> dict[str, Any]:
+    """Without what is told of the file itself, and fingerprints: paths are in these, which are neutral ones by then."""
     about = {name: value for name, value in report["recording"].items() if name != "path"}
     about["overhead"] = {name: value for name, value in about["overhead"].items() if name != "recording_bytes"}
-    return {**report, "recording": about}
+    findings = [{name: value for name, value in one.items() if name != "fingerprint"} for one in report["findings"]]
+    return {**report, "recording": about, "findings": findings}
