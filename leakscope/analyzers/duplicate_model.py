@@ -125,11 +125,13 @@ def _history(
 ) -> History:
     steps = {int(take): int_of(row, "step") for take, (_, row) in zip(takes["take"], takes.iterrows())}
     lines = {path: place.line.line for path, place in places.items() if place.line is not None}
-    types = case.rows("holders"), case.rows("object_types")
-    has_optimizer = any(
-        rows_of(table, process)["type_name"].str.match(r"torch\.optim\.(?!lr_scheduler)").any() for table in types
-    )
+    names = (rows_of(case.rows(table), process)["type_name"].dropna() for table in ("holders", "object_types"))
+    has_optimizer = any(map(_is_optimizer, set().union(*names)))
     return History(rounds, steps, lines, has_optimizer)
+
+
+def _is_optimizer(type_name: str) -> bool:
+    return type_name.startswith("torch.optim.") and not type_name.startswith("torch.optim.lr_scheduler")
 
 
 def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:

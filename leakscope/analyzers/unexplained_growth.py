@@ -260,9 +260,9 @@ def _remedy(case: Case, process: ProcessGrowth, first: pd.Series[Any] | None, in
     if first is not None:
         return [f"check what is added to {_name(first)} and never removed"]
     if imported.files(case.recording):
-        return ["run it again under `leakscope record`: that says who holds it"]
+        return ["run it again under leakscope record: that says who holds it"]
     if inside:
-        return ["look at `leakscope heap --diff`: it lists all that gained, also what is too little for a finding"]
+        return ["look at leakscope heap --diff: it lists all that gained, also what is too little for a finding"]
     blind = blind_spot(case.recording, process.pid)
     return [blind if blind is not None else "record a longer run: it takes two snapshots to tell who holds it"]
 

@@ -122,8 +122,8 @@ def _share(one: str | None, two: str | None) -> float | None:
     if one is None or two is None:
         return None
     first, second = (Counter(filter(_counts, map(str.strip, text.splitlines()))) for text in (one, two))
-    shorter = min(first.total(), second.total())
-    return (first & second).total() / shorter if shorter else None
+    shorter = min(sum(first.values()), sum(second.values()))
+    return sum((first & second).values()) / shorter if shorter else None
 
 
 def _counts(line: str) -> bool:

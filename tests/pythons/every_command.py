@@ -40,6 +40,7 @@ while not pathlib.Path("stop").exists():
 def main(recording: Path, folder: Path) -> None:
     os.chdir(folder)
     shutil.copy(recording, "run.parquet")
+    shutil.copy(recording.with_name("duplicate_model-leaky.parquet"), "models.parquet")
     Path("pyproject.toml").write_text("[tool.leakscope]\n")
     Path("leaky.py").write_text(PROGRAM)
     shutil.copy(FIXTURES / "imports" / "mprof-leaky.dat", "mprof.dat")
@@ -57,6 +58,7 @@ def _commands() -> list[list[str]]:
         ["report", "run.parquet"],
         *(["report", "run.parquet", "-f", name] for name in _choices("report")),
         ["report", "run.parquet", "--exit-code", "-f", "brief"],
+        ["report", "models.parquet", "-f", "json"],
         ["report", "live.parquet", "-f", "json", "--with-timeline"],
         *(["compare", "run.parquet", "live.parquet", "-f", name] for name in _choices("compare")),
         *(["check", "live.parquet", "-f", name] for name in _choices("check")),
@@ -138,7 +140,8 @@ def _run(argv: list[str]) -> dict[str, Any]:
     """In this process: 70 times the imports would take longer than the rest."""
     output, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said), warnings.catch_warnings():
-        warnings.filterwarnings("error", category=DeprecationWarning, module=r"leakscope(\.|$)")
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("error", category=category, module=r"leakscope(\.|$)")
         try:
             status: object = run_command(argv)
         except SystemExit as end:

@@ -46,6 +46,9 @@ def test_every_command(name: str, tmp_path: Path) -> None:
     assert not {one for one in told["commands"] if not any(f"{argv} ".startswith(f"{one} ") for argv in done)}
     wrong = {argv: (one["status"], one["said"]) for argv, one in done.items() if not _is_right(argv, one)}
     assert not wrong
+    reports = {argv: one["output"] for argv, one in done.items() if re.match(r"report \S+ -f json", argv)}
+    skipped = [one["reason"] for output in reports.values() for one in json.loads(output)["skipped"]]
+    assert not [reason for reason in skipped if reason.startswith("failed")]
     assert _gist(json.loads(done["report run.parquet -f json"]["output"])) == _gist(_here())
     live = json.loads(done["report live.parquet -f json --with-timeline"]["output"])
     assert live["recording"]["agent_count"] == 1

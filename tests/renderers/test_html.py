@@ -181,6 +181,14 @@ def test_the_answer_stands_before_the_chart():
         assert said in first, said
 
 
+def test_what_has_neither_place_nor_bytes_leaves_no_gap_and_no_zero():
+    """Memory of others, say, or growth whose holder nobody saw: what to do then has the place of the line."""
+    nobody = dataclasses.replace(FULL.findings[0], subject=Subject(), bytes=0, confidence=0.95, remedy=["look around"])
+    html = render(dataclasses.replace(FULL, findings=[nobody]), "html")
+    assert re.search(r'<div class="answer"[^>]*>\s*<div class="todo">', html)
+    assert '<p class="amount">95% sure</p>' in html
+
+
 def test_the_limit_is_told_with_its_time_of_day():
     assert "cgroup full 10:00 UTC, in about 12 s" in Page(render(FULL, "html")).text
 

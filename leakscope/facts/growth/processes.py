@@ -234,11 +234,11 @@ def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
     What it was born with is none of its own: a fork goes on from its parent's count.
     """
     rows = narrow(sentinels, "pid", "start_ticks", "time_s", "step")
-    rows = only(rows, sentinels["pid"].notna()).assign(start_ticks=lambda rows: rows["start_ticks"].fillna(0))
-    rows = rows.sort_values("time_s")
+    rows = only(rows, sentinels["pid"].notna()).sort_values("time_s")
+    rows = rows.assign(start_ticks=rows["start_ticks"].fillna(0), step=rows["step"].fillna(0))
     keys = ["pid", "start_ticks"]
-    born_with = rows.groupby(keys)["step"].transform(lambda steps: steps.iloc[0]).fillna(0)
-    first = only(rows, (rows["step"] > born_with).fillna(False)).drop_duplicates(keys)
+    born_with = rows.groupby(keys)["step"].transform("first")
+    first = only(rows, rows["step"] > born_with).drop_duplicates(keys)
     return {
         (int(pid), int(ticks)): float(time_s)
         for pid, ticks, time_s in zip(first["pid"], first["start_ticks"], first["time_s"])
