@@ -436,8 +436,8 @@ class HeapGraph:
         ``counted`` says how many objects there are, at least.
 
         Returns what else is wanted of all objects that the collector tracks: ([(class, count), ...], those of the types
-        at the addresses ``wanted``), both empty unless something is wanted and all objects were read; None: nothing was
-        read.
+        at the addresses ``wanted``), both empty unless something is wanted; of a part only some objects of each of
+        these types; None: nothing was read.
         """
         self.counted = 0
         at_work = self._at_work  # a fork has another
