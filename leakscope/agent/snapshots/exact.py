@@ -9,8 +9,8 @@ on our thread, were it the last.
 Only where torch is to be asked (torch_look.py) what looks at objects runs at a safe point of the job's, on its thread.
 
 Where there are too many objects to read them all within the pause, the graph is sampled: of long containers it has some
-members, which stand for the others. Torch is not asked then: it would have to be asked of each tensor. It has told once,
-of a few, where their memory is, and so what was reached is weighed.
+members, which stand for the others. Torch is not asked then: it would have to be asked of each tensor. It has told
+once, of a few, where their memory is, and so what was reached is weighed.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class ExactSnapshot:
         return True
 
     def _is_weighed(self, layout: tuple[int, int, int, int, int] | None) -> bool:
-        """A part of the graph has just told where tensors have their memory: it is read again, so that they are weighed,
-        if the pause is long enough for both; the next is in any case. Returns whether something is read.
+        """A part of the graph has just told where tensors have their memory: it is read again, so that they are
+        weighed, if the pause is long enough for both; the next is in any case. Returns whether something is read.
         """
         graph = self._graph
         if layout is None or self._pauses.most_nodes(graph.node_s) < graph.node_count:

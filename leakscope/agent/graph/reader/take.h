@@ -27,7 +27,7 @@ EXPORT void graph_drop_room(struct room *room)
 /* The same. For what is expected; where there is more, the arrays grow. ``bytes``: in all. 0: it would be more. */
 EXPORT int graph_make_room(struct room *room, uint64_t bytes, uint64_t objects, uint64_t nodes, uint64_t edges)
 {
-    struct budget budget = {bytes, 0};
+    struct budget budget = {bytes, 0, 0};
     struct array *arrays = &room->listed;
     uint64_t sizes[] = {objects * 8, table_slots(nodes) * 8, nodes * 8, nodes * 8, nodes * 4, nodes * 4, nodes * 4 + 4, edges * 4};
     size_t made = 0;
@@ -55,6 +55,7 @@ struct bounds {
     uint64_t count; /* of the objects; above ``objects``: at least so many */
     uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
     struct room *room; /* or NULL. What is used of it is the graph's */
+    uint64_t is_kept; /* what is read has the room that is kept (graph_keep_room), of ``bytes`` */
 };
 
 /* Of the nodes that the collector listed, which end at ``end``. Of a graph that is sampled no types, and some objects of each
@@ -119,7 +120,7 @@ static inline void fetch_ahead(const struct graph *g, uint32_t node)
 EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
 {
     enum { FIRST_SAMPLED = 1 << 15 }; /* half of the nodes that there is room for at first */
-    struct budget budget = {bounds->bytes, 0};
+    struct budget budget = {bounds->bytes, 0, bounds->is_kept != 0};
     struct array self = {0}, list = {0};
     uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;
