@@ -370,6 +370,50 @@ def test_room_made_before_changes_nothing_of_what_is_read(share: float, monkeypa
     assert found[id(held)].retained_bytes > 50_000 * 100
 
 
+@pytest.mark.live
+def test_where_nothing_is_left_a_part_is_read_in_memory_that_was_kept() -> None:
+    """As often as one likes, in a forked child too, which has none of its parent's."""
+    held = [[number, f"{number}"] for number in range(50_000)]
+
+    class Holder:
+        def __init__(self) -> None:
+            self.records = held
+
+    holder = Holder()
+
+    def length(graph: HeapGraph) -> Any:
+        if graph.read(1, 1 << 40, 0, None, 1 << 40) is None:
+            return None
+        assert graph.is_sampled
+        found = graph.work_out()
+        assert found is not None
+        (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "records"]
+        return row["length"]
+
+    graph = HeapGraph()
+    assert length(graph) is None
+    graph.keep_room(1 << 36)
+    assert not graph.kept_bytes, "no limit is near"
+    graph.keep_room(heap_graph.KEPT_WITHIN_BYTES // 2)
+    assert graph.kept_bytes == heap_graph.KEPT_BYTES
+    assert [length(graph) for _ in range(20)] == [50_000] * 20
+    mapped = dict(line.split(":") for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    assert int(mapped["LazyFree"].split()[0]) << 10 == graph.kept_bytes, "the kernel may not take it back"
+    child = os.fork()
+    if child == 0:
+        graph.forget()
+        status = 1
+        try:
+            is_none = length(graph) is None
+            graph.keep_room(heap_graph.KEPT_WITHIN_BYTES // 2)
+            status = 0 if is_none and length(graph) == 50_000 else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert length(graph) == 50_000
+    assert holder.records is held
+
+
 def test_room_is_given_back_where_nothing_is_read() -> None:
     def mapped_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

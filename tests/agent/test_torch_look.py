@@ -207,6 +207,30 @@ take()
     assert first == pytest.approx(second, rel=0.01)
 
 
+def test_near_a_limit_a_part_of_the_graph_weighs_the_tensors_that_it_reaches(forks: Forks) -> None:
+    """From the first snapshot on, though torch is asked of a few tensors alone."""
+    found = Taken(
+        forks,
+        """
+import resource
+class Miner:
+    def __init__(self):
+        self.pool = [(0.5, torch.ones(100_000 + number)) for number in range(50)]
+def main():
+    miner = Miner()
+    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + 40 * 1024 * 1024, resource.RLIM_INFINITY))
+    take()
+main()
+""",
+    )
+    (graph,) = found.rows["heap_graphs"]
+    assert (graph["is_sampled"], graph["weighs_tensors"]) == (True, True)
+    (pool,) = [row for row in found.rows["heap_nodes"] if row["edge_name"] == "pool"]
+    assert pool["length"] == 50
+    assert pool["retained_storage_bytes"] == pytest.approx(4 * sum(range(100_000, 100_050)), rel=0.001)
+
+
 @pytest.mark.slow
 def test_a_graph_that_two_hold_hangs_on_what_holds_both(forks: Forks) -> None:
     """The middle of a computation and its end: one graph, and it is freed once both are."""

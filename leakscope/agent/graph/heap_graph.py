@@ -51,6 +51,10 @@ BYTES_AN_OBJECT = 100  # while it is read and worked out: 93 were measured of a 
 BYTES_A_SAMPLED_NODE = (
     155  # where members stand for others: how many, and how unlike; before that, with 100 it did not suffice
 )
+PART_BYTES = 640 * 1024  # that a graph that is sampled takes beside its nodes: 500 KiB and less were measured
+KEPT_BYTES = 4 * 1024 * 1024  # for 22,000 nodes: near a limit there is nothing else
+KEPT_SHARE = 16  # one part in so many of the memory that is left when they are taken, at most
+KEPT_WITHIN_BYTES = 512 * 1024 * 1024  # of a limit: farther off nobody needs it
 MORE_ROOM = 1.1  # than the last graph needed
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
@@ -94,7 +98,8 @@ _Kind = _structure(
     c_uint8="base is_gc is_made_in_c is_wanted may_hold is_wrapper",
 )
 _Bounds = _structure(
-    "Bounds", c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting room"
+    "Bounds",
+    c_uint64="bytes bytes_each objects nodes users known user_count known_count count is_collecting room is_kept",
 )
 _ARRAYS_OF_ROOM = 8
 _Room = _structure("Room", c_uint64=" ".join(f"at{n} bytes{n}" for n in range(_ARRAYS_OF_ROOM)))
@@ -290,6 +295,7 @@ class HeapGraph:
         self._read: list[tuple[Any, int, float, bool]] = []
         self._at_work: list[None] = []  # one for each thread that is, or would be
         self._room = _Room()  # memory for the next graph; all 0: none
+        self.kept_bytes = 0  # of memory that is kept for a part of a graph
         self._last_counts = 0, 0, 0  # objects, nodes and edges that were read last
         self._past: int | None = None
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
@@ -350,7 +356,10 @@ class HeapGraph:
         self._histories.argtypes = (pointer, pointer, pointer, word, pointer, word, word)
         self._referred = held.graph_referred
         self._referred.argtypes = (pointer, pointer, word, pointer)
-        self._make_room, self._drop_room = free.graph_make_room, free.graph_drop_room
+        self._make_room, self._drop_room, self._keep_room = (
+            free.graph_make_room, free.graph_drop_room, free.graph_keep_room,
+        )  # fmt: skip
+        self._keep_room.restype, self._keep_room.argtypes = word, (word,)
         self._make_room.argtypes = pointer, word, word, word, word
         self._drop_room.restype, self._drop_room.argtypes = None, (pointer,)
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
@@ -388,6 +397,21 @@ class HeapGraph:
         self._know_arrow(arrays.filled(ctypes.c_void_p, sizes))
 
     # ---- before
+
+    def keep_room(self, left_bytes: int) -> None:
+        """Memory for a part of a graph, which is kept for the life of the process: of ``left_bytes``, which the process
+        may still have, a little, which the kernel takes back before it kills. Nothing while no limit is near. **Cost**
+        1 ms, without the GIL.
+        """
+        at_work = self._at_work
+        at_work.append(None)
+        try:
+            if len(at_work) == 1 and not self._read and not self.kept_bytes and left_bytes < KEPT_WITHIN_BYTES:
+                wanted = min(KEPT_BYTES, left_bytes // KEPT_SHARE)
+                if wanted > PART_BYTES + LEAST_NODES * BYTES_A_SAMPLED_NODE:
+                    self.kept_bytes = self._keep_room(wanted)
+        finally:
+            at_work.pop()
 
     def make_room(self, left_bytes: int, most_s: float) -> None:
         """Memory for the next graph, without the GIL: up to a fifth of what reading one costs is the kernel's work for
@@ -436,8 +460,8 @@ class HeapGraph:
         ``counted`` says how many objects there are, at least.
 
         Returns what else is wanted of all objects that the collector tracks: ([(class, count), ...], those of the types
-        at the addresses ``wanted``), both empty unless something is wanted and all objects were read; None: nothing was
-        read.
+        at the addresses ``wanted``), both empty unless something is wanted; of a part only some objects of each of
+        these types; None: nothing was read.
         """
         self.counted = 0
         at_work = self._at_work  # a fork has another
@@ -453,13 +477,19 @@ class HeapGraph:
         self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, most_nodes: float
     ) -> Swept | None:
         most_bytes = (left_bytes + _bytes_of(self._room)) // MEMORY_SHARE
-        nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_A_SAMPLED_NODE)) if most_nodes else 0
+        is_kept = most_bytes < self.kept_bytes
+        if is_kept:
+            most_bytes = self.kept_bytes
+            self._drop_room(ctypes.byref(self._room))
+        fit = max(0, most_bytes - PART_BYTES) // BYTES_A_SAMPLED_NODE
+        nodes = int(min(max(most_nodes, LEAST_NODES), fit)) if most_nodes else 0
         users = arrays.filled(ctypes.c_uint64, self.user_namespaces)
         known = arrays.filled(ctypes.c_uint64, sorted({address for address, _ in self._serials}))
         bounds = _Bounds(
             users=ctypes.addressof(users), user_count=len(users), known=ctypes.addressof(known), known_count=len(known),
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),
             nodes=nodes if nodes >= LEAST_NODES else 0, room=ctypes.addressof(self._room),
+            is_kept=is_kept,
         )  # fmt: skip
         picked: list[Any] = []
         types: list[Any] = []
@@ -627,6 +657,7 @@ class HeapGraph:
     def forget(self) -> None:
         """In a forked child: it is the parent's, which may just be at work on it, and most of it is not here."""
         self._read, self._at_work, self._room, self._past = [], [], _Room(), None
+        self.kept_bytes = 0
         self._serials = {}
 
     def running(self) -> dict[int, list[Call]]:

@@ -9,7 +9,8 @@ on our thread, were it the last.
 Only where torch is to be asked (torch_look.py) what looks at objects runs at a safe point of the job's, on its thread.
 
 Where there are too many objects to read them all within the pause, the graph is sampled: of long containers it has some
-members, which stand for the others. Torch is not asked then: it would have to be asked of each tensor.
+members, which stand for the others. Torch is not asked then: it would have to be asked of each tensor. It has told
+once, of a few, where their memory is, and so what was reached is weighed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class ExactSnapshot:
             return False
         if self.is_sampled:
             self._look = None
-            return True
+            return self._is_weighed(look.learn(swept))
         try:
             look.read(swept, self._graph, holds_still=holds_still, is_after_step=is_after_step)
         except BaseException:
@@ -100,6 +101,17 @@ class ExactSnapshot:
             raise
         self._graph.add(look.ties, look.marks, look.row_count, weighs_tensors=look.weighs_tensors)
         return True
+
+    def _is_weighed(self, layout: tuple[int, int, int, int, int] | None) -> bool:
+        """A part of the graph has just told where tensors have their memory: it is read again, so that they are
+        weighed, if the pause is long enough for both; the next is in any case. Returns whether something is read.
+        """
+        graph = self._graph
+        if layout is None or self._pauses.most_nodes(graph.node_s) < graph.node_count:
+            return True
+        graph.drop()
+        graph.weigh_tensors(*layout)
+        return self._read_graph(None) is not None
 
     def run(self, file: File | None = None) -> list[tuple[str, dict[str, Any]]]:
         """What was read says. ``file``: for the whole graph."""

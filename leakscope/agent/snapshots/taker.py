@@ -20,7 +20,7 @@ from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
 from ..journal import GPU_SNAPSHOT, stamps
 from ..life import fatal_signals
-from ..native import allocators, tracked_segments
+from ..native import allocators, room, tracked_segments
 from ..native.memory import rss_bytes
 from ..torch import cuda, gradients
 from ..torch.remembered import Remembered
@@ -244,6 +244,8 @@ class Taker:
             self._graph.user_namespaces = sorted(id(namespace) for _, namespace, _ in names.user_namespaces())
         self._graph.recorder = doors.thread_state()
         self._graph.native = self._blocks
+        if self._has_graph() and not self._graph.kept_bytes:
+            self._graph.keep_room(room.left_bytes())
         self._is_exact = self._can_be_exact()
 
     def _running_now(self) -> dict[int, list[Call]]:

@@ -197,6 +197,21 @@ class Look:
             if address > 0 and (storage.owner in _UNOWNED or storage.print is not None)
         ]  # fmt: skip
 
+    def learn(self, swept: Any) -> tuple[int, int, int, int, int] | None:
+        """Where a tensor's memory is (``HeapGraph.weigh_tensors``), as tensors tell that a part of the graph has; None:
+        they do not, or it was known before. ``swept``: as for ``read``.
+        """
+        if tensors.known_layout(self._memory) is not None:
+            return None
+        try:
+            found = [obj for obj in swept[1] if id(type(obj)) in self._kinds["Tensor"]]
+            is_known = tensors.learn_layout(self._kinds["Tensor"], found, self._memory)
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+            return None
+        return tensors.known_layout(self._memory) if is_known else None
+
     # ---- what the collector is not told
 
     def _tie(

@@ -279,6 +279,22 @@ def look(
     return inventory
 
 
+def learn_layout(types: frozenset[int], tensors: Iterable[Any], memory: Remembered) -> bool:
+    """From a few live ones, however many there are beside them. Returns whether their layout is known now.
+
+    ``types``: ids of the tensor types.
+    """
+    inventory = Inventory(types)
+    guard = names.getattr_plain(inventory._binding, "DisableTorchFunction")
+    if inventory._storage_id is None or guard is None:
+        return False
+    with guard():
+        found = _memory_layout(inventory, tensors)
+    if found is not None:
+        memory.tensor_layout.put(found)
+    return found is not None
+
+
 def known_layout(memory: Remembered) -> tuple[int, int, int, int, int] | None:
     """As ``_memory_layout`` found it, here or in a parent that had loaded this very torch before it forked."""
     layout = memory.tensor_layout.get()

@@ -403,7 +403,7 @@ static int was_there(const struct past *past, uint64_t print)
 
 EXPORT void past_free(struct past *past)
 {
-    struct budget budget = {0, 0};
+    struct budget budget = {0};
     if (past) {
         struct array self = {past, sizeof *past};
         if (past->process == getpid())
@@ -416,6 +416,7 @@ EXPORT void past_free(struct past *past)
 EXPORT struct past *graph_past(struct graph *g)
 {
     struct array self = {0}, map = {0};
+    g->budget.is_kept = 0; /* it outlives the graph */
     uint64_t bits = g->nodes * 16;
     if (g->process != getpid() || !grow_copied(&g->budget, &self, sizeof(struct past)))
         return NULL;

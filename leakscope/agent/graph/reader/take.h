@@ -27,7 +27,7 @@ EXPORT void graph_drop_room(struct room *room)
 /* The same. For what is expected; where there is more, the arrays grow. ``bytes``: in all. 0: it would be more. */
 EXPORT int graph_make_room(struct room *room, uint64_t bytes, uint64_t objects, uint64_t nodes, uint64_t edges)
 {
-    struct budget budget = {bytes, 0};
+    struct budget budget = {bytes, 0, 0};
     struct array *arrays = &room->listed;
     uint64_t sizes[] = {objects * 8, table_slots(nodes) * 8, nodes * 8, nodes * 8, nodes * 4, nodes * 4, nodes * 4 + 4, edges * 4};
     size_t made = 0;
@@ -55,11 +55,14 @@ struct bounds {
     uint64_t count; /* of the objects; above ``objects``: at least so many */
     uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
     struct room *room; /* or NULL. What is used of it is the graph's */
+    uint64_t is_kept; /* what is read has the room that is kept (graph_keep_room), of ``bytes`` */
 };
 
-/* Of the nodes that the collector listed, which end at ``end``. 0 where Python has no memory for the lists. */
+/* Of the nodes that the collector listed, which end at ``end``. Of a graph that is sampled no types, and some objects of each
+ * that is wanted: nobody counts by them. 0 where Python has no memory for the lists. */
 static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
 {
+    enum { ALL = 255, SOME = 64 };
     struct array picked = {0};
     if (!grow(&g->budget, &picked, g->type_count))
         return 1; /* nothing is said of types, then */
@@ -68,20 +71,25 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
     const struct kind *kinds = g->kind.at;
     const uintptr_t *address = g->address.at;
     int is_done = 1;
-    for (uint32_t type = FIRST_TYPE; is_done && type < g->type_count; type++)
-        if (kinds[type].listed && sweep->type_count < sweep->most_types) {
+    for (uint32_t type = FIRST_TYPE; is_done && type < g->type_count; type++) {
+        int is_counted = kinds[type].listed && sweep->type_count < sweep->most_types;
+        if (is_counted) {
             sweep->counts[sweep->type_count++] = kinds[type].listed;
             is_done = !L.list_append(sweep->types, (object *)kinds[type].type);
-            picks[type] = (uint8_t)is_among(sweep->wanted, sweep->wanted_count, (uintptr_t)kinds[type].type);
         }
+        if ((is_counted || g->is_sampled) && is_among(sweep->wanted, sweep->wanted_count, (uintptr_t)kinds[type].type))
+            picks[type] = g->is_sampled ? SOME : ALL;
+    }
     for (uint32_t node = GROUPS; is_done && node < end; node++) {
         if (types[node] < FIRST_TYPE)
             continue;
         object *one = (object *)address[node];
         if (one == sweep->picked || one == sweep->types)
             continue; /* they would hold each other, and all that is in them */
-        if (picks[types[node]])
-            is_done = !L.list_append(sweep->picked, one);
+        if (!picks[types[node]])
+            continue;
+        picks[types[node]] -= (uint8_t)g->is_sampled;
+        is_done = !L.list_append(sweep->picked, one);
     }
     drop(&g->budget, &picked);
     return is_done;
@@ -112,7 +120,7 @@ static inline void fetch_ahead(const struct graph *g, uint32_t node)
 EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
 {
     enum { FIRST_SAMPLED = 1 << 15 }; /* half of the nodes that there is room for at first */
-    struct budget budget = {bounds->bytes, 0};
+    struct budget budget = {bounds->bytes, 0, bounds->is_kept != 0};
     struct array self = {0}, list = {0};
     uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;
@@ -224,7 +232,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
         kind->listed++;
         kind->listed_bytes += ARRAY(g, own, uint64_t)[node];
     }
-    if (sweep && !is_sampled && !sweep_nodes(g, sweep, listed))
+    if (sweep && !sweep_nodes(g, sweep, is_sampled ? (uint32_t)g->nodes : listed))
         goto failed;
     g->kinds = g->kind.at;
     g->texts = g->text.at;
