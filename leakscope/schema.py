@@ -310,6 +310,15 @@ TABLES: dict[str, Table] = {
             _GC_FROZEN_COUNT,
             _c("python_thread_count", "int", "", "Python threads (len(sys._current_frames()) less the agent's own)"),
         )),
+        Table("malloc_arenas", "agent", "One arena of glibc's malloc, now and then: the 16 that have most free", (
+            *_PROCESS,
+            _c("arena", "int", "", "its number in malloc_info; 0 is the one that brk serves; null: several, added up"),
+            _c("arena_count", "int", "", "arenas in this row"),
+            _c("system_bytes", "int", "bytes", "held of the kernel"),
+            _c("free_bytes", "int", "bytes", "of these, not in use; some may have been returned to the kernel"),
+            _c("top_bytes", "int", "bytes", "of free_bytes, at the end of the arena, from where it can shrink"),
+            _c("free_chunk_count", "int", "", "pieces that are free"),
+        )),
         Table("takes", "agent", "One snapshot of the Python heap: when, where and at what cost", (
             *_PROCESS, *_TAKE,
             _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),

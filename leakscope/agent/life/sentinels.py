@@ -55,6 +55,11 @@ def row() -> dict[str, Any]:
     return row
 
 
+def rows_of_arenas() -> list[dict[str, Any]]:
+    """Rows of the table ``malloc_arenas``, where the last row above came with a reading of them."""
+    return _allocators.rows_of_arenas()
+
+
 def _instance_count(*path: str) -> int | None:
     """Every instance of a Python class refers to its class: the count of references follows the instances exactly.
 

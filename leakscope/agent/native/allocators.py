@@ -7,6 +7,7 @@ take microseconds, and giving the GIL away would let other threads change what t
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from time import monotonic, perf_counter
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 PERIOD_S = 2.0  # of the readings below that walk through pools and bins
 COST_FACTOR = 200  # and not before 200 times what the last one cost: 1.4 ms for 220 MB of small objects
+ARENAS_PERIOD_S = 10.0  # of rows of the arenas of malloc: up to MOST_ARENAS each time
+MOST_ARENAS = 16  # that have most free, each a row of its own: a machine of 64 cores may have 512
+_FIGURE = re.compile(rb'<(size|unsorted|total|system)(?: type="(\w+)")?[^>]*? (?:total|size)="(\d+)"')
+_COUNT = re.compile(rb'<total type="rest" count="(\d+)"')
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -72,7 +77,8 @@ class Allocators:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._due_at = 0.0
+        self._due_at = self._arenas_due_at = 0.0
+        self._arenas: list[dict[str, int | None]] = []
         self.longest_s = 0.2  # of one reading: where the last took half as long there is no other
 
     def figures(self) -> dict[str, Any]:
@@ -81,7 +87,11 @@ class Allocators:
         now = self._clock()
         if now >= self._due_at:
             began = perf_counter()
-            arenas = _count_of_arenas(_written_by(_malloc_info, 0))
+            text = _written_by(_malloc_info, 0)
+            arenas = _count_of_arenas(text)
+            if now >= self._arenas_due_at:
+                self._arenas_due_at = now + ARENAS_PERIOD_S
+                self._arenas = arenas_of(text)
             pymalloc, in_use = _bytes_of_pymalloc(_written_by(_pymalloc_info))
             cost_s = perf_counter() - began
             is_cheap = cost_s < 0.5 * self.longest_s
@@ -92,6 +102,11 @@ class Allocators:
             "pymalloc_in_use_bytes": in_use,
             "native_cache_bytes": _arrow_bytes(),
         }
+
+    def rows_of_arenas(self) -> list[dict[str, int | None]]:
+        """Rows of the table ``malloc_arenas`` that the last call of ``figures`` read; each is given once."""
+        rows, self._arenas = self._arenas, []
+        return rows
 
 
 def _written_by(function: Any, *arguments: Any) -> bytes | None:
@@ -115,6 +130,39 @@ def _written_by(function: Any, *arguments: Any) -> bytes | None:
 def _count_of_arenas(text: bytes | None) -> int | None:
     """Of the XML that malloc_info(3) writes."""
     return None if text is None else text.count(b"<heap nr=")
+
+
+def arenas_of(text: bytes | None) -> list[dict[str, int | None]]:
+    """Each arena in that XML, those with most free first; all beyond MOST_ARENAS together in one row, without number.
+
+    What malloc counts as free of an arena is in its bins and at its top: only the latter goes back by itself.
+    """
+    rows = []
+    for part in (text or b"").split(b'<heap nr="')[1:]:
+        part = part.partition(b"</heap>")[0]
+        number = int(part.partition(b'"')[0])
+        sums = {b"fast": 0, b"rest": 0, b"current": 0, b"": 0}
+        for tag, kind, figure in _FIGURE.findall(part):
+            name = b"" if tag in (b"size", b"unsorted") else kind
+            if name in sums:
+                sums[name] += int(figure)
+        count = _COUNT.search(part)
+        fast = sums[b"fast"]
+        in_bins = max(0, sums[b""] - fast)  # the sizes are those of the fast bins, too
+        rows.append({
+            "arena": number,
+            "arena_count": 1,
+            "system_bytes": sums[b"current"],
+            "free_bytes": fast + sums[b"rest"],
+            "top_bytes": max(0, sums[b"rest"] - in_bins),
+            "free_chunk_count": int(count.group(1)) if count else 0,
+        })  # fmt: skip
+    rows.sort(key=lambda row: -row["free_bytes"])
+    others = rows[MOST_ARENAS:]
+    if others:
+        together = {name: sum(row[name] for row in others) for name in others[0]}
+        return [*rows[:MOST_ARENAS], dict(together, arena=None)]
+    return rows
 
 
 def _bytes_of_pymalloc(text: bytes | None) -> tuple[int | None, int | None]:
