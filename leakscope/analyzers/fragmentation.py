@@ -119,9 +119,9 @@ def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, ot
         grounds=_wasted_grounds(given),
         bytes=bytes,
         process=process,
-        library="malloc",
+        library=kept.library or "malloc",
         evidence=evidence,
-        doubts=kept_free.doubts(given),
+        doubts=kept_free.doubts(kept, given),
         remedy=kept_free.remedies(kept, given),
         series=[curve("kept free by malloc", at_s, free), curve("in use", at_s, in_use)],
         wasted=True,
@@ -190,7 +190,8 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
 def _remedy(case: Case, process: ProcessGrowth, copied: str | None, *, of_python: bool) -> list[str]:
     """What was not seen to be so is worth a try."""
     tries = [copied if of_python else f"try this: {copied}"] if copied is not None else []
-    if not of_python and returned(case, process.pid, "malloc_trim") is None:
+    others = process.rows("sentinels")["malloc_library"].notna().any()
+    if not of_python and not others and returned(case, process.pid, "malloc_trim") is None:
         tries.append("record it with --probe: that measures whether malloc_trim(0) gives the memory back")
     return tries
 

@@ -34,7 +34,8 @@ def told(case: Case, process: ProcessGrowth, kept: Kept, trimmed: int | None) ->
     )
     if kept.arenas is not None:
         yield _of_arenas(kept.arenas)
-    yield from _of_threads(case, process)
+    if kept.library is None:
+        yield from _of_threads(case, process)
     if trimmed is not None:
         text = f"malloc_trim() at the end gave back {format_bytes(trimmed)}"
         yield Evidence(text, {"returned_bytes": trimmed})
@@ -68,6 +69,12 @@ def _of_threads(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:
 def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
     """What the recording supports, with the bytes that it may give and how sure that is: first what lasts."""
     arenas, free = kept.arenas, kept.free_bytes
+    if kept.library is not None:  # jemalloc: no other says what it keeps
+        yield (
+            f"set MALLOC_CONF=narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0 in the environment: up to "
+            f"{format_bytes(free)} less (not tried)"
+        )
+        return
     scale = min(1.0, free / max(arenas.free_bytes, 1)) if arenas is not None else 1.0
     tells_how = False
     if arenas is not None:
@@ -88,7 +95,7 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
     pages = arenas.whole_page_bytes * scale if arenas is not None else 0.0
     given = pages if trimmed is None else float(trimmed)
     if given >= _HALF * free:
-        how_sure = "as it ended: measured" if trimmed is not None else "by the sizes of the free pieces: not tried"
+        how_sure = "as it ended: measured" if trimmed is not None else "an estimate, by the sizes of the free pieces"
         yield (
             f"before a pause call ctypes.CDLL(None).malloc_trim(0): about {format_bytes(given)} ({how_sure}), until "
             "the program takes them again"
@@ -101,14 +108,12 @@ def title(kept: Kept) -> str:
     """How much of what is held, and where."""
     arenas = kept.arenas
     where = f", in {format_count(arenas.count)} arenas" if arenas is not None and arenas.count > 1 else ""
-    return (
-        f"malloc keeps {format_bytes(kept.free_bytes)} of {format_bytes(kept.held_bytes)} free{where}: "
-        "freed memory that it does not give back"
-    )
+    how_much = f"{format_bytes(kept.free_bytes)} of {format_bytes(kept.held_bytes)}"
+    return f"{kept.library or 'malloc'} keeps {how_much} free{where}: freed memory that it does not give back"
 
 
-def doubts(trimmed: int | None) -> Iterator[str]:
+def doubts(kept: Kept, trimmed: int | None) -> Iterator[str]:
     """What would make it no waste."""
-    if trimmed is None:
+    if trimmed is None and kept.library is None:
         yield "malloc also counts memory as free that it has returned to the kernel, where a program trims"
     yield "the program may need it again for a peak that is shorter than the readings are apart"

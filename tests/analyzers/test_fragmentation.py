@@ -63,16 +63,15 @@ IN_USE_BYTES = 20 * MiB
 OTHER_BYTES = 30 * MiB  # of the process, and not malloc's
 
 
-def service(tmp_path, *, kept=None, arena_count=16, piece_bytes=48 * KiB, resident=None):
+def service(tmp_path, *, kept=None, arena_count=16, piece_bytes=48 * KiB, resident=None, **readings):
     """20 seconds of a program that does not grow: malloc keeps 150 of 200 MiB free, in arenas that are alike."""
     kept = [KEPT_BYTES] * 40 if kept is None else kept
     resident = OTHER_BYTES + IN_USE_BYTES + KEPT_BYTES if resident is None else resident
     builder = RecordingBuilder(tmp_path).process(PID, cmdline="/usr/bin/python3 /home/me/serve.py")
     builder.samples(PID, [resident] * 40, every_s=0.5)
-    builder.sentinels(
-        PID, every_s=0.5, malloc_in_use_bytes=[IN_USE_BYTES] * 40, malloc_free_bytes=kept, rss_bytes=resident
-    )
-    free = KEPT_BYTES // arena_count
+    of_malloc = {"malloc_in_use_bytes": [IN_USE_BYTES] * 40, "malloc_free_bytes": kept, "rss_bytes": resident}
+    builder.sentinels(PID, every_s=0.5, **{**of_malloc, **readings})
+    free = KEPT_BYTES // max(arena_count, 1)
     for number in range(arena_count):
         of_kernel = {"arena": number, "arena_count": 1, "system_bytes": free + IN_USE_BYTES // arena_count}
         pieces = {"free_bytes": free, "top_bytes": 4096, "free_chunk_count": free // piece_bytes}
@@ -95,7 +94,7 @@ def test_each_remedy_says_what_it_may_give(tmp_path):
     (finding,) = asked(service(tmp_path).open(), only=["fragmentation"]).findings
     fewer, trim = finding.remedy  # first what lasts
     assert says(fewer, "MALLOC_ARENA_MAX=2", "131 MiB", "not tried")  # 14 of the 16 arenas
-    assert says(trim, "malloc_trim(0)", "about 138 MiB", "not tried", "until")  # all but a page of each free piece
+    assert says(trim, "malloc_trim(0)", "about 138 MiB", "estimate", "until")  # all but a page of each free piece
 
 
 def test_one_arena_of_large_pieces_needs_no_limit_to_the_number_of_arenas(tmp_path):
@@ -125,6 +124,22 @@ def test_buffers_that_are_freed_and_taken_again_are_no_waste(tmp_path):
 def test_what_malloc_says_beyond_what_is_resident_is_not_told(tmp_path):
     resident = IN_USE_BYTES + KEPT_BYTES // 2
     assert not asked(service(tmp_path, resident=resident).open(), only=["fragmentation"]).findings
+
+
+def test_jemalloc_is_named_and_has_remedies_of_its_own(tmp_path):
+    report = analyze(service(tmp_path, arena_count=0, malloc_library="libjemalloc.so.2").open())
+    (finding,) = report.findings
+    assert says(finding.title, "libjemalloc.so.2 keeps 150 MiB") and finding.subject.library == "libjemalloc.so.2"
+    assert all("MALLOC_CONF" in text for text in finding.remedy)
+    assert any(says(note, "libjemalloc.so.2", "was read from it") for note in report.recording.notes)
+
+
+def test_an_allocator_that_was_not_read_is_said_first(tmp_path):
+    unread = {"malloc_in_use_bytes": [None] * 40, "malloc_free_bytes": [None] * 40}
+    report = analyze(service(tmp_path, arena_count=0, malloc_library="libmimalloc.so.2", **unread).open())
+    assert not report.findings
+    assert any(says(note, "libmimalloc.so.2", "not read") for note in report.recording.notes)
+    assert says(report.verdict.headline, "What libmimalloc.so.2 keeps free was not read")
 
 
 def test_near_the_limit_it_is_a_warning(tmp_path):

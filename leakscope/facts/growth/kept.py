@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..tables import only
+from ..tables import only, text_of
 from .processes import ProcessGrowth
 
 _LATE = 0.5  # of a process's life: what is kept there is no start that is soon over
@@ -45,7 +45,8 @@ class Kept(NamedTuple):
     """``free_bytes``: never less in nine of ten readings of the process's later half; the others are medians there.
 
     **Units** bytes; seconds since the recording began. ``since_s``: from then on half of ``free_bytes`` was always
-    free. ``series``: moments, what was free, and what was in use.
+    free. ``library``: what serves malloc in place of libc, None where that does. ``series``: moments, what was free,
+    and what was in use.
     """
 
     free_bytes: int
@@ -55,6 +56,7 @@ class Kept(NamedTuple):
     start_s: float
     end_s: float
     arenas: Arenas | None
+    library: str | None
     series: tuple[Floats, Floats, Floats]
 
     @property
@@ -96,6 +98,7 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
         float(at_s[late][0]),
         float(at_s[-1]),
         _arenas(process.rows("malloc_arenas"), float(at_s[late][0]), float(at_s[-1])),
+        text_of(rows.iloc[-1], "malloc_library"),
         (at_s, free, in_use),
     )
 
