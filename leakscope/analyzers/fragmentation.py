@@ -68,7 +68,9 @@ def findings(
     growth = case.growth
     if not growth.leaking:
         wasted = [*_wasted(case, (), min_kept_bytes, min_kept_share)]
-        yield from wasted or [no_growth(_KIND, growth)]
+        yield from wasted
+        if not wasted:
+            yield no_growth(_KIND, growth)
         return
     grown: list[ProcessGrowth] = []
     most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])

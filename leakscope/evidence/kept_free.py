@@ -43,8 +43,8 @@ def told(case: Case, process: ProcessGrowth, kept: Kept, trimmed: int | None) ->
 
 
 def _of_arenas(arenas: Arenas) -> Evidence:
-    where = f"it lay in {format_count(arenas.count)} arenas" if arenas.count > 1 else "it lay in one arena"
-    if arenas.count > 1:
+    where = f"it lay in {format_count(arenas.arena_count)} arenas" if arenas.arena_count > 1 else "it lay in one arena"
+    if arenas.arena_count > 1:
         where += f", of which {format_count(arenas.mostly_free)} were mostly free"
     text = (
         f"{where}: {format_count(arenas.chunk_count)} free pieces of {format_bytes(arenas.chunk_bytes)} on average, "
@@ -79,7 +79,7 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
     tells_how = False
     if arenas is not None:
         fewer = arenas.beyond_two_bytes * scale
-        if arenas.count >= _MANY_ARENAS and fewer >= _HALF * free:
+        if arenas.arena_count >= _MANY_ARENAS and fewer >= _HALF * free:
             tells_how = True
             yield (
                 f"start it with MALLOC_ARENA_MAX=2 in the environment: up to {format_bytes(fewer)} less, which is what "
@@ -107,7 +107,7 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
 def title(kept: Kept) -> str:
     """How much of what is held, and where."""
     arenas = kept.arenas
-    where = f", in {format_count(arenas.count)} arenas" if arenas is not None and arenas.count > 1 else ""
+    where = f", in {format_count(arenas.arena_count)} arenas" if arenas is not None and arenas.arena_count > 1 else ""
     how_much = f"{format_bytes(kept.free_bytes)} of {format_bytes(kept.held_bytes)}"
     return f"{kept.library or 'malloc'} keeps {how_much} free{where}: freed memory that it does not give back"
 

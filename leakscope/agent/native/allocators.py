@@ -148,7 +148,7 @@ class Allocators:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._due_at = self._arenas_due_at = 0.0
-        self._arenas: list[dict[str, int | None]] = []
+        self._arenas: list[dict[str, Any]] = []
         self.longest_s = 0.2  # of one reading: where the last took half as long there is no other
 
     def figures(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Allocators:
             "native_cache_bytes": _arrow_bytes(),
         }
 
-    def rows_of_arenas(self) -> list[dict[str, int | None]]:
+    def rows_of_arenas(self) -> list[dict[str, Any]]:
         """Rows of the table ``malloc_arenas`` that the last call of ``figures`` read; each is given once."""
         rows, self._arenas = self._arenas, []
         return rows
@@ -202,7 +202,7 @@ def _count_of_arenas(text: bytes | None) -> int | None:
     return None if text is None else text.count(b"<heap nr=")
 
 
-def arenas_of(text: bytes | None) -> list[dict[str, int | None]]:
+def arenas_of(text: bytes | None) -> list[dict[str, Any]]:
     """Each arena in that XML, those with most free first; all beyond MOST_ARENAS together in one row, without number.
 
     What malloc counts as free of an arena is in its bins and at its top: only the latter goes back by itself.

@@ -27,7 +27,7 @@ class Arenas(NamedTuple):
     have most. ``whole_page_bytes``: of what is free about so much lies in pages that nothing else is in.
     """
 
-    count: int
+    arena_count: int
     mostly_free: int
     free_bytes: int
     beyond_two_bytes: int

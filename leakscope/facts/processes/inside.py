@@ -50,7 +50,9 @@ def other_mallocs(recording: Recording) -> dict[str, bool]:
     """What served malloc in place of libc, of all processes: whether its figures are known."""
     rows = recording.tables["sentinels"]
     rows = only(rows, rows["malloc_library"].notna())
-    known = rows.groupby("malloc_library")["malloc_in_use_bytes"].count() if len(rows) else {}
+    if not len(rows):
+        return {}
+    known = rows.groupby("malloc_library")["malloc_in_use_bytes"].count()
     return {str(library): bool(count) for library, count in known.items()}
 
 
