@@ -111,7 +111,12 @@ _STEP = _c(
     "training step: optimizer steps or the user's marks; of a service the requests or tasks done; null = none seen",
 )
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
-_MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: allocated by malloc")
+_MALLOC_IN_USE_BYTES = _c(
+    "malloc_in_use_bytes",
+    "int",
+    "bytes",
+    "allocated by malloc: mallinfo2 uordblks + hblkhd; of jemalloc stats.allocated; null: not known",
+)
 _REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
 _GC_FROZEN_COUNT = _c(
@@ -292,10 +297,13 @@ TABLES: dict[str, Table] = {
             _ALLOCATED_BLOCKS,
             _MALLOC_IN_USE_BYTES,
             _c("malloc_free_bytes", "int", "bytes",
-               "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel"),
+               "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel; of jemalloc "
+               "stats.resident - metadata - allocated"),
             _c("malloc_mmap_bytes", "int", "bytes", "mallinfo2 hblkhd: of the bytes in use, those in own mappings"),
             _c("malloc_system_bytes", "int", "bytes", "mallinfo2 arena + hblkhd: held by malloc, trimmed or not"),
-            _c("malloc_arena_count", "int", "", "arenas of malloc"),
+            _c("malloc_arena_count", "int", "", "arenas of glibc's malloc"),
+            _c("malloc_library", "str", "", "what serves malloc in place of libc: libjemalloc.so.2; null: libc does",
+               "file"),
             _c("pymalloc_bytes", "int", "bytes", "arenas of Python's small-object allocator, in use or not"),
             _c("pymalloc_in_use_bytes", "int", "bytes", "of pymalloc_bytes, what is allocated"),
             _c("native_cache_bytes", "int", "bytes", "what pools of known libraries say they hold (Arrow)"),
@@ -309,6 +317,15 @@ TABLES: dict[str, Table] = {
             _c("gc_uncollectable_count", "int", "", "objects that collections could not free so far"),
             _GC_FROZEN_COUNT,
             _c("python_thread_count", "int", "", "Python threads (len(sys._current_frames()) less the agent's own)"),
+        )),
+        Table("malloc_arenas", "agent", "One arena of glibc's malloc, now and then: the 16 that have most free", (
+            *_PROCESS,
+            _c("arena", "int", "", "its number in malloc_info; 0 is the one that brk serves; null: several, added up"),
+            _c("arena_count", "int", "", "arenas in this row"),
+            _c("system_bytes", "int", "bytes", "held of the kernel"),
+            _c("free_bytes", "int", "bytes", "of these, not in use; some may have been returned to the kernel"),
+            _c("top_bytes", "int", "bytes", "of free_bytes, at the end of the arena, from where it can shrink"),
+            _c("free_chunk_count", "int", "", "pieces that are free"),
         )),
         Table("takes", "agent", "One snapshot of the Python heap: when, where and at what cost", (
             *_PROCESS, *_TAKE,

@@ -187,9 +187,7 @@ class Agent:
         pymalloc_bytes = None
         if now >= self._next_sentinel:
             self._next_sentinel = now + self._options["sentinel_interval_s"]
-            row = sentinels.row()
-            pymalloc_bytes = row["pymalloc_in_use_bytes"]
-            self.outbox.add("sentinels", dict(row, step=self.steps.current()))
+            pymalloc_bytes = self._add_sentinels()["pymalloc_in_use_bytes"]
         self._phases.tick()
         if self._fatal_signals is not None:
             self._fatal_signals.tick()
@@ -289,8 +287,16 @@ class Agent:
 
     def _last_rows(self) -> None:
         self._add_counters()
-        self.outbox.add("sentinels", dict(sentinels.row(), step=self.steps.current()))
+        self._add_sentinels()
         self.outbox.write()
+
+    def _add_sentinels(self) -> dict[str, Any]:
+        row = dict(sentinels.row(), step=self.steps.current())
+        self.outbox.add("sentinels", row)
+        moment = stamps()  # rows that belong together
+        for arena in sentinels.rows_of_arenas() if not self.outbox.is_given_up() else ():
+            self.outbox.add_stamped("malloc_arenas", dict(arena, **moment))
+        return row
 
     # ---- fork and exit
 

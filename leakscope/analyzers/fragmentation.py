@@ -1,13 +1,17 @@
 """Memory that was freed but that an allocator cannot give back, because something small lives in every piece of it.
 
-Looks for:     growth in what malloc, or Python's allocator of small objects, keeps without using it.
+Looks for:     growth in what malloc, or Python's allocator of small objects, keeps without using it; and, whether
+               memory grows or not, memory that malloc keeps free all the time: that is waste, and no leak.
 Why:           a page, or a pool of 16 KiB, goes back only when nothing in it is in use any more: one survivor in each
-               is enough to keep all of it.
+               is enough to keep all of it. malloc gives each thread an arena, and each arena keeps its own.
 Decides by:    the ledger: min_free_share of what a process gained is free inside allocators, and what is in use is not;
                of Python's allocator, which object holds what lies in its pools that are mostly free, by the graph of
-               the heap; else a container whose length keeps growing meanwhile is named as what pins it.
+               the heap; else a container whose length keeps growing meanwhile is named as what pins it. For waste:
+               min_kept_bytes and min_kept_share of what the process holds, in nine of ten readings of its later half.
 Mistaken when: the process is about to use the memory again; or freed memory was trimmed but still counts as free.
-Do:            keep what lives long apart from what does not: copy the survivors after the rest is freed.
+Do:            keep what lives long apart from what does not: copy the survivors after the rest is freed. Where many
+               threads have an arena each, MALLOC_ARENA_MAX=2; before a pause, malloc_trim(0). The finding says what
+               each may give.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..confidence import Ground
-from ..evidence.experiments import returned
+from ..evidence import kept_free
+from ..evidence.experiments import returned, trimmed
 from ..evidence.explained import is_explained
-from ..evidence.sentences import at_line
+from ..evidence.sentences import at_line, curve
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
+from ..facts.growth.kept import Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
@@ -31,19 +37,20 @@ from ..facts.heap.place import Place
 from ..facts.tables import only
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..kinds import GROWTH
+from ..kinds import GROWTH, WASTE
 from ..units import MiB, changed, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
-TELLS = (GROWTH,)
+TELLS = (GROWTH, WASTE)
 AFTER = (
     "*",
     "native-growth",
 )  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
+_WORTH_A_TRIM = 0.1  # of what malloc says is free
 
 
 def findings(
@@ -53,13 +60,19 @@ def findings(
     min_free_share: float = 0.5,  # of the process's growth: below, what is in use is the news
     min_free_bytes: int = 16 * MiB,  # allocators keep some in every program
     min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
+    min_kept_bytes: int = 64
+    * MiB,  # kept free all the time, memory growing or not: the most that one arena maps at once
+    min_kept_share: float = 0.3,  # of what the process holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
-    """Yield one finding per process whose growth is memory that allocators keep free."""
+    """Yield one finding per process whose growth is memory that allocators keep free; else one of what malloc keeps."""
     growth = case.growth
     if not growth.leaking:
-        yield no_growth(_KIND, growth)
+        wasted = [*_wasted(case, (), min_kept_bytes, min_kept_share)]
+        yield from wasted
+        if not wasted:
+            yield no_growth(_KIND, growth)
         return
-    found = False
+    grown: list[ProcessGrowth] = []
     most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
     for process in case.carriers():
         free = growth_of(case.ledger, "allocator-free", process.label)
@@ -67,13 +80,77 @@ def findings(
             continue
         if is_explained(so_far, process):
             continue
-        found = True
+        grown.append(process)
         yield _finding(case, process, free, min_pinning_count)
-    if not found:
+    wasted = [*_wasted(case, grown, min_kept_bytes, min_kept_share)]
+    yield from wasted
+    if not grown and not wasted:
         little = most < max(min_free_bytes, min_free_share * growth.growth_bytes)
         why = "too little to matter" if little else "another finding names what pins it"
         text = f"allocators keep {format_bytes(most)} of the growth free: {why}"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
+
+
+def _wasted(case: Case, told: Sequence[ProcessGrowth], min_bytes: int, min_share: float) -> Iterator[Finding]:
+    """What malloc keeps is no growth, and yet may be most of the process. One finding for processes of one name."""
+    found: dict[str, list[tuple[ProcessGrowth, Kept]]] = {}
+    for process in case.growth.processes:
+        kept = kept_by_malloc(process) if process not in told else None
+        if kept is not None and kept.free_bytes >= max(min_bytes, min_share * kept.held_bytes):
+            found.setdefault(process.name, []).append((process, kept))
+    for alike in found.values():
+        alike.sort(key=lambda pair: -pair[1].free_bytes)
+        process, kept = alike[0]
+        given = trimmed(case, process)
+        if given is None or given >= _WORTH_A_TRIM * kept.free_bytes:  # else it lies in pieces below a page
+            yield _waste(case, process, kept, given, [other for _, other in alike[1:]])
+
+
+def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, others: Sequence[Kept]) -> Finding:
+    evidence = [*kept_free.told(case, process, kept, given)]
+    bytes = kept.free_bytes + sum(other.free_bytes for other in others)
+    if others:
+        count, size = format_count(len(others)), format_bytes(bytes - kept.free_bytes)
+        text = f"{count} more processes of {process.name} keep {size} more in the same way"
+        evidence.append(Evidence(text, {"process_count": len(others), "kept_free_bytes": bytes - kept.free_bytes}))
+    at_s, free, in_use = kept.series
+    return case.finding(
+        _KIND,
+        kept_free.title(kept),
+        severity="warning" if _is_much(case, kept, bytes) else "note",
+        grounds=_wasted_grounds(given),
+        bytes=bytes,
+        process=process,
+        library=kept.library or "malloc",
+        evidence=evidence,
+        doubts=kept_free.doubts(kept, given),
+        remedy=kept_free.remedies(kept, given),
+        series=[curve("kept free by malloc", at_s, free), curve("in use", at_s, in_use)],
+        wasted=True,
+    )
+
+
+def _is_much(
+    case: Case,
+    kept: Kept,
+    bytes: int,
+    *,
+    near: float = 0.8,  # of the limit was used
+    of_limit: float = 0.1,  # so much of it would be free
+    share: float = 0.5,  # of what the process holds, where no limit is near
+    much: int = 256 * MiB,
+) -> bool:
+    limit = case.nearest_limit
+    if limit is not None and limit.peak_fraction >= near and bytes >= of_limit * float(limit.limit_bytes[-1]):
+        return True
+    return bytes >= much and kept.share >= share
+
+
+def _wasted_grounds(given: int | None) -> Iterator[Ground]:
+    yield Ground("malloc counts what it keeps free", 0.6)
+    yield Ground("so much is resident beside what is in use", 0.7)
+    if given is not None:
+        yield Ground("malloc_trim() gave memory back", 0.8)
 
 
 def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
@@ -115,7 +192,8 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
 def _remedy(case: Case, process: ProcessGrowth, copied: str | None, *, of_python: bool) -> list[str]:
     """What was not seen to be so is worth a try."""
     tries = [copied if of_python else f"try this: {copied}"] if copied is not None else []
-    if not of_python and returned(case, process.pid, "malloc_trim") is None:
+    others = process.rows("sentinels")["malloc_library"].notna().any()
+    if not of_python and not others and returned(case, process.pid, "malloc_trim") is None:
         tries.append("record it with --probe: that measures whether malloc_trim(0) gives the memory back")
     return tries
 

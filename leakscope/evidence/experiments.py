@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
 _FEW_ARENAS = 2
+STILL_RESIDENT = 0.9  # what ended with less gave memory back by itself: then nothing follows for a trim
 _DEVICE_FIGURES = re.compile(r"(?<!\d)(\d+) bytes before, (\d+) after")
 
 
@@ -56,12 +57,25 @@ def returned(case: Case, pid: int, experiment: str) -> int | None:
     return max(0, given - end.freed_bytes) if end is not None else None
 
 
+def trimmed(case: Case, process: ProcessGrowth) -> int | None:
+    """What malloc_trim() gave back of what the process still held as it ended, bytes.
+
+    None where it was not tried, or where ending had given much back before: then it says nothing of the work.
+    """
+    row = _row(case, process, "malloc_trim")
+    given = int_of(row, "returned_bytes")
+    end = _at_the_end(case, process, row) if row is not None else None
+    if given is None or end is None or end.resident_fraction < STILL_RESIDENT:
+        return None
+    return max(0, given)
+
+
 def ruled_out(
     case: Case,
     *,
     small_fraction: float = 0.02,  # of the process's memory: pages come and go by that much without any remedy
     large_fraction: float = 0.2,  # below it a remedy is not what anybody looks for
-    still_resident: float = 0.9,  # what ended with less gave memory back by itself: then nothing follows for a trim
+    still_resident: float = STILL_RESIDENT,
 ) -> Iterator[RuledOut]:
     """What the experiments say about the process that gained most of those that made any."""
     growth = case.growth

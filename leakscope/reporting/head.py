@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.counted import steps_passed
 from ..facts.growth.tree import TreeGrowth
-from ..facts.processes.inside import not_looked_at
+from ..facts.processes.inside import not_looked_at, other_mallocs
 from ..facts.processes.ranks import who_leaks
 from ..facts.tables import AT_EXIT, narrow, only
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
@@ -81,7 +81,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join(filter(None, [*ours, headline(told), gpu.sentence(case)])),
+        headline=" ".join(filter(None, [*ours, headline(told), *_unread_mallocs(case), gpu.sentence(case)])),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -92,6 +92,12 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         end_s=round(growth.end_s, 2) if hours > 0 else None,
         step_unit=unit,
     )
+
+
+def _unread_mallocs(case: Case) -> list[str]:
+    """What grows inside such an allocator may be in use or free: no account of it, and no verdict, can say."""
+    unread = [library for library, is_known in other_mallocs(case.recording).items() if not is_known]
+    return [f"What {library} keeps free was not read: growth may be its." for library in unread[:1]]
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from leakscope import analyze
+from tests.builders import RecordingBuilder
+from tests.sentences import says
+
 from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
 
+KiB = 1024
 GROWING = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
 SOURCE = "class Vocabulary:\n    def absorb(self, phrase):\n        self.counts[phrase] = 1\n"
 
@@ -51,3 +56,96 @@ def test_silent_where_memory_in_use_grows(tmp_path):
     (tmp_path / "small").mkdir()
     builder = with_takes(sentinels(trainer(tmp_path / "small"), in_use=0, **arenas))
     assert not asked(builder.open(), only=["fragmentation"]).findings
+
+
+KEPT_BYTES = 150 * MiB
+IN_USE_BYTES = 20 * MiB
+OTHER_BYTES = 30 * MiB  # of the process, and not malloc's
+
+
+def service(tmp_path, *, kept=None, arena_count=16, piece_bytes=48 * KiB, resident=None, **readings):
+    """20 seconds of a program that does not grow: malloc keeps 150 of 200 MiB free, in arenas that are alike."""
+    kept = [KEPT_BYTES] * 40 if kept is None else kept
+    resident = OTHER_BYTES + IN_USE_BYTES + KEPT_BYTES if resident is None else resident
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="/usr/bin/python3 /home/me/serve.py")
+    builder.samples(PID, [resident] * 40, every_s=0.5)
+    of_malloc = {"malloc_in_use_bytes": [IN_USE_BYTES] * 40, "malloc_free_bytes": kept, "rss_bytes": resident}
+    builder.sentinels(PID, every_s=0.5, **{**of_malloc, **readings})
+    free = KEPT_BYTES // max(arena_count, 1)
+    for number in range(arena_count):
+        of_kernel = {"arena": number, "arena_count": 1, "system_bytes": free + IN_USE_BYTES // arena_count}
+        pieces = {"free_bytes": free, "top_bytes": 4096, "free_chunk_count": free // piece_bytes}
+        builder.row("malloc_arenas", 16.0, PID, **of_kernel, **pieces)
+    return builder
+
+
+def test_what_malloc_keeps_free_is_wasted_where_memory_does_not_grow(tmp_path):
+    report = analyze(service(tmp_path).open())
+    (finding,) = report.findings
+    assert finding.kind == "fragmentation" and finding.wasted and finding.bytes == KEPT_BYTES
+    assert says(finding.title, "150 MiB of 200 MiB free", "16 arenas")
+    assert report.verdict.leaking is False and report.verdict.wasted_bytes == KEPT_BYTES
+    assert says(report.verdict.headline, "No leak", "malloc keeps 150 MiB of 200 MiB free")
+    assert any(says(one.text, "it is no leak") for one in finding.evidence)
+    assert "fragmentation" not in {one.kind for one in report.ruled_out}
+
+
+def test_each_remedy_says_what_it_may_give(tmp_path):
+    (finding,) = asked(service(tmp_path).open(), only=["fragmentation"]).findings
+    fewer, trim = finding.remedy  # first what lasts
+    assert says(fewer, "MALLOC_ARENA_MAX=2", "131 MiB", "not tried")  # 14 of the 16 arenas
+    assert says(trim, "malloc_trim(0)", "about 138 MiB", "estimate", "until")  # all but a page of each free piece
+
+
+def test_one_arena_of_large_pieces_needs_no_limit_to_the_number_of_arenas(tmp_path):
+    (finding,) = asked(service(tmp_path, arena_count=1, piece_bytes=MiB).open(), only=["fragmentation"]).findings
+    assert not any("MALLOC_ARENA_MAX" in text for text in finding.remedy)
+    assert any("MALLOC_MMAP_THRESHOLD_" in text for text in finding.remedy)
+
+
+def test_a_trim_that_was_tried_says_what_it_gave(tmp_path):
+    tried = {"experiment": "malloc_trim", "returned_bytes": 140 * MiB, "experiment_s": 0.1}
+    builder = service(tmp_path).row("experiments", 20.0, PID, **tried)
+    (finding,) = asked(builder.open(), only=["fragmentation"]).findings
+    assert any(says(text, "malloc_trim(0)", "140 MiB", "measured") for text in finding.remedy)
+    assert not any("--probe" in text for text in finding.remedy)
+
+
+def test_a_trim_that_gave_nothing_back_leaves_nothing_to_say(tmp_path):
+    tried = {"experiment": "malloc_trim", "returned_bytes": MiB, "experiment_s": 0.1}
+    assert not asked(service(tmp_path).row("experiments", 20.0, PID, **tried).open(), only=["fragmentation"]).findings
+
+
+def test_buffers_that_are_freed_and_taken_again_are_no_waste(tmp_path):
+    in_turn = [KEPT_BYTES, 10 * MiB] * 20
+    assert not asked(service(tmp_path, kept=in_turn).open(), only=["fragmentation"]).findings
+
+
+def test_what_malloc_says_beyond_what_is_resident_is_not_told(tmp_path):
+    resident = IN_USE_BYTES + KEPT_BYTES // 2
+    assert not asked(service(tmp_path, resident=resident).open(), only=["fragmentation"]).findings
+
+
+def test_jemalloc_is_named_and_has_remedies_of_its_own(tmp_path):
+    report = analyze(service(tmp_path, arena_count=0, malloc_library="libjemalloc.so.2").open())
+    (finding,) = report.findings
+    assert says(finding.title, "libjemalloc.so.2 keeps 150 MiB") and finding.subject.library == "libjemalloc.so.2"
+    assert all("MALLOC_CONF" in text for text in finding.remedy)
+    assert any(says(note, "libjemalloc.so.2", "was read from it") for note in report.recording.notes)
+
+
+def test_an_allocator_that_was_not_read_is_said_first(tmp_path):
+    unread = {"malloc_in_use_bytes": [None] * 40, "malloc_free_bytes": [None] * 40}
+    report = analyze(service(tmp_path, arena_count=0, malloc_library="libmimalloc.so.2", **unread).open())
+    assert not report.findings
+    assert any(says(note, "libmimalloc.so.2", "not read") for note in report.recording.notes)
+    assert says(report.verdict.headline, "What libmimalloc.so.2 keeps free was not read")
+
+
+def test_near_the_limit_it_is_a_warning(tmp_path):
+    builder = service(tmp_path)
+    (far,) = asked(builder.open(), only=["fragmentation"]).findings
+    (tmp_path / "near").mkdir()
+    builder = service(tmp_path / "near").cgroup([200 * MiB] * 20, 220 * MiB)
+    (near,) = asked(builder.open(), only=["fragmentation"]).findings
+    assert (far.severity, near.severity) == ("note", "warning")

@@ -10,7 +10,7 @@ import sys
 
 from ..interpreter import doors, names
 from ..interpreter.frozen import FrozenCount
-from ..native.allocators import Allocators, malloc_figures
+from ..native.allocators import SERVED_BY, Allocators, malloc_figures
 from ..native.memory import rss_bytes
 
 TYPE_CHECKING = False
@@ -40,6 +40,7 @@ def row() -> dict[str, Any]:
         "malloc_free_bytes": free,
         "malloc_mmap_bytes": mapped,
         "malloc_system_bytes": system,
+        "malloc_library": SERVED_BY,
         "rss_bytes": rss_bytes(),
         "gc_enabled": gc.isenabled(),
         "gc_threshold": gc.get_threshold()[0],
@@ -53,6 +54,11 @@ def row() -> dict[str, Any]:
     }
     row.update(_allocators.figures())
     return row
+
+
+def rows_of_arenas() -> list[dict[str, Any]]:
+    """Rows of the table ``malloc_arenas``, where the last row above came with a reading of them."""
+    return _allocators.rows_of_arenas()
 
 
 def _instance_count(*path: str) -> int | None:

@@ -43,7 +43,26 @@ def notes_of_agents(recording: Recording) -> pd.DataFrame:
 
 def not_looked_at(recording: Recording) -> list[str]:
     """Sentences for a report: processes without an inside view, and what the agents left undone."""
-    return [*_without_inside_view(recording), *_left_undone(recording)]
+    return [*_of_other_mallocs(recording), *_without_inside_view(recording), *_left_undone(recording)]
+
+
+def other_mallocs(recording: Recording) -> dict[str, bool]:
+    """What served malloc in place of libc, of all processes: whether its figures are known."""
+    rows = recording.tables["sentinels"]
+    rows = only(rows, rows["malloc_library"].notna())
+    if not len(rows):
+        return {}
+    known = rows.groupby("malloc_library")["malloc_in_use_bytes"].count()
+    return {str(library): bool(count) for library, count in known.items()}
+
+
+def _of_other_mallocs(recording: Recording) -> list[str]:
+    """First of all: growth that such an allocator keeps looks like growth that nobody can explain."""
+    return [
+        f"malloc is {library}'s, not glibc's: what it has in use and keeps free was "
+        + ("read from it, arenas and lines were not" if is_known else "not read, so no account has it, and no line")
+        for library, is_known in other_mallocs(recording).items()
+    ]
 
 
 def _left_undone(recording: Recording) -> list[str]:
