@@ -161,7 +161,7 @@ class RecordingBuilder:
         file, _, line = place.rpartition(":")
         row = {"allocator": "malloc", "stack": stack, "function": function, "owner_file": file, "owner_line": int(line)}
         sizes = {"live_bytes": live_bytes, "settled_bytes": live_bytes, "asked_bytes": live_bytes, "error_bytes": 0}
-        return self.row("allocation_stacks", at_s, pid, **row, **sizes, sample_count=sample_count, **columns)
+        return self.row("allocation_stacks", at_s, pid, **{**row, **sizes, "sample_count": sample_count, **columns})
 
     def heap(
         self,

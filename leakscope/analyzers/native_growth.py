@@ -40,7 +40,7 @@ from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series, text_of
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
-from ..facts.where.stacks import GrowthLine, growth_lines, lines_of
+from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
@@ -168,7 +168,7 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
         lines = lines_of(case.growth, process, case.sources, OBJECTS)
         lines = sorted(lines, key=lambda line: asked not in line.alive)
     else:
-        lines = growth_lines(case.growth, process, case.sources)
+        lines = by_creation(growth_lines(case.growth, process, case.sources), case.sources)
     lines = lines[:3] if lines and lines[0].share >= min_line_share else []
     line = lines[0] if lines else None
     cache = known_cache(case, process, native, line)

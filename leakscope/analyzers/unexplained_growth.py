@@ -14,15 +14,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..confidence import Ground
 from ..evidence.explained import explained_bytes
 from ..evidence.retained import OBJECTS
-from ..evidence.sentences import at_line
+from ..evidence.sentences import at_line, grew_at
 from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
-from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.code.adding import CALLS, Holder, Line, adding_lines
+from ..facts.code.keeping import Kept, kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
@@ -31,7 +32,7 @@ from ..facts.processes.inside import Foreign, blind_spot, foreign
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
 from ..facts.where.allocations import Allocations, allocations
-from ..facts.where.stacks import growth_lines
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_count
@@ -46,6 +47,7 @@ TELLS = (ASIDE,)
 AFTER = ("*", "refcount-drift")
 _NEARLY_ALL = 0.8  # of the growth: then the rest need not be told apart
 _KIND = "unexplained-growth"
+_MOST_ERROR = 0.25  # of what a line allocated, by samples
 _MOST_SHOWN = 120  # characters of a command line
 _ACCOUNTS = {
     "tensors": "tensors",
@@ -118,6 +120,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     outside = [] if suspects else _outside(process)
     counted = _counted(case, process, bytes)
     line = _fed_by(case, first)
+    stays = _stays_at(case, process) if first is None and counted is None else None
     title = f"{process.name} gained {format_bytes(bytes)}{_mostly(rows, bytes)} {_ACCOUNTS[account]}"
     if counted is not None:
         title = f"{process.name} gained {format_bytes(bytes)}: {_allocated(counted)}"
@@ -127,21 +130,26 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         title += f": {format_count(outside[0].count)} {outside[0].type_name} that C code alone holds"
     else:
         title += ", and its holder is unknown"
+    if stays is not None:
+        title += f"; {stays.said}"
     return case.finding(
         OBJECTS if len(suspects) == 1 else _KIND,
         title,
         severity="warning" if beside and len(suspects) != 1 else None,
         bytes_per_hour=case.bytes_per_hour(bytes),
-        grounds=_grounds(suspects, seen) if counted is None else [Ground("a profiler counted who has it alive", 0.85)],
+        grounds=(
+            _grounds(suspects, seen, stays) if counted is None else [Ground("a profiler counted what is alive", 0.85)]
+        ),
         bytes=bytes,
-        subject=_subject(process, first, line) if counted is None else subject_of(process, counted),
+        subject=_subject(process, first, line, stays) if counted is None else subject_of(process, counted),
         evidence=[
             *_evidence(rows, suspects, inside, line),
             *map(_of_outside, outside[:3]),
             *([_by_stack(counted)] if counted is not None else ()),
+            *([grew_at(stays.line)] if stays is not None else ()),
         ],
         doubts=_doubts(case, suspects, inside, process),
-        remedy=_remedy(case, process, first, inside),
+        remedy=[*([stays.remedy] if stays is not None else ()), *_remedy(case, process, first, inside)],
     )
 
 
@@ -154,7 +162,7 @@ def _of_foreign(case: Case, process: ProcessGrowth, bytes: int, other: Foreign, 
         f"{process.name} gained {format_bytes(bytes)}, and is no Python: nobody looked inside",
         severity="warning" if beside else None,
         bytes_per_hour=case.bytes_per_hour(bytes),
-        grounds=_grounds([], None),
+        grounds=_grounds([], None, None),
         bytes=bytes,
         subject=subject_of(process),
         evidence=[Evidence(f"it runs {line}"), *started],
@@ -183,7 +191,51 @@ def _allocated(counted: Allocations) -> str:
     return f"{format_bytes(counted.bytes)} allocated at {place}{name} are still alive"
 
 
-def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None) -> Iterator[Ground]:
+class _Stays(NamedTuple):
+    """The line that allocated most of what was seen to stay, and what that is put into, where the sources tell."""
+
+    line: GrowthLine
+    kept: Kept | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.line.file.rsplit('/', 1)[-1]}:{self.line.line}"
+
+    @property
+    def name(self) -> str | None:
+        return ".".join(filter(None, (self.kept.owner, self.kept.variable))) if self.kept is not None else None
+
+    @property
+    def said(self) -> str:
+        into = f" and put into {self.name}" if self.name is not None else ""
+        return f"{format_bytes(self.line.bytes)} of what stays was allocated at {self.place}{into}"
+
+    @property
+    def remedy(self) -> str:
+        if self.name is not None:
+            return f"see whether {self.place} adds to {self.name} without end: bound it, or remove what is not needed"
+        return f"see what keeps what {self.place} makes"
+
+
+def _stays_at(case: Case, process: ProcessGrowth) -> _Stays | None:
+    """By the recorder's own samples: most of what stays is of one line, of a function's, and has stayed for a while.
+
+    It may be a small part of the growth: what is kept for good lies between what is freed, and keeps that from use.
+    """
+    first = next(iter(growth_lines(case.growth, process, case.sources)), None)
+    if imported.files(case.recording) or first is None:
+        return None  # what a profile has alive is told by how much of the growth it is
+    if first.function in (None, "<module>") or first.share < MOST or first.error_share > _MOST_ERROR:
+        return None
+    live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
+    if settled < MOST * live:
+        return None
+    line = Line(first.file, first.line, first.function, first.text, CALLS, first.share)
+    kept = kept_as(case.sources, line)
+    return _Stays(first, kept if kept is not None and kept.is_container else None)
+
+
+def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None, stays: _Stays | None) -> Iterator[Ground]:
     """Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is."""
     yield Ground("nobody was seen to hold it", 0.3)
     if len(suspects) == 1:
@@ -192,6 +244,8 @@ def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None) ->
         yield Ground(f"{len(suspects)} objects in sight can hold it unseen", 0.6)
     if seen is not None:
         yield Ground("memory grew under a line that names it", 0.67)
+    if stays is not None:
+        yield Ground(f"{stays.line.share:.0%} of what was seen to stay is of one line", 0.6)
 
 
 def _by_stack(counted: Allocations) -> Evidence:
@@ -282,7 +336,10 @@ def _name(row: pd.Series[Any]) -> str:
     return ".".join(part for part in (text_of(row, "owner"), text_of(row, "variable")) if part) or str(row["path"])
 
 
-def _subject(process: ProcessGrowth, row: pd.Series[Any] | None, line: Line | None) -> Subject:
+def _subject(process: ProcessGrowth, row: pd.Series[Any] | None, line: Line | None, stays: _Stays | None) -> Subject:
+    if stays is not None:
+        variable = stays.kept.variable if stays.kept is not None else None
+        return subject_of(process, stays.line, holder=stays.name, variable=variable)
     if row is None:
         return subject_of(process)
     return subject_of(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..facts.code.adding import Source
+from ..facts.code.adding import CREATES, Source
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.paths import Accumulation, heaps
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
+
+_IMMUTABLE = ("bytes", "str")
 
 NEEDS = ("process_samples", "takes", "holders")
 
@@ -69,7 +71,7 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
             holders = [
                 holder
                 for holder in holders_of(look, package)
-                if not _is_lost(holder, sources) and not _levels_out(holder, growth)
+                if not (_is_lost(holder, sources) or _is_made_anew(holder, sources) or _levels_out(holder, growth))
             ]
             for rank, holder in enumerate(holders):
                 one = Seen(retained(holder, look, process, growth, sources), rank, process)
@@ -101,6 +103,18 @@ def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:
     """Nothing in Python holds it, and the program gave it to nobody: see refcount-drift."""
     place = holder.place
     return place is not None and place.root_kind == OUTSIDE and not named_in(sources, place)[1]
+
+
+def _is_made_anew(holder: Accumulation, sources: Sequence[Source]) -> bool:
+    """A variable with one string, of which the program makes another each time: it is as large as what that is made of.
+
+    Where a line adds to it, it is longer by what was added.
+    """
+    place = holder.place
+    if place is None or place.type_name not in _IMMUTABLE or place.children or not place.is_user:
+        return False
+    lines = named_in(sources, place)[1]
+    return bool(lines) and all(line.kind == CREATES for line in lines)
 
 
 def _package(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:

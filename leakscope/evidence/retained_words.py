@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..agent import libraries
-from ..facts.heap.paths import user_place
+from ..facts.code.imports import STANDARD_LIBRARY
+from ..facts.heap.paths import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
@@ -17,6 +18,7 @@ from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
+from ..facts.where.wrapped import WRAPPED
 from ..findings import BY_THE_END, Evidence
 from ..units import format_bytes, format_count, format_duration, per_step, steps_together
 
@@ -29,6 +31,7 @@ _MOST = 0.8  # of the growth: what one holder does not explain, others do
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
+_EMPTIES = re.compile(r"\.clear\(")
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
@@ -82,6 +85,10 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
             f"{begins} a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
             {"chain_length": int(link.count[-1])},
         )
+    below = weighs_in_members(found.place)
+    if below is not None:
+        text = f"most of each member that was looked into is {_within_member(below)}"
+        yield Evidence(text, {"bytes": int(below.deep_bytes.max())})
     for line in found.lines[:3]:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
     for line in found.removing[:1]:
@@ -267,6 +274,13 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             library = found.named.path.split(".", 1)[0]
             how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
         return [f"{how}: that would save up to {size} {BY_THE_END}"]
+    if found.named.row["edge_kind"] == WRAPPED:
+        wrapper = found.named.type_name.split(".", 1)[0]
+        return [
+            f"call {variable}{where} with arguments that repeat: {wrapper} keeps what it makes of it for each new kind "
+            f"of arguments, and each value of a number may be one; an array or tensor of one shape and type is the "
+            f"same, whatever is in it; that {would_free}"
+        ]
     if line is not None and line.text.startswith("raise "):
         return [
             f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "
@@ -303,21 +317,97 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     as_well = f"from {others} as well" if others else ""  # by itself that frees nothing
     beside = f", and {as_well}" if others else ""
     filled = f" (filled{where})" if where else ""
-    if found.removing and found.limit is None:
-        why = f"see why {found.removing[0].place} removes fewer members of {variable} than are added{where}"
+    if _is_write_buffer(place):
+        return [
+            f"whoever reads from it is slower than what is written{where}: await drain() after writing, or close the "
+            f"connections of those that do not keep up; that {would_free}"
+        ]
+    below = weighs_in_members(place)
+    if below is not None and line is not None and line.kind == "adds" and not place.is_user:
+        return [
+            f"what {line.place} stores is kept in {place.said} for good, and most of it is {_within_member(below)}: "
+            f"store less there, or keep it elsewhere and only as long as it is needed; that {would_free}"
+        ]
+    if found.removing and found.limit is None and _has_more_members(found.named):
+        removing = found.removing[0]
+        if _EMPTIES.search(removing.text):
+            empties = f"{removing.place}, which empties {variable}, is not reached as often as it is filled{where}"
+            why = f"see why {empties}: it may stand under a condition, or an exception may come before"
+        else:
+            why = f"see why {removing.place} removes fewer members of {variable} than are added{where}: it may be "
+            why += "skipped after an exception, or not find the key"
         also = f"; remove them {as_well}" if others else ""
-        advice = [f"{why}: it may be skipped after an exception, or not find the key{also}; that {would_free}"]
+        advice = [f"{why}{also}; that {would_free}"]
+    elif not place.is_user and (whose := _library_of(place)) is not None and _is_of_library(found):
+        return [*_of_members(found.holder.largest or place), *_let_library(found, whose, would_free)]
     elif found.named.has_members:
         advice = [f"remove what is no longer needed from {variable}{filled}{beside}, or bound it; that {would_free}"]
     else:
         advice = [f"empty {variable}{filled}{beside}; that {would_free}"]
     is_inside = found.named is not place or found.holder.largest is not None
     if is_inside and not found.named.has_members:  # an optimizer, a parser
-        return [f"drop what {variable} keeps and no longer needs{where}, or make a new one: that {would_free}"]
+        return [f"drop what {variable} keeps in {place.said}{filled} and is no longer needed; that {would_free}"]
     member = text_of(place.row, "member_type") or found.kept.type_name
     if member.startswith("torch.") and found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
     return [*_of_members(found.holder.largest or place), *advice]
+
+
+def _is_write_buffer(place: Place) -> bool:
+    """Of a transport: what was written and nobody has read yet."""
+    if "buffer" not in str(place.row["variable"]):
+        return False
+    above, steps = place.parent, 0
+    while above is not None and steps < 3:
+        if re.search(r"(Transport|StreamWriter|IOStream)$", above.type_name):
+            return True
+        above, steps = above.parent, steps + 1
+    return False
+
+
+def _has_more_members(named: Place) -> bool:
+    """Or it is not known how many it has."""
+    return not named.is_counted or bool(named.length[-1] > named.length[0])
+
+
+def _within_member(below: Place) -> str:
+    """``_user_attrs['scores'] (numpy.ndarray)``: how a member has it."""
+    parent = below.parent
+    name = str(parent.row["variable"]) if parent is not None and isinstance(parent.row["variable"], str) else ""
+    return f"{name}[{below.path.rpartition('[')[2]} ({below.type_name})"
+
+
+def _library_of(place: Place) -> str | None:
+    module = text_of(place.row, "owner_module")
+    return module.split(".", 1)[0].lstrip("_") if module is not None else None
+
+
+def _is_of_library(found: Retained) -> bool:
+    """Nobody can remove from it by its name: it is private, or the program has no name for what it is in."""
+    return not found.named.is_user or str(found.place.row["variable"]).startswith("_")
+
+
+def _let_library(found: Retained, library: str, would_free: str) -> Iterator[str]:
+    """What its owner can do about a container that a library has for itself: use less of it, or what ends it."""
+    place, line = found.place, found.line
+    at = f"at {line.place}" if line is not None else "by some call"
+    more = place.is_counted and place.length[-1] > place.length[0]
+    owner = text_of(place.row, "owner") if place.row["edge_kind"] == "attribute" else None
+    ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
+    if more and place.type_name.endswith(("dict", "Dict")):
+        yield (
+            f"{library} keeps an entry in {place.said} for each new key that it meets {at}: let keys repeat (no ids, "
+            f"no objects made anew), or end what is done with by {ends} that removes it; that {would_free}"
+        )
+    elif more:
+        yield (
+            f"{library} keeps one more in {place.said} for what is done {at}: do that once and use it again, or end "
+            f"what is done with by {ends} that removes it; that {would_free}"
+        )
+    else:
+        yield f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}; that {would_free}"
+    if not found.named.is_user and library not in STANDARD_LIBRARY:
+        yield f"look whether a newer {library} removes it"
 
 
 def _holds_hooks(found: Retained) -> bool:

@@ -20,7 +20,8 @@ def grew_at(line: GrowthLine) -> Evidence:
     live, settled = (sum(getattr(one, column) for one in line.alive) for column in ("live_bytes", "settled_bytes"))
     # In shares: of what is asked for not all may ever be touched, and only that is memory.
     text = (
-        f"{line.file}:{line.line} allocated {line.share:.0%} of what stays, by {line.sample_count:,} samples; "
+        f"{line.file}:{line.line}{_through(line)} allocated {line.share:.0%} of what stays, by "
+        f"{line.sample_count:,} samples; "
         f"{settled / max(live, 1.0):.0%} of it has been there for 10 s"
     )
     first = line.alive[0]
@@ -31,6 +32,14 @@ def grew_at(line: GrowthLine) -> Evidence:
         "native_stack": first.native_stack,
     }  # fmt: skip
     return Evidence(f"{text}: {line.text}" if line.text else text, figures)
+
+
+def _through(line: GrowthLine) -> str:
+    """The calls of what the line makes, of which it is told as well."""
+    if not line.through:
+        return ""
+    places = ", ".join(f"{one.file.rsplit('/', 1)[-1]}:{one.line}" for one in line.through)
+    return f", with the calls of what it makes at {places},"
 
 
 def imports_only(package: str) -> Evidence:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.code.adding import CALLS, Holder, Line, adding_lines
 from ..facts.processes.teams import Team
 from ..facts.processes.worker_code import Code, own_lines, own_stacks
 from ..facts.where.inherited import object_bytes
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 
+_MOST_ERROR = 0.25  # of what a line allocated, by samples
 DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python objects of the data set
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A holder, and ``how`` it was found out: found, adds, read or nothing.
+    """A holder, and ``how`` it was found out: found, adds, asks, read or nothing.
 
-    ``held_bytes`` of Python objects were in it in the parent, at ``path``; ``grown`` are lines of the workers' under
-    which memory grew.
+    ``asks``: no holder is known, and ``grown[0]`` asked for most of what stays. ``held_bytes`` of Python objects were
+    in it in the parent, at ``path``; ``grown`` are lines of the workers' under which memory grew.
     """
 
     how: str = "nothing"
@@ -52,7 +53,13 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
     kept = code.kept(*datasets, stacks=own_stacks(case.growth, team.alive))
     # The sort is stable: where no line tells, the function that most grew under does.
     kept.sort(key=lambda holder: -share_at(grown, adding_lines(case.sources, holder)))
-    return _first(case, "adds", kept, grown=tuple(grown)) if kept else _rows_read(case, team)
+    if kept:
+        return _first(case, "adds", kept, grown=tuple(grown))
+    if grown and grown[0].share >= MOST and grown[0].error_share <= _MOST_ERROR:
+        most = grown[0]
+        line = Line(most.file, most.line, most.function, most.text, CALLS, most.share)
+        return Suspect("asks", line=line, grown=tuple(grown))
+    return _rows_read(case, team)
 
 
 def copied_in(case: Case, team: Team) -> Suspect:

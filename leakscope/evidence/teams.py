@@ -56,6 +56,8 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
     if suspect.name is not None:
         likely = "in" if suspect.how == "found" else "likely in"
         title += f", {'most likely' if is_copying else likely} {suspect.name}"
+    elif suspect.how == "asks" and suspect.line is not None:
+        title += f", most of it allocated at {suspect.line.place}"
     return case.finding(
         kind,
         title,
@@ -128,6 +130,9 @@ def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> S
             function=line.function if line else None,
             module=holder.owner_module,
         )
+    elif suspect.how == "asks" and suspect.line is not None:
+        line = suspect.line
+        known = Subject(file=line.file, line=line.line, function=line.function)
     who = _each(team, most, count)
     who = who[0].lower() + who[1:]
     return replace(
@@ -171,7 +176,8 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
     for line in suspect.grown[:2]:
         text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here: {line.text}"
         yield Evidence(text, {"line": line.line, "share": round(line.share, 3)})
-    yield from _line_evidence(suspect)
+    if suspect.how != "asks":
+        yield from _line_evidence(suspect)
     if suspect.how == "adds":
         yield Evidence(f"nothing in the source removes items from {suspect.name}", {})
 
@@ -210,6 +216,8 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
             f"no line of the sources adds to it; members of {suspect.name} may grow when they are used "
             f"(pictures that are decoded, properties that are cached): {alone} would show it"
         )
+    elif suspect.how == "asks":
+        yield "samples tell who asked for the memory, not who keeps it: no snapshot was taken in the workers"
     elif suspect.how == "nothing":
         yield (
             f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
@@ -231,8 +239,16 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
     elif suspect.how in ("found", "adds"):
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
         return  # of what comes with each sample, fewer workers get more each
+    fewer = f"start fewer workers: each one costs about {each} of this run's growth"
+    if suspect.how == "asks":
+        library = suspect.grown[0].library
+        once = f"call what is called{where} less often, or once for each worker"
+        yield f"{once}, or look whether a newer {library} mends it" if library else once
+        fewer = f"or {fewer}"
+    elif is_copying:
+        fewer = f"or {fewer}"
     if count > 1:
-        yield f"or start fewer workers: each one costs about {each} of this run's growth"
+        yield fewer
 
 
 def _curves(workers: Sequence[ProcessGrowth]) -> list[Series]:

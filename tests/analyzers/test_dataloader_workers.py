@@ -80,11 +80,11 @@ def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, dat
     return builder.ends(at_s=20.0)
 
 
-def seen_to_grow(builder, source, text):
+def seen_to_grow(builder, source, text, **columns):
     """Memory of all workers was seen to grow under the line with this text."""
     line = [written.strip() for written in source.splitlines()].index(text) + 1
     for pid in WORKERS:
-        builder.allocated(pid, 18.0, 30 * MiB, f"{FILE}:{line} Reader.read")
+        builder.allocated(pid, 18.0, 30 * MiB, f"{FILE}:{line} Reader.read", **columns)
     return builder
 
 
@@ -151,6 +151,36 @@ def test_growth_of_members_names_the_rows(tmp_path):
     assert finding.subject.variable == "rows"
     assert SOURCE.splitlines()[finding.subject.line - 1].strip() == 'self.rows.append({"path": path})'
     assert not any("bound or empty" in text for text in finding.remedy), "what grows there is not known"
+
+
+TILES = "/env/site-packages/tiles/_tiles.so"
+READS = """\
+import tiles
+from torch.utils.data import DataLoader, Dataset
+
+class Pictures(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+        self.file = tiles.File(paths)
+
+    def __getitem__(self, i):
+        if self.file["captions"].fillvalue:
+            return None
+        return self.file["images"][i]
+
+def main():
+    for batch in DataLoader(Pictures(PATHS), num_workers=4):
+        train(batch)
+"""
+
+
+def test_where_no_container_is_added_to_the_line_is_told_that_asked_for_it(tmp_path):
+    builder = recording(tmp_path, private=lambda i: 100 + 2 * i, source=READS)
+    builder = seen_to_grow(builder, READS, 'if self.file["captions"].fillvalue:', native_library=TILES)
+    (finding,) = looked(builder)[1]
+    assert finding.subject.line == 10
+    assert "allocated at train.py:10" in finding.title
+    assert "train.py:10" in finding.remedy[0] and "newer tiles" in finding.remedy[0]
 
 
 def test_copying_is_told_from_keeping(tmp_path):

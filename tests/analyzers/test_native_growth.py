@@ -245,3 +245,31 @@ def test_tensors_that_nobody_weighed_are_not_taken_for_none(tmp_path, tensor_byt
         assert not claimed and says(skipped[0], "weighed", "tensors")
     else:
         assert claimed == ["native-growth"]
+
+
+TRACED = """import codec
+
+def latency(model, example):
+    traced = codec.trace(model, example)
+    for _ in range(3):
+        traced(example)
+
+def main():
+    while True:
+        latency(make(), [])
+"""
+
+
+@pytest.mark.parametrize(("made_share", "line"), [(0.3, 4), (0.0, 6)])
+def test_what_calls_of_an_object_allocate_is_put_down_to_what_makes_it(tmp_path, made_share, line):
+    """As long as another is made each time, which then allocates what stays as well."""
+    builder = takes(sentinels(trainer(tmp_path))).source(PID, FILE, TRACED)
+    for number, share in ((4, made_share), (6, 0.7)):
+        for at_s in (5, 10, 15, 20) if share else ():
+            stack = f"{FILE}:10 main\n{FILE}:{number} latency"
+            builder.allocated(PID, at_s, int(share * MiB * at_s), stack, sample_count=10 * at_s)
+    (found,) = asked(builder.open(), only=["native-growth"]).findings
+    assert found.subject.line == line
+    assert any(
+        says(one.text, "train.py:4, with the calls of what it makes at train.py:6") for one in found.evidence
+    ) is (line == 4)

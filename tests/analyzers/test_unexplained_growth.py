@@ -96,6 +96,32 @@ def test_a_line_of_a_profile_is_named_where_it_has_much_of_the_growth(tmp_path, 
     assert finding.subject.line == line
 
 
+STEPS = """class Trainer:
+    def step(self, hidden):
+        self.summary.append(hidden.clone())
+        return hidden.mean()
+
+def main():
+    trainer.step(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("settled", "function", "named"),
+    [(1.0, "Trainer.step", "summary"), (0.1, "Trainer.step", None), (1.0, "<module>", None)],
+)
+def test_the_line_that_allocated_what_stays_is_told_with_what_it_is_put_into(tmp_path, settled, function, named):
+    """A thirtieth of the growth, which lies between what is freed. Not what comes and goes, nor what imports made."""
+    builder = trainer(tmp_path).source(PID, "/home/me/train.py", STEPS)
+    for at_s in (1.0, 10.0, 19.0):
+        live = int(at_s * MiB / 4)
+        stack = "/home/me/train.py:7 main\n/home/me/train.py:3 " + function
+        builder.allocated(PID, at_s, live, stack, sample_count=40, settled_bytes=int(settled * live))
+    (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
+    assert finding.subject.variable == named
+    assert says(finding.title, "allocated at train.py:3 and put into") is (named is not None)
+
+
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     recording = trainer(tmp_path).open()
 

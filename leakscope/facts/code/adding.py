@@ -26,6 +26,7 @@ class Line(NamedTuple):
     """One source line. ``kind``: adds, calls, creates or removes; ``score``: 0 to 1, comparable within one answer only.
 
     ``function``: qualified name of the function or class body it stands in; None in a module's own.
+    ``is_once``: it stands in a module's own code and in no loop, so that it runs as the module is imported.
     """
 
     file: str
@@ -34,6 +35,7 @@ class Line(NamedTuple):
     text: str
     kind: str
     score: float
+    is_once: bool = False
 
     @property
     def place(self) -> str:
@@ -162,6 +164,25 @@ def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:
                 yield _Event(target, ADDS, 1.0)
 
     return _ranked(index, events)
+
+
+def lines_storing_by_key(sources: Sequence[Source], key: str) -> list[Line]:
+    """Lines that put something under a key, on whatever object: ``trial.set_user_attr("scores", predicted)``."""
+
+    def is_key(node: ast.expr) -> bool:
+        return isinstance(node, ast.Constant) and node.value == key
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and not _READING.match(func.attr):
+            is_put = len(node.args) > 1 and is_key(node.args[0]) and not isinstance(node.args[1], ast.Constant)
+            yield _Event(node, ADDS, 0.8 if is_put else 0.0)
+        for target, _ in pairs(node):
+            if isinstance(target, ast.Subscript) and is_key(target.slice):
+                yield _Event(target, ADDS, 0.8)
+
+    return _ranked(index_of(sources, key), events)
 
 
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
@@ -535,6 +556,7 @@ def _ranked(index: Index, *kinds: Events) -> list[Line]:
                     continue
                 score = event.weight * _often(index, scope, site, event)
                 line = line_at(index, scope, event.node, event.kind, round(score, 4))
+                line = line._replace(is_once=scope.kind == "module" and not site.loops)
                 known = best.get((line.file, line.line))
                 if known is None or known.score < line.score:
                     best[line.file, line.line] = line

@@ -6,7 +6,7 @@ only where the holders that can be weighed explain less than half of the growth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,20 +35,32 @@ def handles(heap: Heap, known: Sequence[Accumulation], missing_bytes: float, pac
     Members are handles if they are, or hold, objects that Python cannot see into; or objects of ``package``, under
     whose calls memory grew outside Python, as long as that was in step with their number.
     """
-    taken = {id(h.place) for h in known}
-    candidates = [c for p in heap.places if id(p) not in taken and (c := _candidate(heap, p, package))]
+    told = {id(h.place) for h in known}
+    candidates = [c for p in heap.places if not _is_below(p, told) and (c := _candidate(heap, p, package))]
     if not candidates:
         return []
     best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained))
     share = _BY_COUNT if best.bytes_each is None else _IN_PROPORTION
-    weighed_bytes = max(best.place.growth_bytes, 0.0)
+    weighed_bytes = 0.0 if id(best.place) in told else max(best.place.growth_bytes, 0.0)  # that is not missing
     gained_bytes = weighed_bytes + share * max(missing_bytes - weighed_bytes, 0.0)
     return [Accumulation(best.place, gained_bytes, (), is_guess=True, handle=best.handle, bytes_each=best.bytes_each)]
+
+
+def _is_below(place: Place, above: Container[int]) -> bool:
+    """``above``: places, by their identity."""
+    at = place.parent
+    while at is not None and id(at) not in above:
+        at = at.parent
+    return at is not None
 
 
 def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | None:
     if not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
         return None
+    if len(place.length) > 2 and np.ptp(place.length[:-1]) == 0:
+        return None  # a jump as the last snapshot was made
+    if place.row["edge_kind"] == "namespace" and (place.parent is None or place.parent.type_name != "module"):
+        return None  # the attributes of one object are no members, and no more of them come with time
     if place.length[-1] - place.length[0] < _MIN_MEMBERS or not user_place(place).is_user:
         return None  # the lengths of what libraries hold are estimates from a few of them
     bytes_each = _bytes_each(heap, place)

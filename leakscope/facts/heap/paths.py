@@ -388,6 +388,8 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
 
 def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
     for root in roots:
+        if _is_on_its_way(root):
+            continue
         if _grows(root, threshold_bytes) and multiplies(root):
             if root.root_kind == "thread":
                 continue  # ever more threads, each with its locals: that is thread-pileup's finding
@@ -430,6 +432,13 @@ def _below(root: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator
 
 def _grows(place: Place, threshold_bytes: float) -> bool:
     return place.growth_bytes >= threshold_bytes and (keeps_growing(place.deep_bytes) or _is_filled(place))
+
+
+def _is_on_its_way(root: Place) -> bool:
+    """A local of a library's that was nowhere before the last of several snapshots: of a call that ran just then."""
+    if len(root.deep_bytes) < 3 or root.deep_bytes[-1] <= 0 or root.deep_bytes[:-1].any():
+        return False
+    return root.root_kind == "frame" and not root.is_user
 
 
 def _by_itself(place: Place) -> bool:
@@ -481,8 +490,18 @@ def user_place(place: Place) -> Place:
             if found.is_user and _is_naming(found):
                 return found
     if not isinstance(place.row["variable"], str) and place.named_by is not None:
-        return next((found for found in ways[1] if _is_naming(found) and isinstance(found.row["variable"], str)), place)
+        named = (found for found in ways[1] if _is_naming(found) and isinstance(found.row["variable"], str))
+        return next((found for found in named if not calls_at_the_end(found)), place)
     return place
+
+
+def calls_at_the_end(place: Place) -> bool:
+    """A registry of what is to be called as something ends: it leads to everything, and says of nothing whose it is."""
+    is_registry = place.row["edge_kind"] in ("global", "class-attribute")
+    return is_registry and place.row["owner_module"] in _CALL_AT_THE_END
+
+
+_CALL_AT_THE_END = frozenset(("atexit", "multiprocessing.util", "weakref"))
 
 
 def user_holder(place: Place) -> Place:
@@ -515,6 +534,29 @@ def heaviest_leaf(place: Place) -> Place:
         if not heavy:
             return place
         place = max(heavy, key=lambda c: c.growth_bytes)
+
+
+def weighs_in_members(place: Place) -> Place | None:
+    """What most of each of its members is, by way of one that was looked into: an attribute's member with a key.
+
+    None where the members differ in that, where it is spread over several, or where nothing below them has a key.
+    """
+    looked_at = [one for one in place.children if one.row["edge_kind"] == "item" and one.children]
+    found = [below for one in looked_at if (below := _by_key_below(one)) is not None]
+    keys = {below.path.rpartition("[")[2] for below in found}
+    return found[0] if len(found) * 2 > len(looked_at) and len(keys) == 1 else None
+
+
+def _by_key_below(member: Place) -> Place | None:
+    at = int(np.argmax(member.deep_bytes))
+    found, place = None, member
+    while place.children:
+        place = max(place.children, key=lambda child: float(child.deep_bytes[at]))
+        if place.deep_bytes[at] < MOST * member.deep_bytes[at]:
+            break
+        if place.path.endswith("']"):
+            found = place
+    return found
 
 
 def graph_below(place: Place) -> Place | None:

@@ -150,7 +150,7 @@ def retained(
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
     if lines and link is None and all(line.kind == CALLS for line in lines):
-        adding = _by_what_they_make(lines, place, process, lines_of(growth, process, sources, NATIVE + OBJECTS))
+        adding = _by_what_they_make(lines, place, process, made)
     else:
         adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
     return Retained(
@@ -217,8 +217,9 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
 def _by_what_they_make(
     lines: Sequence[Line], place: Place, process: ProcessGrowth, made: Sequence[GrowthLine]
 ) -> Sequence[Line]:
-    """Calls of the library that holds it. What such a call adds is allocated within it, so at its own line; one that
-    makes an object of another class of the library's than the members are adds nothing.
+    """Calls of the library that holds it. What such a call adds is allocated within it, so at its own line, and by the
+    allocator of its members: what imports ask of malloc is more than many small objects. One that makes an object of
+    another class of the library's than the members are adds nothing, and one that ran once no thousands of members.
     """
     bytes_at = {(one.file, one.line): one.bytes for one in made}
     members = {tail(child.type_name) for child in place.children}
@@ -226,8 +227,9 @@ def _by_what_they_make(
     library = (text_of(place.row, "owner_module") or "").split(".")[0]
     others = {tail(name) for name in types if name.startswith(f"{library}.")} - members
 
-    def order(line: Line) -> tuple[bool, float]:
-        return not others.isdisjoint(_CALLED.findall(line.text)), -bytes_at.get((line.file, line.line), 0.0)
+    def order(line: Line) -> tuple[bool, bool, float]:
+        makes_other = not others.isdisjoint(_CALLED.findall(line.text))
+        return makes_other, line.is_once, -bytes_at.get((line.file, line.line), 0.0)
 
     return sorted(lines, key=order)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_adding_to_key
+from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_adding_to_key, lines_storing_by_key
 from ..code.names import holder_of
-from ..heap.paths import user_place
+from ..heap.paths import calls_at_the_end, user_place, weighs_in_members
 from ..heap.place import OUTSIDE, Place
 from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
+from .wrapped import wrapped_in
 
 _RESULT = re.compile(r"_\d+")
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
@@ -33,7 +34,8 @@ def holder_name(place: Place) -> str:
     variable, owner, edge = row["variable"], row["owner"], row["edge_kind"]
     kind = place.type_name.rsplit(".", 1)[-1]
     if not isinstance(variable, str):
-        return f"{place.path} ({kind})"
+        owner = _owner_beyond_registry(place)
+        return f"{owner} ({kind})" if owner is not None else f"{place.path} ({kind})"
     short = owner.rsplit("<locals>.", 1)[-1] if isinstance(owner, str) else ""
     if place.root_kind == OUTSIDE:
         return f"What C code holds of {variable}"
@@ -48,6 +50,17 @@ def holder_name(place: Place) -> str:
     if row["parent_path"] is None and place.root_kind in ("task", "generator"):
         return f"suspended {short}() ({kind})"
     return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
+
+
+def _owner_beyond_registry(place: Place) -> str | None:
+    """The class of the nearest object that has it, where only a registry of finalizers leads there."""
+    owner: str | None = None
+    at: Place | None = place.parent
+    while at is not None and not calls_at_the_end(at):
+        is_object = "." in at.type_name and not at.type_name.startswith("collections.")
+        owner = at.type_name.rsplit(".", 1)[-1] if is_object and owner is None else owner
+        at = at.parent or at.named_by
+    return owner if at is not None else None
 
 
 def named_in(
@@ -87,9 +100,24 @@ def named_in(
     if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
         attribute, line = made
         return attribute, [line, *lines]
+    wrapped = wrapped_in(sources, named, place)
+    if wrapped is not None and not _best_adds(lines, min_score):
+        return wrapped
+    if not place.is_user and not _best_adds(lines, sure_score):
+        lines = [*_storing_in_members(sources, place), *lines]
     if _is_public_attribute(named, place) and not _best_adds(lines, min_score):
         return place, lines
     return named, lines
+
+
+def _storing_in_members(sources: Sequence[Source], place: Place) -> list[Line]:
+    """Where the program puts into each member of a library's container what weighs in it, by the key it has there.
+
+    The library makes the members as it is called, and a call of it is all that the program does to the container.
+    """
+    below = weighs_in_members(place)
+    key = _key_of(below, below.parent) if below is not None and below.parent is not None else None
+    return lines_storing_by_key(sources, key) if key is not None else []
 
 
 def _adding_by_key(sources: Sequence[Source], named: Place, place: Place) -> list[Line]:

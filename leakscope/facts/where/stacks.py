@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..code.adding import Line, Source
 from ..code.imports import package_named
-from ..code.index import index_of
+from ..code.index import index_of, pairs
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from .allocations import NATIVE, Allocations, allocations
@@ -16,12 +17,15 @@ from .allocations import NATIVE, Allocations, allocations
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 
 
+_MAKES = 0.1  # of what stays, at the line that makes an object: less, and it is made now and then
+
+
 @dataclass(frozen=True)
 class GrowthLine:
     """A line of the user's. ``share``: of all that was gained and has a line, 0 to 1.
 
     ``library``: the package whose code it calls; None where the line calls nothing that was imported.
-    ``alive``: what was sampled there, the most first.
+    ``alive``: what was sampled there, the most first. ``through``: calls of what is made there, counted in with it.
     """
 
     file: str
@@ -34,6 +38,7 @@ class GrowthLine:
     library: str | None
     stack: str
     alive: tuple[Allocations, ...]
+    through: tuple[GrowthLine, ...] = ()
 
     @property
     def error_share(self) -> float:
@@ -105,6 +110,57 @@ def _place_in_files(one: Allocations, texts: dict[str, list[str]]) -> tuple[str,
         if file in texts and line.isdigit():
             return file, int(line), function
     return one.file, one.line, one.function
+
+
+def by_creation(lines: Sequence[GrowthLine], sources: Sequence[Source]) -> list[GrowthLine]:
+    """The same, where what calls of a local allocated is put down to the line that makes its object; the most first.
+
+    ``traced(example)`` allocates for as long as ``traced = torch.jit.trace(model, example)`` makes another each time:
+    only where that allocates what stays as well, and in the same function. Else one object is called again and again.
+    """
+    index = index_of(sources, "import")
+    by_place = {(line.file, line.line): line for line in lines}
+    made: dict[tuple[str, int, str], tuple[str, int]] = {}  # by file, and where its function begins, and name
+    called: dict[tuple[str, int], list[tuple[str, int, str]]] = {}
+    for scope in index.scopes:
+        file, begins = scope.source.file, getattr(scope.node, "lineno", 0)
+        for site in scope.sites:
+            at = (file, getattr(site.node, "lineno", 0))
+            if at not in by_place:
+                continue
+            for target, value in pairs(site.node):
+                if isinstance(target, ast.Name) and isinstance(value, ast.Call) and scope.kind == "function":
+                    made[file, begins, target.id] = at
+            if isinstance(site.node, ast.Call):
+                root = site.node.func
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                if isinstance(root, ast.Name):
+                    called.setdefault(at, []).append((file, begins, root.id))
+    calls: dict[tuple[str, int], list[GrowthLine]] = {}  # by the line that makes what they call
+    for at, names in called.items():
+        maker = next((made[name] for name in names if name in made and made[name] != at), None)
+        if maker is None or at in made.values() or by_place[maker].share < _MAKES:
+            continue
+        if by_place[at].library is not None and by_place[at].library == by_place[maker].library:
+            calls.setdefault(maker, []).append(by_place[at])
+    put_down = {(one.file, one.line) for found in calls.values() for one in found}
+    told = [_with(line, calls.get(at, ())) for at, line in by_place.items() if at not in put_down]
+    return sorted(told, key=lambda line: (-line.bytes, line.file, line.line))
+
+
+def _with(line: GrowthLine, calls: Sequence[GrowthLine]) -> GrowthLine:
+    if not calls:
+        return line
+    both = (line, *calls)
+    return replace(
+        line,
+        bytes=sum(one.bytes for one in both),
+        share=sum(one.share for one in both),
+        sample_count=sum(one.sample_count for one in both),
+        alive=tuple(alive for one in both for alive in one.alive),
+        through=tuple(calls),
+    )
 
 
 def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:

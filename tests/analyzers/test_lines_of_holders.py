@@ -1,0 +1,279 @@
+"""The line to edit, and what its owner can do there, of containers that libraries have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakscope import analyze
+from leakscope.facts.code.adding import Source
+from leakscope.facts.heap.paths import user_place
+from leakscope.facts.heap.place import Place
+from leakscope.facts.where.holders import holder_name
+from leakscope.facts.where.wrapped import wrapped_in
+from leakscope.findings import Finding
+from tests.sentences import says
+
+from .test_retained import MB, TAKES_S, first, growing_run, history, place
+
+LIBRARY: dict[str, Any] = {"owner_file": None, "is_user": False, "owner_module": "busline.hub", "owner": "Hub"}
+
+
+def told(folder: Path, source: str, holders: Any, allocated: Any = ()) -> Finding:
+    """``allocated``: of each line, its function, the allocator and MB a second."""
+    builder = growing_run(folder, source)
+    for number, at_s in enumerate(TAKES_S, 1):
+        rss = 50 * MB + round(at_s * 10 * MB)
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=rss)
+        for line, function, allocator, rate in allocated:
+            live = int(at_s * rate * MB)
+            stack = f"/job/train.py:{line} {function}"
+            builder.allocated(100, at_s, live, stack, sample_count=int(20 * at_s), allocator=allocator)
+    return first(analyze(builder.ends(24.0, exit_code=0).open()))
+
+
+ONCE = """import busline
+
+busline.configure(level=3)
+bus = busline.Bus()
+
+
+def main():
+    while True:
+        bus.inject({})
+"""
+
+
+def processors(f: float) -> list[dict[str, Any]]:
+    """A library's list of a million small functions."""
+    deep, count, root = 240 * MB * f, 1_000_000 * f, {"root_kind": "module", **LIBRARY}
+    path = "busline.hub.processors"
+    return [
+        place("busline.hub", deep, parent=None, type_name="module", **root),
+        place(path, deep, length=count, member_type="function", edge_kind="global", **root),
+        place(path + "[*]", deep, parent=path, edge_kind="item", type_name="function", object_count=count, **root),
+    ]
+
+
+def test_what_ran_once_as_a_module_was_imported_adds_no_million_members(tmp_path: Path) -> None:
+    """What its imports ask of malloc is far more than the small objects of which samples see some."""
+    allocated = [(3, "<module>", "malloc", 5), (9, "main", "objects", 0.1)]
+    assert told(tmp_path, ONCE, processors, allocated).subject.line == 9
+
+
+TRIALS = """import tunelib
+
+
+def objective(trial):
+    scores = predict(trial)
+    trial.set_user_attr("model", scores)
+    trial.set_user_attr("scores", scores)
+    return trial.get("scores", 0)
+
+
+def main():
+    study = tunelib.create_study()
+    study.optimize(objective)
+"""
+
+
+def trials(f: float) -> list[dict[str, Any]]:
+    deep, count = 240 * MB * f, 200 * f
+    root, path = "main() study", "main() study._storage.trials"
+    library = {**LIBRARY, "owner_module": "tunelib.storage", "owner": "Storage"}
+    kind = {"object_count": count, **library}
+    return [
+        place(root, deep, type_name="tunelib.Study"),
+        place(f"{root}._storage", deep, type_name="tunelib.Storage", **library),
+        place(path, deep, length=count, member_type="tunelib.Trial", **library),
+        place(f"{path}[*]", deep * 0.99, parent=path, edge_kind="item", type_name="tunelib.Trial", **kind),
+        place(f"{path}[*].attrs", deep * 0.98, parent=f"{path}[*]", type_name="dict", length=2, **kind),
+        place(f"{path}[*].attrs['scores']", deep * 0.97, parent=f"{path}[*].attrs", edge_kind="item",
+              type_name="numpy.ndarray", **kind),
+    ]  # fmt: skip
+
+
+def test_of_a_librarys_records_the_line_is_named_that_stores_what_weighs_in_them(tmp_path: Path) -> None:
+    found = told(tmp_path, TRIALS, trials)
+    assert (found.subject.variable, found.subject.line) == ("study", 7)
+    assert any(says(one.text, "most of each member", "attrs['scores'] (numpy.ndarray)") for one in found.evidence)
+    assert says(found.remedy[0], "train.py:7", "attrs['scores']", "store less")
+
+
+def test_a_string_that_is_made_anew_each_time_grows_with_what_it_is_made_of(tmp_path: Path) -> None:
+    source = "def main():\n    rows = []\n    while True:\n        rows.append(read())\n        text = dump(rows)\n"
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        listed = [place("main() rows", 100 * MB * f, length=900 * f, member_type="Row")]
+        return [*listed, place("main() text", 130 * MB * f, type_name="bytes")]
+
+    builder = growing_run(tmp_path, source)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open(), only=["retained-objects"])
+    assert [one.subject.variable for one in report.findings] == ["rows"]
+
+
+def test_a_string_that_a_line_adds_to_is_a_holder(tmp_path: Path) -> None:
+    source = "def main():\n    text = ''\n    while True:\n        text += read()\n"
+    found = told(tmp_path, source, lambda f: [place("main() text", 230 * MB * f, type_name="str")])
+    assert (found.subject.variable, found.subject.line) == ("text", 4)
+
+
+@pytest.mark.parametrize("is_there_before", [False, True])
+def test_locals_of_a_call_that_ran_at_the_last_snapshot_are_no_growth(tmp_path: Path, is_there_before: bool) -> None:
+    """Of a library: what it works with is gone as it returns."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        local = {**LIBRARY, "owner": "scrape", "edge_kind": "local"}
+        is_there = f > 0.9 or is_there_before
+        work = [place("scrape() samples", 130 * MB * f, length=9000 * f, **local)] if is_there else []
+        return [*history(90 * MB * f, 2000 * f), *work]
+
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open(), only=["retained-objects"])
+    assert ("samples" in [one.subject.variable for one in report.findings]) is is_there_before
+    assert "history" in [one.subject.variable for one in report.findings]
+
+
+WRAPPED = """import graphlib2 as gl
+
+
+class Trainer:
+    def rate(self, step):
+        return 0.1 * step
+
+    @gl.function
+    def update(self, inputs, rate):
+        return inputs * rate
+
+    def fit(self, data):
+        for step, inputs in enumerate(data):
+            self.update(inputs, self.rate(step))
+"""
+
+
+def below_a_class(type_name: str) -> tuple[Place, Place]:
+    zeros = np.zeros(3)
+    row = {**place("train.Trainer", 0, parent=None), "variable": "Trainer", "owner": "train", "edge_kind": "global"}
+    top = Place("train.Trainer", "type", row, zeros, zeros, zeros, zeros, zeros)
+    inner = Place("cache", type_name, {**row, "is_user": False, "variable": "cache"}, zeros, zeros, zeros, zeros, zeros)
+    inner.parent = top
+    return top, inner
+
+
+def test_what_a_decorator_keeps_of_a_method_is_told_as_that_and_where_it_is_called() -> None:
+    sources = [Source("train", "/job/train.py", WRAPPED)]
+    top, inner = below_a_class("graphlib2.core.Function")
+    found = wrapped_in(sources, top, inner)
+    assert found is not None
+    named, lines = found
+    assert (named.row["owner"], named.row["variable"]) == ("Trainer", "update")
+    assert [line.line for line in lines] == [14, 8]
+    assert wrapped_in(sources, *below_a_class("otherlib.Cache")) is None
+    assert wrapped_in(sources, *below_a_class("dict")) is None
+
+
+def test_a_registry_of_finalizers_gives_no_name_to_what_is_reached_by_it() -> None:
+    """What it leads to is somebody's: the class of the nearest object says whose."""
+    zeros = np.zeros(3)
+    above = None
+    kinds = ("dict", "multiprocessing.util.Finalize", "kombu.QoS", "collections.OrderedDict")
+    for number, kind in enumerate(kinds):
+        row = {**place(f"p{number}", 0, parent=None), "is_user": False, "edge_kind": "reference", "variable": None}
+        row["owner_module"] = None
+        if above is None:
+            row |= {"edge_kind": "global", "variable": "_finalizer_registry", "owner_module": "multiprocessing.util"}
+        here = Place(f"p{number}", kind, row, zeros, zeros, zeros, zeros, zeros)
+        here.parent = here.named_by = above
+        above = here
+    assert above is not None
+    assert user_place(above) is above
+    assert holder_name(above) == "QoS (OrderedDict)"
+
+
+CLEARED = """class Audit:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, row):
+        self.rows.append(row)
+        if row.is_last:
+            {remove}
+
+
+def main():
+    audit = Audit()
+    while True:
+        audit.add(Row())
+"""
+
+
+@pytest.mark.parametrize(
+    ("remove", "said"),
+    [("self.rows.clear()", "is not reached as often"), ("self.rows.remove(row)", "not find the key")],
+)
+def test_what_would_empty_a_container_needs_no_key(tmp_path: Path, remove: str, said: str) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        own = {"owner": "Audit"}
+        return [
+            place("main() audit", 240 * MB * f, type_name="__main__.Audit"),
+            place("main() audit.rows", 240 * MB * f, length=2000 * f, member_type="Row", **own),
+        ]
+
+    found = told(tmp_path, CLEARED.format(remove=remove), holders)
+    assert [said in advice for advice in found.remedy] == [True]
+    assert says(found.remedy[0], "train.py:8", "train.py:6")
+
+
+def test_nothing_is_removed_too_seldom_from_what_does_not_become_longer(tmp_path: Path) -> None:
+    """Two readers are too slow, and each has a buffer that grows."""
+    source = """class Feed:
+    def __init__(self):
+        self.readers = set()
+
+    def join(self, writer):
+        self.readers.add(writer)
+
+    def leave(self, writer):
+        self.readers.discard(writer)
+
+    def send(self, frame):
+        for writer in self.readers:
+            writer.write(frame)
+
+
+def main():
+    feed = Feed()
+    while True:
+        feed.send(frame())
+"""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, library = 240 * MB * f, {**LIBRARY, "owner_module": "asyncio.selector_events", "owner": "_Transport"}
+        path = "main() feed.readers.<StreamWriter>"
+        return [
+            place("main() feed", deep, type_name="__main__.Feed"),
+            place("main() feed.readers", deep, length=2, type_name="set", owner="Feed"),
+            place(path, deep, parent="main() feed.readers", edge_kind="reference", variable=None,
+                  type_name="asyncio.streams.StreamWriter", is_user=False),
+            place(f"{path}._transport", deep, parent=path, type_name="asyncio.selector_events._SelectorSocketTransport",
+                  **library),
+            place(f"{path}._transport._buffer", deep, parent=f"{path}._transport", type_name="bytearray", **library),
+        ]  # fmt: skip
+
+    found = told(tmp_path, source, holders)
+    assert says(" ".join(found.remedy), "drain()")
+    assert not says(" ".join(found.remedy), "not find the key")
+
+
+def test_nobody_is_told_to_bound_what_only_a_library_can(tmp_path: Path) -> None:
+    found = told(tmp_path, ONCE, lambda f: [{**row, "member_type": "Lock"} for row in processors(f)])
+    assert says(found.remedy[0], "busline keeps one more", "train.py:9")
+    assert not any(says(advice, "bound it") for advice in found.remedy)
+    assert says(found.remedy[1], "newer busline")
