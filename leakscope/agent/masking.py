@@ -489,6 +489,8 @@ class Masker:
         before = text[start - 1 : start]
         if run.startswith("/") or before in ("/", ".", "~", "%", "@", "\\") or run.startswith(("_Z", "masked_")):
             return run  # a part of a path, of a dotted name, of a mangled one
+        if len(run) + _OF_EACH > self._left:
+            return self.mask(run)  # too long to be judged; what stands beside it, such as the end of a message, is kept
         self._judge(run)
         if "/" in run or "+" in run:
             bare = run.replace("/", "").replace("+", "").rstrip("=")
