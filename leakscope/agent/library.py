@@ -19,7 +19,7 @@ from _frozen_importlib_external import SourceFileLoader
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, ModuleType  # noqa: F401  (in comments: there is no __future__ to import yet)
-    from typing import Any, Dict, List, Optional, Sequence, Tuple  # noqa: F401
+    from typing import Any, Dict, List, Optional, Sequence, Set, Tuple  # noqa: F401
 
 NAME = "_leakscope_agent"
 _Module = type(sys)
@@ -36,7 +36,7 @@ class Library:
         self._folder = folder
         self._code = code or {}
         self._modules = {"sys": sys, "builtins": builtins}  # type: Dict[str, Any]
-        self._private = set()  # type: set[str]
+        self._private = set()  # type: Set[str]
         self._path = _standard_path()
         self._builtins = dict(builtins.__dict__, __import__=self._import)
         self._sys = None  # type: Optional[ModuleType]
