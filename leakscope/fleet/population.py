@@ -90,8 +90,9 @@ class Population:
                 rows.append(row)
                 found.append(one)
         frame = pd.DataFrame(found, columns=[column.name for column in FINDING])
-        frame.insert(0, "row", np.array(rows, dtype=np.int64))
-        commands = self.frame["command"].iloc[rows].fillna("").to_numpy(dtype=object)
+        numbers = np.array(rows, dtype=np.int64)
+        frame.insert(0, "row", numbers)
+        commands = self.frame["command"].iloc[numbers].fillna("").to_numpy(dtype=object)
         nameless = [f"{kind} of {command}" for kind, command in zip(frame["kind"], commands)]
         frame["likeness"] = frame["fingerprint"].where(frame["fingerprint"].notna(), nameless)
         return frame
