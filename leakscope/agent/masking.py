@@ -429,10 +429,11 @@ class Masker:
         while at >= 0:
             head = _OF_KEY.match(text, at + len(_KEY_BEGIN))
             if head is not None:
-                end = text.find(_KEY_END, head.end())
-                while end >= 0 and (last := _OF_KEY.match(text, end + len(_KEY_END))) is None:
+                last, end = None, text.find(_KEY_END, head.end())
+                while end >= 0 and last is None:
+                    last = _OF_KEY.match(text, end + len(_KEY_END))  # no walrus: Python 3.7 reads this to say no
                     end = text.find(_KEY_END, end + 1)
-                end = len(text) if end < 0 or last is None else last.end()
+                end = len(text) if last is None else last.end()
                 parts += [text[done:at], self.mask(text[at:end])]
                 done = end
             at = text.find(_KEY_BEGIN, max(done, at + 1))

@@ -72,19 +72,21 @@ def findings(
         if not wasted:
             yield no_growth(_KIND, growth)
         return
-    grown: list[ProcessGrowth] = []
+    grown: list[ProcessGrowth] = []  # by what they keep free: told here, or by who filled and dropped it
+    found = False
     most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
     for process in case.carriers():
         free = growth_of(case.ledger, "allocator-free", process.label)
         if free < max(min_free_bytes, min_free_share * process.growth_bytes):
             continue
+        grown.append(process)
         if is_explained(so_far, process):
             continue
-        grown.append(process)
+        found = True
         yield _finding(case, process, free, min_pinning_count)
     wasted = [*_wasted(case, grown, min_kept_bytes, min_kept_share)]
     yield from wasted
-    if not grown and not wasted:
+    if not found and not wasted:
         little = most < max(min_free_bytes, min_free_share * growth.growth_bytes)
         why = "too little to matter" if little else "another finding names what pins it"
         text = f"allocators keep {format_bytes(most)} of the growth free: {why}"

@@ -113,6 +113,8 @@ def _read(tail: bytes, where: object) -> _Seal | None:
     """None: there is none. **Errors** UnreadableRecording: not as ours are."""
     at = tail.rfind(_MARK)
     if at < 0:
+        if _TEXT.search(tail) is not None:  # the seal is there, and its name is not as it was written
+            raise damaged(where)
         return None
     found = _TEXT.match(tail, at + len(_MARK))
     if found is None:

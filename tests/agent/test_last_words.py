@@ -147,7 +147,7 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("waits", "fault", "file"),
     [
-        ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "exact.py:"),
+        ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "taker.py:"),  # who prepares it asks first
         ("sleep(60)", "PlainSnapshot.run.__globals__['census'].chosen_by", "census.py:"),
         ("sum(())", "PlainSnapshot.run.__globals__['census'].chosen_by", "census.py:"),
     ],

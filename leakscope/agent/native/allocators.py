@@ -7,7 +7,6 @@ take microseconds, and giving the GIL away would let other threads change what t
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from time import monotonic, perf_counter
 
@@ -23,8 +22,6 @@ COST_FACTOR = 200  # and not before 200 times what the last one cost: 1.4 ms for
 ARENAS_PERIOD_S = 10.0  # of rows of the arenas of malloc: up to MOST_ARENAS each time
 MOST_ARENAS = 16  # that have most free, each a row of its own: a machine of 64 cores may have 512
 _TRIED_BYTES = 100_000  # too much for a thread's own cache, too little for a mapping of its own
-_FIGURE = re.compile(rb'<(size|unsorted|total|system)(?: type="(\w+)")?[^>]*? (?:total|size)="(\d+)"')
-_COUNT = re.compile(rb'<total type="rest" count="(\d+)"')
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -207,16 +204,20 @@ def arenas_of(text: bytes | None) -> list[dict[str, Any]]:
 
     What malloc counts as free of an arena is in its bins and at its top: only the latter goes back by itself.
     """
+    import re  # here: most programs have loaded it by then, and a start that loads little delays none
+
     rows = []
+    a_figure = re.compile(rb'<(size|unsorted|total|system)(?: type="(\w{1,20})")?[^>]{0,80}? (?:total|size)="(\d+)"')
+    a_count = re.compile(rb'<total type="rest" count="(\d+)"')
     for part in (text or b"").split(b'<heap nr="')[1:]:
         part = part.partition(b"</heap>")[0]
         number = int(part.partition(b'"')[0])
         sums = {b"fast": 0, b"rest": 0, b"current": 0, b"": 0}
-        for tag, kind, figure in _FIGURE.findall(part):
+        for tag, kind, figure in a_figure.findall(part):
             name = b"" if tag in (b"size", b"unsorted") else kind
             if name in sums:
                 sums[name] += int(figure)
-        count = _COUNT.search(part)
+        count = a_count.search(part)
         fast = sums[b"fast"]
         in_bins = max(0, sums[b""] - fast)  # the sizes are those of the fast bins, too
         rows.append({
