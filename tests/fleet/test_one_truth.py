@@ -39,10 +39,13 @@ STALE = {
 
 def compare(folder: Path, recordings: Sequence[Path]) -> None:
     """Each recording is judged by who recorded it, by who indexes it, or anew since its verdict is provisional."""
+    left = 0
     for number, path in enumerate(recordings):
         own = Path(shutil.copy(path, folder))
-        if number % 3 == 0:
-            recording = open_recording(own)
+        recording = open_recording(own)
+        is_by_its_recorder = number % 3 == 0 or (number % 3 == 2 and "verdict" in recording.meta)
+        left += not is_by_its_recorder
+        if is_by_its_recorder:
             assert keep_answer(recording, answer_of(recording).footer)
         elif number % 3 == 1:
             assert add_to_footer(own, STALE)
@@ -50,7 +53,7 @@ def compare(folder: Path, recordings: Sequence[Path]) -> None:
     # In a process of its own: the helpers of many recordings stay as long as it does.
     command = [sys.executable, "-m", "leakscope", "fleet", "index", str(folder), "-o", str(output), "--judge", "3600"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert f"{sum(number % 3 > 0 for number in range(len(recordings)))} judged" in done.stderr
+    assert f"{left} judged" in done.stderr
     rows = json.loads(listed(output, format_name="json"))["recordings"]
     differ = [row["url"] for row in rows if in_list(row) != in_report(Path(row["url"]))]
     assert len(rows) == len(recordings)
