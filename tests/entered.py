@@ -150,7 +150,9 @@ class Tally:
 def main() -> int:
     """Judge the committed recordings, and take out of the list what is entered; says what has to be put into it."""
     tally = Tally()
-    status = pytest.main(["-q", "-n", "2", "--dist", "loadgroup", "-m", "golden and not further"], plugins=[tally])
+    status = pytest.main(
+        ["-q", "-n", "2", "--dist", "loadgroup", "-m", "golden and not further and not slow"], plugins=[tally]
+    )
     if status != pytest.ExitCode.OK or not tally.is_whole:
         return int(status) or 1
     stale = {*listed()} - ({*names()} - tally.entered)
