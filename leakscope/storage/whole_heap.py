@@ -124,7 +124,9 @@ class WholeHeapFile:
                 seal.check_file(self.path)
                 self._is_checked = True
             return pq.read_table(self.path, columns=columns, page_checksum_verification=True)
-        except (OSError, pa.ArrowException) as error:
+        except pa.ArrowException:
+            raise seal.damaged(self.path) from None
+        except OSError as error:
             raise UnreadableRecording(f"{self.path} cannot be read: {error}") from None
 
 
@@ -159,7 +161,9 @@ def _identity(path: Path) -> Identity | None:
         seal.check_file(path, whole=False)
         told = json.loads((pq.read_metadata(path).metadata or {})[FORMAT_KEY.encode()])
         return Identity(told["pid"], told["start_ticks"], told["take"])
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+    except pa.ArrowException:  # its last bytes are not those of a parquet file
+        raise seal.damaged(path) from None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

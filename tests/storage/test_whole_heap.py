@@ -182,7 +182,7 @@ def test_a_changed_byte_is_told_to_who_reads_it(folder: Path) -> None:
     path = finalize(folder / "run.parquet")
     (file, *_) = open_recording(path).whole_heaps()
     data = file.path.read_bytes()
-    for at in [*range(10, len(data), len(data) // 20), len(data) - 300]:
+    for at in [*range(10, len(data), len(data) // 20), len(data) - 300, *range(len(data) - 8, len(data))]:
         file.path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
         recording = open_recording(path)
         with pytest.raises(UnreadableRecording, match=f"{file.path.name} is damaged"):
