@@ -32,6 +32,7 @@ from ..facts.code.adding import Line
 from ..facts.growth.kept import Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
+from ..facts.heap.handles import in_step
 from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
 from ..facts.heap.place import Place
 from ..facts.tables import only
@@ -277,14 +278,22 @@ def _survivors(
 
 
 def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:
-    """The user's container that gained most members, steadily: they are what survives between the freed."""
+    """The user's container that gained most members, steadily: they are what survives between the freed.
+
+    ``min_count``, or each brought as many free pieces with it: then it is seen what lies between them.
+    """
     best: Place | None = None
     heap = heap_of(case.recording, process.pid, case.growth.start_s, case.growth.end_s)
-    for place in heap.places if heap is not None else ():
+    arenas = process.rows("malloc_arenas").groupby("time_s")["free_chunk_count"].sum()
+    at_s, pieces = arenas.index.to_numpy(dtype=np.float64), arenas.to_numpy(dtype=np.float64)
+    if heap is None:
+        return None
+    for place in heap.places:
         if not (place.has_length and user_place(place).is_user and keeps_growing(place.length)):
             continue
         gained = place.length[-1] - place.length[0]
-        if gained >= min_count and (best is None or gained > best.length[-1] - best.length[0]):
+        is_in_step = at_s.size > 1 and in_step(place.length, np.interp(heap.time_s, at_s, pieces)) is not None
+        if (gained >= min_count or is_in_step) and (best is None or gained > best.length[-1] - best.length[0]):
             best = place
     return best
 
