@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leakscope import analyze
 from tests.builders import RecordingBuilder
 from tests.sentences import says
@@ -149,3 +151,13 @@ def test_near_the_limit_it_is_a_warning(tmp_path):
     builder = service(tmp_path / "near").cgroup([200 * MiB] * 20, 220 * MiB)
     (near,) = asked(builder.open(), only=["fragmentation"]).findings
     assert (far.severity, near.severity) == ("note", "warning")
+
+
+@pytest.mark.parametrize(("pieces", "line"), [((100, 1000, 2000), True), ((100, 2000, 2010), False)])
+def test_few_survivors_are_named_where_each_brings_free_pieces_with_it(tmp_path, pieces, line):
+    builder = with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=GROWING), (100, 400, 730))
+    for at_s, count in zip((4, 9, 17), pieces):
+        row = {"arena": 0, "arena_count": 1, "free_bytes": 100 * MiB, "free_chunk_count": count}
+        builder.row("malloc_arenas", at_s, PID, system_bytes=200 * MiB, top_bytes=0, **row)
+    finding = only_finding(builder)
+    assert (finding.subject.holder is not None) is line
