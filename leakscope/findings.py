@@ -10,9 +10,13 @@ import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from .confidence import Ground
 from .kinds import GROWTH, KILL, Kind
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COUNT = re.compile(r"(?<!\w)\d[\d,]*(\.\d+)?(?!\w)")
 _GUESS = 0.5  # less sure than that
@@ -127,6 +131,38 @@ class Finding:
     def tells(self, *meanings: str) -> bool:
         """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
         return self.means is not None and any(meaning in self.means.tells for meaning in meanings)
+
+
+_COLUMNS = {
+    "kind": "string", "severity": "string", "title": "string", "bytes": "int64", "bytes_per_hour": "Float64",
+    "bytes_per_step": "Float64", "wasted": "bool", "confidence": "float64", "file": "string", "line": "Int64",
+    "function": "string", "holder": "string", "type": "string", "path": "string", "process": "string", "pid": "Int64",
+    "evidence": "object", "doubts": "object", "remedy": "object", "fingerprint": "string",
+}  # fmt: skip
+
+
+class Findings(list[Finding]):
+    """The findings of a report, the answer first."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a finding: what was found, how much it is, where, who holds it, and why.
+
+        **Shape** ``evidence``, ``doubts`` and ``remedy`` are lists of sentences; ``bytes`` is what fixing it frees by
+        the end of the recording, ``confidence`` is from 0 to 1.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame([_row(finding) for finding in self], columns=list(_COLUMNS)).astype(_COLUMNS)
+        frame.attrs["units"] = dict.fromkeys(("bytes", "bytes_per_hour", "bytes_per_step"), "bytes")
+        return frame
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    """By the columns of a frame of findings."""
+    values = {**vars(finding.subject), **vars(finding)}
+    values["evidence"] = [evidence.text for evidence in finding.evidence]
+    values.update({name: list(values[name]) for name in ("doubts", "remedy")})
+    return {column: values[column] for column in _COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -471,7 +507,7 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole answer; ``findings`` are in order, the first is the report's answer.
+    """The whole answer; ``findings`` are in order, the first is the report's answer; ``.to_pandas()`` makes a table.
 
     ``left_out``: names of the parts that this copy of it does without, ``series`` of the findings among them.
     """
@@ -479,7 +515,7 @@ class Report:
     recording: RecordingFacts
     verdict: Verdict
     ledger: Sequence[LedgerRow] = ()
-    findings: Sequence[Finding] = ()
+    findings: Findings = field(default_factory=Findings)
     ruled_out: Sequence[RuledOut] = ()
     skipped: Sequence[Skipped] = ()
     tensor_budget: Sequence[BudgetRow] = ()
@@ -493,13 +529,16 @@ class Report:
     ignored: Sequence[Ignored] = ()
     left_out: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "findings", Findings(self.findings))
+
 
 DRAWN = ("timeline", "laps", "devices", "heap", "series")  # many figures, for who draws them
 
 
 def without_drawn(report: Report) -> Report:
     """The report for who reads it: without what is there to be drawn, which is nine tenths of it."""
-    findings = [replace(finding, series=()) for finding in report.findings]
+    findings = Findings(replace(finding, series=()) for finding in report.findings)
     ignored = [replace(one, finding=replace(one.finding, series=())) for one in report.ignored]
     return replace(
         report, timeline=None, laps=None, devices=(), heap=(), findings=findings, ignored=ignored, left_out=DRAWN

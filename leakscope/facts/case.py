@@ -14,6 +14,7 @@ import numpy as np
 
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
+from ..storage import without_units
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
@@ -50,7 +51,7 @@ class Case:
     """What is known of one recording. **Units** bytes, and seconds since the recording began."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = with_exact_holders(recording.without_units())
+        self.recording = with_exact_holders(without_units(recording))
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:

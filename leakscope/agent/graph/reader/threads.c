@@ -1,6 +1,7 @@
 /* What threads run, or wait to run. */
+#include "reader.h"
 
-static int is_word(const object *text, const char *word)
+INTERNAL int is_word(const object *text, const char *word)
 {
     char to[32];
     size_t length = strlen(word);
@@ -8,7 +9,7 @@ static int is_word(const object *text, const char *word)
 }
 
 /* Its __dict__; NULL where it has none, or its class keeps that elsewhere. */
-static const object *dict_of(const object *one, const type *cls)
+INTERNAL const object *dict_of(const object *one, const type *cls)
 {
     const object *dict = NULL;
     if (cls->dict_offset > 0)
@@ -19,7 +20,7 @@ static const object *dict_of(const object *one, const type *cls)
 }
 
 /* The attribute of an object; NULL where it has none of that name. */
-static const object *attribute_of(const object *one, const char *word)
+INTERNAL const object *attribute_of(const object *one, const char *word)
 {
     const type *cls = one->type;
     struct values values = values_of(one, cls);
@@ -61,7 +62,7 @@ static int put_what_waits(struct graph *g, const object *thread)
 }
 
 /* The frames of a thread as texts, innermost first, and behind them 0. Before each run() of threading's what waits. */
-static int put_frames(struct graph *g, void *thread)
+INTERNAL int put_frames(struct graph *g, void *thread)
 {
     enum { DEEPEST = 200, LAST = 40 }; /* those that began first say what a thread is for */
     const char *frames[LAST];
@@ -91,11 +92,7 @@ static int put_frames(struct graph *g, void *thread)
     return put_stack(g, 0);
 }
 
-/* With the GIL: what all other threads run, as bytes: for each "thread\n", the address of its state, and for its frames,
- * innermost first, "file\nline\nfirst line of the function\nname\0"; behind the last one more 0. Nothing is kept of a
- * frame: a reference to one would have its variables finalized here, were it the last. Returns how many bytes, at most
- * ``room``; threads that do not fit are left out. */
-EXPORT uint64_t graph_running(char *to, uint64_t room)
+INTERNAL uint64_t tell_running(char *to, uint64_t room)
 {
     enum { DEEPEST = 200, LONGEST_FILE = 600, LONGEST_FUNCTION = 200, ROOM = LONGEST_FILE + LONGEST_FUNCTION + 64 };
     uint64_t used = 0;

@@ -11,9 +11,11 @@
  *   X address                           a tensor, of which only torch can say what is in it
  *   N                                   anything else
  */
+#include "reader.h"
 
 enum { LEAST_ROWS = 1000, MOST_CHARACTERS = 4000, END = 64, MOST_INTEGERS = 512, MOST_VALUES = 48, MOST_COLUMNS = 64, DEEPEST_ROW = 3,
        AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 8 << 20 };
+
 #define NO_INTEGER INT64_MIN
 
 struct copy {
@@ -162,6 +164,20 @@ static int is_within(const struct form *form, const object *owner)
     return before <= bytes && (uint64_t)-low <= before && (uint64_t)high <= bytes - before;
 }
 
+/* How large an item is, and what is in it; 0: it is nothing that is copied. */
+static int has_form(const object *array, const char *kind, int64_t least, struct form *form)
+{
+    int number = half_at(kind, 28); /* of numpy's own types: 1 to 10 are integers, signed and not in turn */
+    static const char BYTES[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
+    if (number >= 1 && number <= 10 && kind[26] != '>') {
+        form->bytes = BYTES[number];
+        form->is_signed = number & 1;
+    }
+    form->letter = number == 17 ? 'O' : number == 18 ? 'S' : number == 19 ? 'U' : 'N';
+    form->item = form->bytes ? form->bytes : form->letter == 'O' ? 8 : half_at(array, 64) & NO_GAPS && least > 0 ? least : 0;
+    return (form->bytes || number >= 17) && number <= 19 && kind[26] != '>';
+}
+
 /* 0: it may not. Memory that is neither its own nor another array's may be a file's, which may have become shorter. */
 static int form_of(const object *array, struct form *form)
 {
@@ -180,15 +196,7 @@ static int form_of(const object *array, struct form *form)
         if (form->lengths[i] > 1 && (!least || form->strides[i] < least))
             least = form->strides[i];
     }
-    int number = half_at(kind, 28); /* of numpy's own types: 1 to 10 are integers, signed and not in turn */
-    static const char BYTES[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
-    if (number >= 1 && number <= 10 && kind[26] != '>') {
-        form->bytes = BYTES[number];
-        form->is_signed = number & 1;
-    }
-    form->letter = number == 17 ? 'O' : number == 18 ? 'S' : number == 19 ? 'U' : 'N';
-    form->item = form->bytes ? form->bytes : form->letter == 'O' ? 8 : half_at(array, 64) & NO_GAPS && least > 0 ? least : 0;
-    return (form->bytes || number >= 17) && number <= 19 && kind[26] != '>' && is_within(form, owner);
+    return has_form(array, kind, least, form) && is_within(form, owner);
 }
 
 static int copy_integers(struct copy *to, const object *one, uint8_t base)
@@ -441,15 +449,7 @@ static int copy_rows(struct copy *to, const object *one, const struct kind *kind
     return 1;
 }
 
-/* Objects that retain a lot: of which rows, and where what was copied of each ends. */
-struct largest {
-    uint64_t least_bytes;
-    const char *copied;
-    uint64_t ends[64];
-    uint32_t rows[64], count;
-};
-
-static void copy_largest(struct graph *g, struct largest *largest)
+INTERNAL void copy_largest(struct graph *g, struct largest *largest)
 {
     for (uint32_t i = 0; i < g->row_count && largest->count < sizeof largest->rows / sizeof *largest->rows; i++) {
         const struct row *row = &g->rows[i];
@@ -476,7 +476,7 @@ static void copy_largest(struct graph *g, struct largest *largest)
 
 /* By what name each object of a cycle holds the next. Nothing leads to them: they are looked for in the collector's
  * lists, since what is not there any more may be freed. */
-static void label_cycles(struct graph *g)
+INTERNAL void label_cycles(struct graph *g)
 {
     enum { SLOTS = 256 };
     _Static_assert(CYCLES * LONGEST_CYCLE < SLOTS / 2, "there must be empty slots");
@@ -528,58 +528,4 @@ static void label_cycles(struct graph *g)
             one->label = rows[1].label;
             one->label_kind = rows[1].label_kind;
         }
-}
-
-/* With the GIL: by what name each row is held. What cannot be reached any more may be freed, and is not looked at.
- * ``largest``: may be NULL. */
-EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct largest *largest)
-{
-    if (g->process != getpid())
-        return 0;
-    uint64_t size = 256;
-    while (size < g->row_count * 2)
-        size *= 2;
-    if (!grow(&g->budget, &g->row_table, size * 4))
-        return 0;
-    uint32_t *table = g->row_table.at;
-    memset(table, 0xff, size * 4);
-    g->row_mask = (uint32_t)size - 1;
-    g->members_left = MOST_OF_ALL;
-    /* For each row the first one whose way leads through it, and then the next. */
-    if (!grow(&g->budget, &g->below, g->row_count * 8))
-        return 0;
-    uint32_t *below = g->below.at;
-    memset(below, 0xff, g->row_count * 8);
-    for (uint64_t i = g->row_count; i-- > 1;) {
-        below[g->row_count + i] = below[g->rows[i].path_row];
-        below[g->rows[i].path_row] = (uint32_t)i;
-    }
-    int only_c = 0; /* something is held by C alone: is it still there? */
-    for (uint32_t i = 0; i < g->row_count; i++) {
-        struct row *row = &g->rows[i];
-        if (row->node < GROUPS) {
-            row->is_seen = 1;
-            continue;
-        }
-        only_c |= g->rows[row->path_row].node == FROM_C && row->retained_bytes > g->total_bytes / 20;
-        uint32_t slot = hash(row->address) & g->row_mask;
-        while (table[slot] != NONE)
-            slot = (slot + 1) & g->row_mask;
-        table[slot] = i;
-    }
-    is_alive(g, (uintptr_t)modules, MODULES, 0);
-    look_at_threads(g, recorder);
-    for (int i = 0; only_c && i < 4; i++) {
-        uint64_t head = generation_at(i);
-        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
-            is_alive(g, at + 16, FROM_C, 0);
-    }
-    for (uint32_t i = 0; i < g->row_count; i++)
-        if (g->rows[i].node >= GROUPS && g->rows[i].is_seen)
-            look_below(g, i);
-    label_cycles(g);
-    g->texts = g->text.at;
-    if (largest)
-        copy_largest(g, largest);
-    return 1;
 }

@@ -3,6 +3,7 @@
  * Without the GIL, and slower than the memory that is left may be filled: what was written is pushed to the disk and out of
  * the page cache, which counts as the job's.
  */
+#include "reader.h"
 
 enum { WRITTEN_AT_ONCE = 1 << 18, PUSHED_AT_ONCE = 8 << 20 };
 
@@ -44,23 +45,13 @@ static void put(struct sink *sink, const void *value, size_t bytes)
     sink->used += bytes;
 }
 
-/* Before graph_analyse. */
-EXPORT void graph_is_for_file(struct graph *g)
-{
-    g->is_for_file = 1;
-}
-
-/* Whether what is written there stays in memory. */
-EXPORT int graph_is_in_memory(int fd)
+INTERNAL int is_in_memory(int fd)
 {
     struct statfs found;
     return fstatfs(fd, &found) == 0 && ((uint32_t)found.f_type == 0x01021994 || (uint32_t)found.f_type == 0x858458f6);
 }
 
-/* Of each node, column by column: address, own bytes, retained bytes (64 bits each), type, dominator, the node one step
- * nearer to a root, references, first edge (32 bits each; of one more node); then of each edge the node it leads to. Returns
- * 0, or what error ended it; ENODATA: it was not analysed, or memory did not suffice. */
-EXPORT int graph_write(struct graph *g, int fd)
+INTERNAL int write_graph(struct graph *g, int fd)
 {
     if (g->process != getpid() || !g->path.at || !g->number.at)
         return ENODATA;

@@ -1,21 +1,11 @@
 /* References that are no edges. */
+#include "reader.h"
 
 enum { CACHED_LOOKUPS = 4096 };
 
-struct lookup { /* in Python's cache of attributes of types: ``name`` was looked up on the type of that version */
-    uint64_t version, name, value;
-};
-
-struct known_lookup {
-    struct lookup is;
-    uint64_t place; /* its number in the cache */
-};
-
 static const struct lookup *lookups; /* NULL: not found */
 
-/* With the GIL, once. An entry of the cache that is not in use has None for its name: a reference that goes as the entry is
- * used. ``known``: lookups that were made just now. ``begin``, ``end``: where the cache is to be found. */
-EXPORT int graph_find_lookups(uint64_t begin, uint64_t end, const struct known_lookup *known, uint64_t count)
+INTERNAL int find_lookups(uint64_t begin, uint64_t end, const struct known_lookup *known, uint64_t count)
 {
     enum { AT_ONCE = 512 };
     uint64_t words[AT_ONCE + 2];
@@ -42,9 +32,7 @@ EXPORT int graph_find_lookups(uint64_t begin, uint64_t end, const struct known_l
     return 0;
 }
 
-/* With the GIL, right after graph_take. How many of its entries have None for their name. Those of others are counted with
- * the keys of dicts. ``g``: NULL where nothing was read. */
-EXPORT uint64_t graph_count_lookups(struct graph *g, uint64_t none)
+INTERNAL uint64_t count_lookups(struct graph *g, uint64_t none)
 {
     uint64_t count = 0;
     for (int i = 0; lookups && i < CACHED_LOOKUPS; i++) {
@@ -56,9 +44,7 @@ EXPORT uint64_t graph_count_lookups(struct graph *g, uint64_t none)
     return count;
 }
 
-/* Without the GIL, before graph_analyse. Of one object: how many references Python counted, and how many of these are
- * edges. 0: it is not in the graph. */
-EXPORT int graph_count_references(const struct graph *g, uint64_t address, uint64_t counted[2])
+INTERNAL int count_references(const struct graph *g, uint64_t address, uint64_t counted[2])
 {
     if (g->process != getpid()) /* a forked child has no table of it */
         return 0;

@@ -1,28 +1,23 @@
 /* What an object takes, with the memory that is its own. */
+#include "reader.h"
 
-static const char *items_of(const object *tuple)
+INTERNAL const char *items_of(const object *tuple)
 {
     return (const char *)tuple + L.tuple_items;
 }
 
-static const object *item_of(const object *tuple, intptr_t number)
+INTERNAL const object *item_of(const object *tuple, intptr_t number)
 {
     return (object *)pointer_at(items_of(tuple), 8ul * (size_t)number);
 }
 
 /* Since 3.12 in the lower half of a word. Since 3.14 flags stand in the upper one. */
-static uint64_t count_of(const object *one)
+INTERNAL uint64_t count_of(const object *one)
 {
     return L.version >= VERSION(3, 12) ? (uint32_t)one->reference_count : (uint64_t)one->reference_count;
 }
 
-struct keys { /* of a dict; left: since 3.11, how many more it may get */
-    uint64_t slots, index_bytes, usable, left, entries, entry_bytes;
-    const char *first;
-    int is_text;
-};
-
-static struct keys keys_at(const char *at)
+INTERNAL struct keys keys_at(const char *at)
 {
     struct keys keys = {0};
     if (L.version < VERSION(3, 11)) {
@@ -94,13 +89,11 @@ static uint64_t bytes_of_text(const object *text)
 }
 
 /* By the kernel, for which what is no memory is an error and no crash. */
-static int copy_from(uint64_t address, void *to, size_t bytes)
+INTERNAL int copy_from(uint64_t address, void *to, size_t bytes)
 {
     struct iovec from = {(void *)address, bytes}, into = {to, bytes};
     return process_vm_readv(getpid(), &into, 1, &from, 1, 0) == (ssize_t)bytes;
 }
-
-enum { MOST_DIMENSIONS = 64, OF_ONE_MEMBER = 1 << 16, NO_GAPS = 3, OWNS = 4 }; /* NO_GAPS, OWNS: among an array's flags */
 
 static uint64_t bytes_of_array(const object *array)
 {
@@ -122,7 +115,7 @@ static uint64_t bytes_of_array(const object *array)
 
 /* How many members lie in an array's own memory, one behind the other; 0: it is not so. Counted by its lengths: the stride
  * of what has one member may be any number, and is no gap. */
-static uint64_t members_of_array(const object *array)
+INTERNAL uint64_t members_of_array(const object *array)
 {
     int count = half_at(array, 24), flags = half_at(array, 64);
     const char *lengths = pointer_at(array, 32);
@@ -157,6 +150,52 @@ static uint64_t bytes_of_image(const object *image)
     return 0;
 }
 
+/* Beside the object itself: the table of a container. */
+static uint64_t bytes_of_members(const object *one, uint8_t base)
+{
+    switch (base) {
+    case DICT:
+        return bytes_of_dict(one);
+    case ORDERED_DICT:
+        return bytes_of_dict(one) + 56 * word_at(one, 16);
+    case LIST:
+        return word_at(one, 24) ? 8 * word_at(one, 32) : 0;
+    case SET:
+        return word_at(one, 40) != (uintptr_t)one + 64 && word_at(one, 40) ? 16 * (word_at(one, 32) + 1) : 0;
+    case DEQUE:
+        return 528 * (1 + (one->size > 0 ? (uint64_t)one->size / 64 : 0));
+    default:
+        return 0;
+    }
+}
+
+/* Beside the object itself: memory of its own without objects in it. */
+static uint64_t bytes_of_buffer(const object *one, const struct kind *kind)
+{
+    switch (kind->base) {
+    case BYTE_ARRAY:
+        return word_at(one, 24);
+    case ARRAY: {
+        const char *description = pointer_at(one, 40);
+        return word_at(one, 24) && description ? word_at(one, 32) * (uint64_t)half_at(description, 4) : 0;
+    }
+    case NDARRAY:
+        return bytes_of_array(one);
+    case C_DATA: /* of ctypes; what is small lies within it */
+        return half_at(one, 24) == 1 && word_at(one, 16) - (uintptr_t)one >= (uint64_t)kind->type->basic_size ? word_at(one, 40) : 0;
+    case MAPPING: /* of no file: what of a file is in memory, the kernel can let go of */
+        return word_at(one, 16) && half_at(one, L.version >= VERSION(3, 9) ? 56 : 52) == -1 ? word_at(one, 24) : 0;
+    case IMAGE:
+        return bytes_of_image(one);
+    case STRING_IO:
+        return L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0;
+    case BUFFERED: /* 0 where it is not made yet, as all of a new object is */
+        return L.buffer_bytes ? word_at(one, L.buffer_bytes) : 0;
+    default:
+        return 0;
+    }
+}
+
 /* What it says of itself; C code that is not done may have left there what it likes. */
 static uint64_t said_bytes(const object *one, const struct kind *kind)
 {
@@ -170,33 +209,11 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
     case TEXT:
         return bytes_of_text(one) + (bytes > L.wide_text_bytes + 16 ? bytes - L.wide_text_bytes - 16 : 0);
     case DICT:
-        return bytes + bytes_of_dict(one);
     case ORDERED_DICT:
-        return bytes + bytes_of_dict(one) + 56 * word_at(one, 16);
     case LIST:
-        return bytes + (word_at(one, 24) ? 8 * word_at(one, 32) : 0);
     case SET:
-        return bytes + (word_at(one, 40) != (uintptr_t)one + 64 && word_at(one, 40) ? 16 * (word_at(one, 32) + 1) : 0);
-    case BYTE_ARRAY:
-        return bytes + word_at(one, 24);
     case DEQUE:
-        return bytes + 528 * (1 + (one->size > 0 ? (uint64_t)one->size / 64 : 0));
-    case ARRAY: {
-        const char *description = pointer_at(one, 40);
-        return bytes + (word_at(one, 24) && description ? word_at(one, 32) * (uint64_t)half_at(description, 4) : 0);
-    }
-    case NDARRAY:
-        return bytes + bytes_of_array(one);
-    case C_DATA: /* of ctypes; what is small lies within it */
-        return bytes + (half_at(one, 24) == 1 && word_at(one, 16) - (uintptr_t)one >= (uint64_t)cls->basic_size ? word_at(one, 40) : 0);
-    case MAPPING: /* of no file: what of a file is in memory, the kernel can let go of */
-        return bytes + (word_at(one, 16) && half_at(one, L.version >= VERSION(3, 9) ? 56 : 52) == -1 ? word_at(one, 24) : 0);
-    case IMAGE:
-        return bytes + bytes_of_image(one);
-    case STRING_IO:
-        return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
-    case BUFFERED: /* 0 where it is not made yet, as all of a new object is */
-        return bytes + (L.buffer_bytes ? word_at(one, L.buffer_bytes) : 0);
+        return bytes + bytes_of_members(one, kind->base);
     case INTEGER: {
         uint64_t size = (uint64_t)one->size;
         uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : one->size < 0 ? -size : size;
@@ -208,23 +225,16 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
     }
     if (cls->item_size > 0 && one->size > 0 && (uint64_t)one->size < (uint64_t)1 << 40)
         bytes += (uint64_t)cls->item_size * (uint64_t)one->size;
-    return bytes;
+    return bytes + bytes_of_buffer(one, kind);
 }
 
-enum { MOST_BITS = 46 }; /* of a size: more memory no process has */
-
-static uint64_t own_bytes(const object *one, const struct kind *kind)
+INTERNAL uint64_t own_bytes(const object *one, const struct kind *kind)
 {
     uint64_t bytes = said_bytes(one, kind);
     return bytes >> MOST_BITS ? 0 : bytes;
 }
 
-struct values { /* of an object, as above */
-    const char *names, *first;
-    uint64_t count;
-};
-
-static struct values values_of(const object *one, const type *cls)
+INTERNAL struct values values_of(const object *one, const type *cls)
 {
     struct values none = {0};
     const char *values = values_at(one, cls), *shared = values ? pointer_at(cls, L.heap_type_keys) : NULL;
@@ -243,7 +253,7 @@ static struct values values_of(const object *one, const type *cls)
     return (struct values){keys.first, values, keys.entries};
 }
 
-static const object *name_at(struct values values, uint64_t i)
+INTERNAL const object *name_at(struct values values, uint64_t i)
 {
     return (object *)pointer_at(values.names, 16 * i);
 }

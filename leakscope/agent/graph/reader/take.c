@@ -1,22 +1,7 @@
 /* A graph is read, and gets what the collector is not told. */
+#include "reader.h"
 
-/* What the agent wants to have of all objects while it has the GIL: lists of Python's, which it fills. */
-struct sweep {
-    const uint64_t *wanted; /* addresses of types, rising */
-    uint64_t wanted_count;
-    object *picked, *types; /* objects of types wanted, types of all objects */
-    uint64_t *counts; /* by type, in the order of ``types``, as many as there is room for */
-    uint64_t most_types, type_count;
-};
-
-/* Memory for a graph that is about to be read. To make fresh pages zero takes the kernel up to a fifth of the time that
- * reading takes, for which the GIL would be held. */
-struct room {
-    struct array listed, table, address, own, type, references, begin, edge;
-};
-
-/* Without the GIL, in any thread. */
-EXPORT void graph_drop_room(struct room *room)
+INTERNAL void drop_room(struct room *room)
 {
     struct budget none = {0};
     struct array *arrays = &room->listed;
@@ -24,8 +9,7 @@ EXPORT void graph_drop_room(struct room *room)
         drop(&none, &arrays[i]);
 }
 
-/* The same. For what is expected; where there is more, the arrays grow. ``bytes``: in all. 0: it would be more. */
-EXPORT int graph_make_room(struct room *room, uint64_t bytes, uint64_t objects, uint64_t nodes, uint64_t edges)
+INTERNAL int make_room(struct room *room, uint64_t bytes, uint64_t objects, uint64_t nodes, uint64_t edges)
 {
     struct budget budget = {bytes, 0, 0};
     struct array *arrays = &room->listed;
@@ -34,7 +18,7 @@ EXPORT int graph_make_room(struct room *room, uint64_t bytes, uint64_t objects, 
     while (made < sizeof *room / sizeof *arrays && grow(&budget, &arrays[made], sizes[made]))
         touch(&arrays[made++]);
     if (budget.is_spent)
-        graph_drop_room(room);
+        drop_room(room);
     return !budget.is_spent;
 }
 
@@ -44,19 +28,6 @@ static void move_in(struct graph *g, struct room *room)
     for (size_t i = 0; i < sizeof to / sizeof *to; i++)
         move(&g->budget, to[i], &from[i]);
 }
-
-/* How much may be read, and what was found. */
-struct bounds {
-    uint64_t bytes, bytes_each; /* in all, and at most for each object while it is worked out */
-    uint64_t objects; /* that the collector tracks */
-    uint64_t nodes; /* where there are more: so many, the nearest to the roots; 0: then nothing is read */
-    const uint64_t *users, *known; /* addresses, rising: of the namespaces of the user's own modules; of what held much before */
-    uint64_t user_count, known_count;
-    uint64_t count; /* of the objects; above ``objects``: at least so many */
-    uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
-    struct room *room; /* or NULL. What is used of it is the graph's */
-    uint64_t is_kept; /* what is read has the room that is kept (graph_keep_room), of ``bytes`` */
-};
 
 /* Of the nodes that the collector listed, which end at ``end``. Of a graph that is sampled no types, and some objects of each
  * that is wanted: nobody counts by them. 0 where Python has no memory for the lists. */
@@ -114,14 +85,161 @@ static inline void fetch_ahead(const struct graph *g, uint32_t node)
         __builtin_prefetch(pointer_at(next, 32));
 }
 
-/* With the GIL. ``modules``: the dict of all modules. ``recorder``, ``main``: states of the agent's thread, or NULL, and
- * of the main one.
- * ``sweep``: may be NULL. NULL where the bounds do not allow it, or Python is not as it was found. */
-EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
+enum { FIRST_SAMPLED = 1 << 15 }; /* half of the nodes that there is room for at first, in a graph that is sampled */
+
+/* The first types, which are none of Python's. */
+static void put_first_types(struct graph *g)
 {
-    enum { FIRST_SAMPLED = 1 << 15 }; /* half of the nodes that there is room for at first */
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } types[] = {{TYPE_STORAGE, "torch storage"}, {TYPE_AUTOGRAD, "torch autograd graph"}, {TYPE_ARROW, "Arrow's data"},
+                 {TYPE_BLOCK, "native memory"}, {TYPE_DEVICE, "torch storage on a device"}, {TYPE_FRAME, "frame"}};
+    put_text(g, "", 0);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        ARRAY(g, kind, struct kind)[types[i].type].text = put_text(g, types[i].name, strlen(types[i].name));
+}
+
+/* An empty graph, with room for so many objects. NULL: there is no memory for it, and none is left of ``budget``. */
+static struct graph *begin_graph(const struct bounds *bounds, struct budget *budget, uint64_t count, int is_sampled)
+{
+    struct array self = {0};
+    if ((is_sampled && !bounds->nodes) || !grow_copied(budget, &self, sizeof(struct graph)))
+        return NULL;
+    struct graph *g = self.at;
+    g->is_sampled = (uint64_t)is_sampled;
+    g->node_limit = is_sampled ? bounds->nodes : 0;
+    g->users = bounds->users;
+    g->user_count = bounds->user_count;
+    g->known = bounds->known;
+    g->known_count = bounds->known_count;
+    /* Fresh memory is made zero by the kernel as it is touched, while the GIL is held: a table for all that a sample might
+     * have would cost more than reading what it mostly has. */
+    count = !is_sampled ? count : bounds->nodes / 2 < FIRST_SAMPLED ? bounds->nodes / 2 : FIRST_SAMPLED;
+    g->budget = *budget;
+    g->process = getpid();
+    g->kind_mask = 4095;
+    g->type_count = FIRST_TYPE;
+    if (bounds->room)
+        move_in(g, bounds->room);
+    if (!grow(&g->budget, &g->kind_table, 4096 * 4) || !grow_copied(&g->budget, &g->text, 4096) ||
+        !grow_copied(&g->budget, &g->kind, FIRST_TYPE * sizeof(struct kind)) ||
+        !begin_table(g, g->table.at ? count : count * 2 + GROUPS) || !more_nodes(g, count * 2 + 4096)) {
+        *budget = g->budget;
+        free_graph(g);
+        return NULL;
+    }
+    memset(g->kind_table.at, 0xff, 4096 * 4);
+    put_first_types(g);
+    g->nodes = GROUPS;
+    return g;
+}
+
+/* The frames of all threads that run code of ours, or those of all others. */
+static int read_threads(struct graph *g, const void *recorder, const void *main, int own)
+{
+    g->of_user = g->is_sampled && !own ? OF_USER : 0;
+    for (void *thread = L.first_thread(L.main_interpreter()); thread; thread = L.next_thread(thread)) {
+        int is_main = thread == main && !own;
+        if (is_main && !settle(g))
+            return 0;
+        g->main_begin = is_main ? g->edges : g->main_begin;
+        if (!list_frames(g, thread, thread == recorder, own) || (is_main && !settle(g)))
+            return 0;
+        g->main_end = is_main ? g->edges : g->main_end;
+    }
+    g->of_user = 0;
+    return settle(g);
+}
+
+/* The edges of the groups, which come first. Those of the last two are found out once all others are known. */
+static int read_groups(struct graph *g, const object *modules, const void *recorder, const void *main)
+{
+    uint32_t *begin = g->begin.at;
+    begin[ROOT] = begin[MODULES] = 0;
+    if (!refer(g, (uintptr_t)modules, TYPE_NONE) || !settle(g))
+        return 0;
+    ARRAY(g, begin, uint32_t)[THREADS] = (uint32_t)g->edges;
+    if (!read_threads(g, recorder, main, 0))
+        return 0;
+    ARRAY(g, begin, uint32_t)[RECORDER] = (uint32_t)g->edges;
+    if (!read_threads(g, recorder, main, 1))
+        return 0;
+    ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
+    return 1;
+}
+
+/* A node for each object that the collector tracks, those last that gc.freeze() hides. */
+static int put_listed(struct graph *g, const uintptr_t *listed, uint64_t count, uint64_t first_frozen)
+{
+    if (!g->is_sampled && !put_objects(g, listed, first_frozen))
+        return 0;
+    g->listed_count = g->is_sampled ? 0 : g->nodes - GROUPS; /* what gc.get_objects() lists */
+    g->frozen_begin = (uint32_t)g->nodes;
+    if (!g->is_sampled && !put_objects(g, listed + first_frozen, count - first_frozen))
+        return 0;
+    g->frozen_count = g->nodes - g->frozen_begin;
+    g->frozen_end = (uint32_t)g->nodes;
+    g->counted = g->level_end = GROUPS;
+    return 1;
+}
+
+/* Each node, and those that it leads to. */
+static int read_nodes(struct graph *g)
+{
+    for (uint32_t node = GROUPS;; node++) {
+        fetch_ahead(g, node);
+        int is_next_level = g->node_limit && node == g->level_end;
+        if ((node == g->nodes || is_next_level) && !settle(g))
+            return 0;
+        if (node == g->nodes)
+            break;
+        if (is_next_level)
+            begin_level(g, node);
+        ARRAY(g, begin, uint32_t)[node] = (uint32_t)(g->edges + g->waiting);
+        if (!read_node(g, node))
+            return 0;
+    }
+    ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
+    return 1;
+}
+
+/* What other threads run, by its lines. */
+static int put_stacks(struct graph *g, const void *recorder, const void *main)
+{
+    enum { MOST_THREADS = 500 };
+    int threads = 0;
+    for (void *thread = L.first_thread(L.main_interpreter()); thread && threads < MOST_THREADS; thread = L.next_thread(thread), threads++)
+        if (thread != recorder && thread != main && !put_frames(g, thread))
+            return 0;
+    return 1;
+}
+
+static void count_listed(struct graph *g)
+{
+    for (uint32_t node = GROUPS; node < GROUPS + g->listed_count; node++) {
+        struct kind *kind = &ARRAY(g, kind, struct kind)[ARRAY(g, type, uint32_t)[node]];
+        kind->listed++;
+        kind->listed_bytes += ARRAY(g, own, uint64_t)[node];
+    }
+}
+
+/* What is added once all nodes are read, of which the collector is not told. */
+static int read_rest(struct graph *g, uint64_t began_ns, const void *recorder, const void *main)
+{
+    if (!tie_variables(g) || !find_blocks(g, began_ns))
+        return 0;
+    weigh_storages(g);
+    weigh_arrow(g);
+    if (!g->is_sampled)
+        read_pools(g);
+    return put_stacks(g, recorder, main);
+}
+
+INTERNAL struct graph *take_graph(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
+{
     struct budget budget = {bounds->bytes, 0, bounds->is_kept != 0};
-    struct array self = {0}, list = {0};
+    struct array list = {0};
     uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;
     if (!L.generations || bounds->is_collecting)
@@ -133,118 +251,23 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     int is_sampled = count > most;
     if (is_sampled)
         drop(&budget, &list);
-    if ((is_sampled && !bounds->nodes) || !grow_copied(&budget, &self, sizeof(struct graph))) {
-        drop(&budget, &list);
+    struct graph *g = begin_graph(bounds, &budget, count, is_sampled);
+    int is_done = g && read_groups(g, modules, recorder, main) && put_listed(g, list.at, count, first_frozen);
+    drop(g ? &g->budget : &budget, &list);
+    is_done = is_done && read_nodes(g) && read_rest(g, began_ns, recorder, main);
+    if (is_done)
+        count_listed(g);
+    if (!is_done || (sweep && !sweep_nodes(g, sweep, is_sampled ? (uint32_t)g->nodes : (uint32_t)(GROUPS + g->listed_count)))) {
+        free_graph(g);
         return NULL;
     }
-    struct graph *g = self.at;
-    g->is_sampled = (uint64_t)is_sampled;
-    g->node_limit = is_sampled ? bounds->nodes : 0;
-    g->users = bounds->users;
-    g->user_count = bounds->user_count;
-    g->known = bounds->known;
-    g->known_count = bounds->known_count;
-    /* Fresh memory is made zero by the kernel as it is touched, while the GIL is held: a table for all that a sample might
-     * have would cost more than reading what it mostly has. */
-    count = !is_sampled ? count : bounds->nodes / 2 < FIRST_SAMPLED ? bounds->nodes / 2 : FIRST_SAMPLED;
-    g->budget = budget;
-    g->process = getpid();
-    g->kind_mask = 4095;
-    g->type_count = FIRST_TYPE;
-    if (bounds->room)
-        move_in(g, bounds->room);
-    if (!grow(&g->budget, &g->kind_table, 4096 * 4) || !grow_copied(&g->budget, &g->text, 4096) ||
-        !grow_copied(&g->budget, &g->kind, FIRST_TYPE * sizeof(struct kind)) ||
-        !begin_table(g, g->table.at ? count : count * 2 + GROUPS) || !more_nodes(g, count * 2 + 4096))
-        goto failed;
-    memset(g->kind_table.at, 0xff, 4096 * 4);
-    put_text(g, "", 0);
-    ARRAY(g, kind, struct kind)[TYPE_STORAGE].text = put_text(g, "torch storage", 13);
-    ARRAY(g, kind, struct kind)[TYPE_AUTOGRAD].text = put_text(g, "torch autograd graph", 20);
-    ARRAY(g, kind, struct kind)[TYPE_ARROW].text = put_text(g, "Arrow's data", 12);
-    ARRAY(g, kind, struct kind)[TYPE_BLOCK].text = put_text(g, "native memory", 13);
-    ARRAY(g, kind, struct kind)[TYPE_DEVICE].text = put_text(g, "torch storage on a device", 25);
-    ARRAY(g, kind, struct kind)[TYPE_FRAME].text = put_text(g, "frame", 5);
-    g->nodes = GROUPS;
-    uint32_t *begin = g->begin.at;
-    /* The edges of the groups come first. Those of the last two are found out once all others are known. */
-    begin[ROOT] = begin[MODULES] = 0;
-    if (!refer(g, (uintptr_t)modules, TYPE_NONE) || !settle(g))
-        goto failed;
-    ARRAY(g, begin, uint32_t)[THREADS] = (uint32_t)g->edges;
-    void *interpreter = L.main_interpreter();
-    for (int own = 0; own < 2; own++) {
-        if (own)
-            ARRAY(g, begin, uint32_t)[RECORDER] = (uint32_t)g->edges;
-        g->of_user = is_sampled && !own ? OF_USER : 0;
-        for (void *thread = L.first_thread(interpreter); thread; thread = L.next_thread(thread)) {
-            int is_main = thread == main && !own;
-            if (is_main && !settle(g))
-                goto failed;
-            g->main_begin = is_main ? g->edges : g->main_begin;
-            if (!list_frames(g, thread, thread == recorder, own) || (is_main && !settle(g)))
-                goto failed;
-            g->main_end = is_main ? g->edges : g->main_end;
-        }
-        if (!settle(g))
-            goto failed;
-    }
-    g->of_user = 0;
-    ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
-    if (!is_sampled && !put_objects(g, list.at, first_frozen))
-        goto failed;
-    uint32_t listed = is_sampled ? GROUPS : (uint32_t)g->nodes; /* what gc.get_objects() lists */
-    g->frozen_begin = (uint32_t)g->nodes;
-    if (!is_sampled && !put_objects(g, (uintptr_t *)list.at + first_frozen, count - first_frozen))
-        goto failed;
-    drop(&g->budget, &list);
-    g->listed_count = listed - GROUPS;
-    g->frozen_count = g->nodes - g->frozen_begin;
-    g->frozen_end = (uint32_t)g->nodes;
-    g->counted = g->level_end = GROUPS;
-    for (uint32_t node = GROUPS;; node++) {
-        fetch_ahead(g, node);
-        int is_next_level = g->node_limit && node == g->level_end;
-        if ((node == g->nodes || is_next_level) && !settle(g))
-            goto failed;
-        if (node == g->nodes)
-            break;
-        if (is_next_level)
-            begin_level(g, node);
-        ARRAY(g, begin, uint32_t)[node] = (uint32_t)(g->edges + g->waiting);
-        if (!read_node(g, node))
-            goto failed;
-    }
-    ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
-    if (!tie_variables(g) || !find_blocks(g, began_ns))
-        goto failed;
-    weigh_storages(g);
-    weigh_arrow(g);
-    if (!is_sampled)
-        read_pools(g);
-    enum { MOST_THREADS = 500 };
-    int threads = 0;
-    for (void *thread = L.first_thread(interpreter); thread && threads < MOST_THREADS; thread = L.next_thread(thread), threads++)
-        if (thread != recorder && thread != main && !put_frames(g, thread))
-            goto failed;
-    for (uint32_t node = GROUPS; node < listed; node++) {
-        struct kind *kind = &ARRAY(g, kind, struct kind)[ARRAY(g, type, uint32_t)[node]];
-        kind->listed++;
-        kind->listed_bytes += ARRAY(g, own, uint64_t)[node];
-    }
-    if (sweep && !sweep_nodes(g, sweep, is_sampled ? (uint32_t)g->nodes : listed))
-        goto failed;
     g->kinds = g->kind.at;
     g->texts = g->text.at;
     return g;
-failed:
-    drop(&g->budget, &list);
-    graph_free(g);
-    return NULL;
 }
 
 /* A node for what a tie leads to; NONE where it leads to nothing known, or there is no room. */
-static uint32_t node_of_tie(struct graph *g, const struct tie *tie)
+INTERNAL uint32_t node_of_tie(struct graph *g, const struct tie *tie)
 {
     if (!tie->type)
         return node_at(g, tie->to);
@@ -265,7 +288,7 @@ static uint32_t node_of_tie(struct graph *g, const struct tie *tie)
 }
 
 /* Of each node, whether another one leads to it; NULL where there is no room. */
-static const uint8_t *referred(struct graph *g, struct array *array)
+INTERNAL const uint8_t *referred(struct graph *g, struct array *array)
 {
     if (!grow(&g->budget, array, g->nodes))
         return NULL;
@@ -276,9 +299,7 @@ static const uint8_t *referred(struct graph *g, struct array *array)
     return flags;
 }
 
-/* With the GIL, right after graph_take: ``is_referred``, of each of these objects, says then whether another one refers
- * to it, or a running function. 0 where there is no room. */
-EXPORT int graph_referred(struct graph *g, const uint64_t *addresses, uint64_t count, uint8_t *is_referred)
+INTERNAL int tell_referred(struct graph *g, const uint64_t *addresses, uint64_t count, uint8_t *is_referred)
 {
     struct array array = {0};
     const uint8_t *flags = referred(g, &array);
@@ -292,9 +313,7 @@ EXPORT int graph_referred(struct graph *g, const uint64_t *addresses, uint64_t c
     return 1;
 }
 
-/* With the GIL, before anything that was read can be gone. 0 where there is no room: then the graph is as it was, or lacks
- * some of it. */
-EXPORT int graph_add(struct graph *g, const struct further *further)
+INTERNAL int add_further(struct graph *g, const struct further *further)
 {
     struct array array = {0};
     uint64_t nodes = g->nodes, count = 0;

@@ -11,20 +11,12 @@
  * A graph is counted with the oldest tensor that leads to it: a later one may have been calculated from that, and holds
  * no more than what came since.
  */
-
-struct history_places { /* offsets: of what a tensor knows of autograd, in its memory behind Python; in that, of its node; in a
-                           node, of its edges (where they begin and end) and its number. edge_bytes: of one, a node first */
-    uint64_t meta, function, edges, sequence, edge_bytes;
-};
-
-struct history { /* of one tensor. Given: its address, and the one that stands for its graph's; found: the others */
-    uint64_t tensor, token;
-    uint64_t node, number; /* by which it was made; 0: torch says so only when it is asked */
-    uint64_t operations, saved_bytes, seen_bytes; /* NONE operations: there was no time for it; bytes: guessed; of those seen */
-};
+#include "reader.h"
 
 enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 4096, LEARNT_FROM = 8, LEARNT_AGAIN = 256 };
+
 enum { MOST_CLASSES = 512, MOST_LEARNT = 32, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
+
 enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, READ_OF_HOOKS = 32, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
 
 /* What a member of a node leads to: a tensor or an object of Python's, a list of such, or two functions of Python's and what
@@ -555,14 +547,6 @@ static int by_age(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-struct known_node { /* that torch was asked about: how many edges it has, and where in a list their nodes are */
-    uint64_t node, sequence, first, count;
-};
-
-struct known_tensor {
-    uint64_t tensor, node;
-};
-
 enum { LOOKED_AT = 256, LEAST_NODES_ASKED = 3 };
 
 static int is_sequence(const char words[][LOOKED_AT], const struct known_node *nodes, uint64_t count, uint64_t at)
@@ -597,8 +581,7 @@ static int is_way(const struct known_tensor *tensors, uint64_t count, uint64_t m
     return 1;
 }
 
-/* With the GIL: where things lie, by nodes and tensors of which it is known. Returns 0 where it is not as was thought. */
-EXPORT int graph_find_histories(struct history_places *found, const struct known_node *nodes, uint64_t count, const uint64_t *next,
+INTERNAL int find_histories(struct history_places *found, const struct known_node *nodes, uint64_t count, const uint64_t *next,
                                 const struct known_tensor *tensors, uint64_t tensor_count)
 {
     enum { MOST_ASKED = 32, WORDS_OF_TENSOR = 16 };
@@ -636,12 +619,46 @@ EXPORT int graph_find_histories(struct history_places *found, const struct known
     return 0;
 }
 
-/* With the GIL, right after graph_take, while no other thread is inside torch. ``histories``, sorted by age afterwards:
- * tensors that autograd knows how they were calculated. ``owned``: storages of models, which graphs save and do not keep
- * alive. Returns 1; 2 where there was no time for all of it; 0 where nodes do not lie in memory as was thought, or there is
- * no room: then nothing was added. */
-EXPORT int graph_histories(struct graph *g, const struct history_places *places, struct history *histories, uint64_t count,
-                           const uint64_t *owned, uint64_t owned_count, uint64_t most_ns)
+/* Of each tensor the node by which it was made, and which classes of C++ tensors are of. */
+static void find_nodes(struct walk *w, struct history *histories, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t functions = word_at(implementation_of(histories[i].tensor), 0);
+        find_node(&histories[i], w->places);
+        for (int k = 0; k < MOST_VTABLES && w->vtables[k] != functions; k++)
+            if (!w->vtables[k])
+                w->vtables[k] = functions;
+    }
+    qsort(histories, count, sizeof *histories, by_age);
+}
+
+/* The graph that hangs on one tensor. 0: nodes do not lie as was thought, or there is no room. */
+static int read_history(struct walk *w, struct history *one)
+{
+    struct graph *g = w->g;
+    uint32_t object = node_at(g, one->tensor);
+    if (!one->node || object == NONE)
+        return 1;
+    if (w->is_over) {
+        one->operations = NONE;
+        return 1;
+    }
+    struct tie tie = {.to = one->token, .type = TYPE_AUTOGRAD};
+    w->token_node = node_of_tie(g, &tie);
+    w->operations = w->saved_bytes = w->seen_bytes = 0;
+    if (w->token_node == NONE || !room(w, &w->tie, w->tie_count, sizeof(struct pair)))
+        return 0;
+    ARRAY(w, tie, struct pair)[w->tie_count++] = (struct pair){object, w->token_node};
+    walk_down(w, one);
+    one->operations = w->operations;
+    one->saved_bytes = w->saved_bytes;
+    one->seen_bytes = w->seen_bytes;
+    ARRAY(g, own, uint64_t)[w->token_node] = w->operations * OPERATION_BYTES;
+    return !w->is_wrong;
+}
+
+INTERNAL int read_histories(struct graph *g, const struct history_places *places, struct history *histories, uint64_t count,
+                            const uint64_t *owned, uint64_t owned_count, uint64_t most_ns)
 {
     struct walk w = {.g = g, .places = places, .ends_ns = cpu_ns() + most_ns, .cut_node = NONE};
     uint64_t nodes = g->nodes;
@@ -650,44 +667,13 @@ EXPORT int graph_histories(struct graph *g, const struct history_places *places,
     for (uint64_t i = 0; is_done && i < owned_count; i++)
         if (owned[i])
             *known_at(&w.owned, w.owned_mask, owned[i]) = (struct known){owned[i], 1};
-    int is_cut = 0;
-    for (uint64_t i = 0; is_done && i < count; i++) {
-        uint64_t functions = word_at(implementation_of(histories[i].tensor), 0);
-        find_node(&histories[i], places);
-        for (int k = 0; k < MOST_VTABLES && w.vtables[k] != functions; k++)
-            if (!w.vtables[k])
-                w.vtables[k] = functions;
-    }
     if (is_done)
-        qsort(histories, count, sizeof *histories, by_age);
-    for (uint64_t i = 0; is_done && i < count; i++) {
-        struct history *one = &histories[i];
-        uint32_t object = node_at(g, one->tensor);
-        if (!one->node || object == NONE)
-            continue;
-        if (w.is_over) {
-            one->operations = NONE;
-            is_cut = 1;
-            continue;
-        }
-        struct tie tie = {.to = one->token, .type = TYPE_AUTOGRAD};
-        w.token_node = node_of_tie(g, &tie);
-        w.operations = w.saved_bytes = w.seen_bytes = 0;
-        is_done = w.token_node != NONE && room(&w, &w.tie, w.tie_count, sizeof(struct pair));
-        if (!is_done)
-            break;
-        ARRAY(&w, tie, struct pair)[w.tie_count++] = (struct pair){object, w.token_node};
-        walk_down(&w, one);
-        is_done = !w.is_wrong;
-        is_cut |= w.is_over;
-        one->operations = w.operations;
-        one->saved_bytes = w.saved_bytes;
-        one->seen_bytes = w.seen_bytes;
-        ARRAY(g, own, uint64_t)[w.token_node] = w.operations * OPERATION_BYTES;
-    }
+        find_nodes(&w, histories, count);
+    for (uint64_t i = 0; is_done && i < count; i++)
+        is_done = read_history(&w, &histories[i]);
     if (is_done)
         look_behind_wrappers(&w);
-    is_cut |= w.is_over;
+    int is_cut = w.is_over;
     is_done = is_done && (w.cut_node == NONE || tie_rest(&w));
     for (uint64_t node = nodes; node < g->nodes; node++)
         ARRAY(g, begin, uint32_t)[node + 1] = (uint32_t)g->edges;

@@ -1,6 +1,10 @@
 /* Types: how their objects are read. */
+#include "reader.h"
 
-static uint32_t put_text(struct graph *g, const char *from, size_t length)
+static const char *const arrow_types[ARROW_TYPES] = {"pyarrow.lib.Table", "pyarrow.lib.RecordBatch", "pyarrow.lib.ChunkedArray",
+                                                    "pyarrow.lib.Array"};
+
+INTERNAL uint32_t put_text(struct graph *g, const char *from, size_t length)
 {
     if (!grow_copied(&g->budget, &g->text, g->text_bytes + length + 1))
         return 0;
@@ -11,8 +15,6 @@ static uint32_t put_text(struct graph *g, const char *from, size_t length)
     g->text_bytes += length + 1;
     return at;
 }
-
-enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
 
 /* "module.name" of a type, without an end. What Python code made, or the specification of one, has its module in its
  * dict, mostly first; its tp_name may be freed memory up to 3.10, so its name is taken from the string it owns. */
@@ -43,14 +45,14 @@ static size_t name_of(const type *cls, char *to)
     return length + (is_text(name) ? characters(name, to + length, LONGEST_NAME - length) : 0);
 }
 
-static int is_called(const type *cls, const char *wanted, intptr_t least_bytes)
+INTERNAL int is_called(const type *cls, const char *wanted, intptr_t least_bytes)
 {
     char name[LONGEST_NAME];
     return cls->basic_size >= least_bytes && name_of(cls, name) == strlen(wanted) && !memcmp(name, wanted, strlen(wanted));
 }
 
 /* Which of Arrow's types it is; ARROW_TYPES: none. */
-static int arrow_type_of(const type *cls)
+INTERNAL int arrow_type_of(const type *cls)
 {
     int i = 0;
     while (i < ARROW_TYPES && !(arrow_sizes[i] && is_called(cls, arrow_types[i], 56)))
@@ -58,65 +60,68 @@ static int arrow_type_of(const type *cls)
     return i;
 }
 
+/* Of Python itself, and torch. */
+static uint8_t base_by_type(const type *cls)
+{
+    const struct {
+        const type *type;
+        uint8_t base;
+    } known[] = {{L.set, SET}, {L.frozen_set, SET}, {L.byte_array, BYTE_ARRAY}, {L.deque, DEQUE}, {L.ordered_dict, ORDERED_DICT},
+                 {L.bytes_io, BYTES_IO}, {L.string_io, STRING_IO}, {L.buffered_reader, BUFFERED}, {L.buffered_writer, BUFFERED},
+                 {L.buffered_random, BUFFERED}, {L.generator, GENERATOR}, {L.coroutine, GENERATOR}, {L.async_generator, GENERATOR}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (cls == known[i].type)
+            return known[i].base;
+    return L.tensor_storage && (uintptr_t)cls == L.tensor_base ? TENSOR : PLAIN;
+}
+
 /* Others may call theirs as they like: names count only of what C code made, and only where nothing better tells. */
-static uint8_t base_of(const type *cls)
+static uint8_t base_by_name(const type *cls)
+{
+    static const struct {
+        const char *name;
+        intptr_t bytes;
+        uint8_t base;
+    } known[] = {{"_ctypes._CData", 72, C_DATA}, {"mmap.mmap", 72, MAPPING}, {"hamt_bitmap_node", 32, CONTEXT},
+                 {"_contextvars.ContextVar", 16, VARIABLE}, {"ContextVar", 16, VARIABLE}, {"ImagingCore", 24, IMAGE}};
+    if (cls->basic_size == 64 && is_called(cls, "array.array", 64))
+        return ARRAY;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (is_called(cls, known[i].name, known[i].bytes))
+            return known[i].base;
+    if (!(cls->flags & HEAP_TYPE) && is_called(cls, "numpy.ndarray", 80))
+        return NDARRAY;
+    return arrow_type_of(cls) < ARROW_TYPES ? ARROW : PLAIN;
+}
+
+/* How an object of this type is read: by the nearest type above it, or itself, of which that is known. */
+INTERNAL uint8_t base_of(const type *cls)
 {
     unsigned long flags = cls->flags;
     for (const type *above = cls; above; above = above->base) {
-        if (above == L.set || above == L.frozen_set)
-            return SET;
-        if (above == L.byte_array)
-            return BYTE_ARRAY;
-        if (above == L.deque)
-            return DEQUE;
-        if (above == L.ordered_dict)
-            return ORDERED_DICT;
-        if (above == L.bytes_io)
-            return BYTES_IO;
-        if (above == L.string_io)
-            return STRING_IO;
-        if (above == L.buffered_reader || above == L.buffered_writer || above == L.buffered_random)
-            return BUFFERED;
-        if (above == L.generator || above == L.coroutine || above == L.async_generator)
-            return GENERATOR;
-        if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
-            return TENSOR;
-        if (above->deallocate == L.python_deallocate)
-            continue;
-        if (above->basic_size == 64 && is_called(above, "array.array", 64))
-            return ARRAY;
-        if (is_called(above, "_ctypes._CData", 72))
-            return C_DATA;
-        if (is_called(above, "mmap.mmap", 72))
-            return MAPPING;
-        if (is_called(above, "hamt_bitmap_node", 32))
-            return CONTEXT;
-        if (is_called(above, "_contextvars.ContextVar", 16) || is_called(above, "ContextVar", 16))
-            return VARIABLE;
-        if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
-            return NDARRAY;
-        if (is_called(above, "ImagingCore", 24))
-            return IMAGE;
-        if (arrow_type_of(above) < ARROW_TYPES)
-            return ARROW;
+        uint8_t base = base_by_type(above);
+        if (base == PLAIN && above->deallocate != L.python_deallocate)
+            base = base_by_name(above);
+        if (base != PLAIN)
+            return base;
     }
     return flags & IS_DICT ? DICT : flags & IS_LIST ? LIST : flags & IS_TUPLE ? TUPLE : flags & IS_TEXT ? TEXT
            : flags & IS_BYTES ? BYTES : flags & IS_INTEGER ? INTEGER : PLAIN;
 }
 
-static uint32_t put_name(struct graph *g, const type *cls)
+INTERNAL uint32_t put_name(struct graph *g, const type *cls)
 {
     char name[LONGEST_NAME];
     return put_text(g, name, name_of(cls, name));
 }
 
-static int is_collected(const type *cls)
+INTERNAL int is_collected(const type *cls)
 {
     return cls->traverse && cls->flags & HAS_GC;
 }
 
 /* The type made in C that an object's memory begins with. Python code may have made classes of it. */
-static const type *made_in_c(const type *cls)
+INTERNAL const type *made_in_c(const type *cls)
 {
     while (cls && cls->deallocate == L.python_deallocate)
         cls = cls->base;
@@ -124,10 +129,10 @@ static const type *made_in_c(const type *cls)
 }
 
 enum { LEAST_OF_C = 24 }; /* bytes: one word of its own */
+
 static char harmless_types[1 << 13]; /* names, one behind the other; of all of a module they end with a dot */
 
-/* With the GIL, once: the types that have nothing in C that would be worth a look. */
-EXPORT void graph_harmless(const char *names, uint64_t bytes)
+INTERNAL void know_harmless(const char *names, uint64_t bytes)
 {
     if (bytes < sizeof harmless_types - 1)
         memcpy(harmless_types, names, bytes);
@@ -151,7 +156,7 @@ static int may_hold(const type *cls)
     return 1;
 }
 
-static uint32_t type_of(struct graph *g, type *cls)
+INTERNAL uint32_t type_of(struct graph *g, type *cls)
 {
     struct kind *kinds = g->kind.at;
     uint32_t *table = g->kind_table.at;

@@ -1,8 +1,5 @@
 /* Edges that are found once all nodes are known. */
-
-struct pair {
-    uint32_t from, to;
-};
+#include "reader.h"
 
 static int by_nodes(const void *one, const void *other)
 {
@@ -31,7 +28,7 @@ static void insert(struct graph *g, const struct pair *pairs, uint64_t count)
 }
 
 /* 0 where there is no room. */
-static int insert_all(struct graph *g, struct pair *pairs, uint64_t count)
+INTERNAL int insert_all(struct graph *g, struct pair *pairs, uint64_t count)
 {
     uint64_t kept = 0;
     qsort(pairs, count, sizeof *pairs, by_nodes);
@@ -49,7 +46,7 @@ struct variable { /* a context variable, and what it has in a context */
 };
 
 /* A node of a context's table visits each value, then the variable that it is of. */
-static int visit_context(object *to, void *arg)
+INTERNAL int visit_context(object *to, void *arg)
 {
     struct context *context = arg;
     struct graph *g = context->g;
@@ -73,7 +70,7 @@ static int has_many_values(const struct pair *pairs, uint64_t count, uint64_t k)
 
 /* To a person it is the variable that holds what is in it, and not the context that only C code refers to. A variable
  * that has another value in each of many contexts holds none of them: who keeps the contexts does. */
-static int tie_variables(struct graph *g)
+INTERNAL int tie_variables(struct graph *g)
 {
     struct array array = {0};
     if (!g->variable_count)

@@ -1,9 +1,10 @@
 /* What an object refers to, and what of buffers it shows. */
+#include "reader.h"
 
 /* What the collector knows. The lists are walked as gc.get_objects() does. */
 enum { FROZEN = 3 }; /* by gc.freeze() */
 
-static uint64_t generation_at(int number)
+INTERNAL uint64_t generation_at(int number)
 {
     return L.generations + (number == FROZEN ? L.frozen : 24 * (uint64_t)number);
 }
@@ -11,7 +12,7 @@ static uint64_t generation_at(int number)
 /* All that the collector tracks, those that gc.freeze() hides last, and where they begin. The lists are chains through the
  * whole heap, of which nothing can be fetched ahead: they are walked once. Returns how many there are, if not more than
  * ``most``; one more than that: too many, or no room for the addresses. */
-static uint64_t list_objects(struct budget *budget, struct array *listed, uint64_t most, uint64_t *first_frozen)
+INTERNAL uint64_t list_objects(struct budget *budget, struct array *listed, uint64_t most, uint64_t *first_frozen)
 {
     uint64_t count = 0;
     for (int i = 0; i <= FROZEN; i++) {
@@ -27,7 +28,7 @@ static uint64_t list_objects(struct budget *budget, struct array *listed, uint64
 }
 
 /* A node for each. */
-static int put_objects(struct graph *g, const uintptr_t *listed, uint64_t count)
+INTERNAL int put_objects(struct graph *g, const uintptr_t *listed, uint64_t count)
 {
     enum { AHEAD = 16 };
     for (uint64_t i = 0; i < count; i++) {
@@ -40,7 +41,7 @@ static int put_objects(struct graph *g, const uintptr_t *listed, uint64_t count)
 }
 
 /* The names of its variables, a tuple; NULL where that is no frame of Python code. */
-static const object *names_of_locals(const char *frame)
+INTERNAL const object *names_of_locals(const char *frame)
 {
     const object *code = (object *)reference_at(frame, L.frame_code);
     const object *names = code && code->type == L.code ? (object *)pointer_at(code, L.code_names) : NULL;
@@ -49,14 +50,13 @@ static const object *names_of_locals(const char *frame)
 
 static char own_folder[1024]; /* with a slash; empty: not known */
 
-/* With the GIL, once: where the code of the recorder is. */
-EXPORT void graph_own(const char *folder)
+INTERNAL void know_own_folder(const char *folder)
 {
     strncpy(own_folder, folder, sizeof own_folder - 1);
 }
 
 /* The recorder's, on whatever thread: a snapshot may be made on one of the job's. */
-static int is_ours(const char *frame)
+INTERNAL int is_ours(const char *frame)
 {
     char text[sizeof own_folder];
     const object *code = (object *)reference_at(frame, L.frame_code);
@@ -67,7 +67,7 @@ static int is_ours(const char *frame)
 
 /* The running frames of a thread, innermost first: those of the recorder, or all others. Up to 3.10 frames are objects;
  * since, what an object stands for. */
-static int list_frames(struct graph *g, void *thread, int is_recorder, int own)
+INTERNAL int list_frames(struct graph *g, void *thread, int is_recorder, int own)
 {
     const char *at = first_frame(thread);
     int is_old = L.version < VERSION(3, 11);
@@ -80,7 +80,7 @@ static int list_frames(struct graph *g, void *thread, int is_recorder, int own)
 }
 
 /* "file\nline\nname" of what a code object stands for. */
-static uint32_t owner_of(struct graph *g, const object *code)
+INTERNAL uint32_t owner_of(struct graph *g, const object *code)
 {
     char text[640];
     if (!code || code->type != L.code || !L.code_file)
@@ -134,7 +134,7 @@ static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_
     return 1;
 }
 
-static const char *storage_of(const object *tensor)
+INTERNAL const char *storage_of(const object *tensor)
 {
     const char *memory = pointer_at(tensor, L.tensor_storage & 0xffff);
     return memory ? pointer_at(memory, L.tensor_storage >> 16) : NULL;
@@ -166,7 +166,7 @@ static const type *old_numpy(const type *cls)
  * objects. Numpy clears the place of an object before anybody can see it; but while it puts another into it, the one that
  * was there may be freed already: finalizers run then, and so do other threads. Nothing refers to that one any more, and
  * what it refers to may be gone. */
-static int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg)
+INTERNAL int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg)
 {
     if (base == BYTES_IO)
         return visit((object *)pointer_at(one, 16), arg);
@@ -250,7 +250,7 @@ static uint64_t count_key(struct graph *g, uintptr_t address)
 }
 
 /* A string that a table of keys refers to, of which the collector is not told, nor are we as an edge. What lives for ever is not counted. */
-static int count_name(struct graph *g, const object *name)
+INTERNAL int count_name(struct graph *g, const object *name)
 {
     int lives_for_ever = L.version >= VERSION(3, 12) && count_of(name) >= (uint64_t)1 << 30;
     if (g->node_limit || lives_for_ever)
@@ -380,7 +380,7 @@ static uint64_t members_of(const object *one, uint8_t base)
 }
 
 /* ``addresses``: rising. */
-static int is_among(const uint64_t *addresses, uint64_t count, uint64_t address)
+INTERNAL int is_among(const uint64_t *addresses, uint64_t count, uint64_t address)
 {
     uint64_t low = 0, high = count;
     while (low < high) {
@@ -432,7 +432,7 @@ static uint64_t references_of(object *one, uint8_t base, int is_told)
 /* All nodes are known that are as far from the roots as ``first``, the first of them. A share of the room that is left is
  * for what they lead to, and so on: what lies deep has some of it too. A part is for the user's own alone. How many nodes
  * may come of each is asked of some of them. */
-static void begin_level(struct graph *g, uint32_t first)
+INTERNAL void begin_level(struct graph *g, uint32_t first)
 {
     enum { SHARE = 3, FEW = 16, ASKED = 1024 }; /* of few nodes there is room for all that comes of them */
     uint64_t count = g->nodes - first, asked[2] = {0}, found[2] = {0};
@@ -498,7 +498,7 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
 }
 
 /* A dict that a module has for its names: the first is its own. */
-static int is_namespace(const object *one)
+INTERNAL int is_namespace(const object *one)
 {
     char name[16];
     const char *first;
@@ -518,13 +518,53 @@ static uint32_t of_user(const struct graph *g, const object *one, uint8_t base, 
     return is_above && one->type != L.module && !(base == DICT && is_namespace(one)) ? OF_USER : 0;
 }
 
-static int visit_context(object *to, void *arg);
-struct context { /* while a node of its table is read: the value that was visited last */
-    struct graph *g;
-    object *value;
-};
+/* Of a long container whose members lie in a line one in ``stride``, with its key. 0: they do not; -1: no room. */
+static int read_members(struct graph *g, const object *one, uint64_t stride)
+{
+    const char *first;
+    int has_keys;
+    uint64_t each, members = members_in_line(one, &first, &each, &has_keys);
+    for (uint64_t i = 0; i < members; i += stride) {
+        if (i + 8 * stride < members)
+            __builtin_prefetch(pointer_at(first, (i + 8 * stride) * each));
+        if (!refer(g, word_at(first, i * each), TYPE_NONE) || (has_keys && !refer(g, word_at(first - 8, i * each), TYPE_NONE)))
+            return -1;
+    }
+    return members > 0;
+}
 
-static int read_node(struct graph *g, uint32_t node)
+/* What an object refers to. */
+static int read_object(struct graph *g, uint32_t node, object *one, uint8_t base, int is_gc)
+{
+    if (base == TENSOR && !refer(g, (uintptr_t)storage_of(one), TYPE_STORAGE))
+        return 0;
+    if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
+        return 0;
+    type *cls = one->type;
+    int is_told = is_told_of(one, is_gc);
+    struct visits some = {g, 0, g->node_limit ? stride_of(g, node, one, base, is_told) : 1};
+    if (!some.stride)
+        return 1;
+    visit_function visit = some.stride > 1 ? visit_some : visit_edge;
+    void *arg = some.stride > 1 ? (void *)&some : g;
+    if (base != TENSOR && visit_hidden(one, base, visit, arg))
+        return 0;
+    if (!is_told)
+        return 1;
+    int has_list = base == ORDERED_DICT && !(some.stride > 1 && cls == L.ordered_dict); /* of which it tells */
+    if ((base == DICT || base == ORDERED_DICT) && !read_keys(g, one, some.stride, has_list))
+        return 0;
+    if (cls->flags & IS_TYPE && !read_shared_keys(g, (const type *)one))
+        return 0;
+    int has_members = some.stride > 1 ? read_members(g, one, some.stride) : 0;
+    if (has_members)
+        return has_members > 0;
+    if (base == CONTEXT)
+        cls->traverse(one, visit_context, &(struct context){g, NULL});
+    return !cls->traverse(one, visit, arg);
+}
+
+INTERNAL int read_node(struct graph *g, uint32_t node)
 {
     uintptr_t address = ARRAY(g, address, uintptr_t)[node];
     uint32_t special = ARRAY(g, type, uint32_t)[node] & ~OF_USER, is_above = ARRAY(g, type, uint32_t)[node] & OF_USER;
@@ -554,45 +594,12 @@ static int read_node(struct graph *g, uint32_t node)
     *own = own_bytes(one, kind);
     uint64_t count = count_of(one); /* since 3.12 some are counted as living for ever */
     *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;
-    if (base == TENSOR && !refer(g, (uintptr_t)storage_of(one), TYPE_STORAGE))
-        return 0;
-    if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
-        return 0;
-    type *cls = one->type;
-    int is_told = is_told_of(one, is_gc);
-    struct visits some = {g, 0, g->node_limit ? stride_of(g, node, one, base, is_told) : 1};
-    if (!some.stride)
-        return 1;
-    visit_function visit = some.stride > 1 ? visit_some : visit_edge;
-    void *arg = some.stride > 1 ? (void *)&some : g;
-    if (base != TENSOR && visit_hidden(one, base, visit, arg))
-        return 0;
-    if (!is_told)
-        return 1;
-    int has_list = base == ORDERED_DICT && !(some.stride > 1 && cls == L.ordered_dict); /* of which it tells */
-    if ((base == DICT || base == ORDERED_DICT) && !read_keys(g, one, some.stride, has_list))
-        return 0;
-    if (cls->flags & IS_TYPE && !read_shared_keys(g, (const type *)one))
-        return 0;
-    const char *first;
-    int has_keys;
-    uint64_t each, members = some.stride > 1 ? members_in_line(one, &first, &each, &has_keys) : 0;
-    for (uint64_t i = 0; i < members; i += some.stride) {
-        if (i + 8 * some.stride < members)
-            __builtin_prefetch(pointer_at(first, (i + 8 * some.stride) * each));
-        if (!refer(g, word_at(first, i * each), TYPE_NONE) || (has_keys && !refer(g, word_at(first - 8, i * each), TYPE_NONE)))
-            return 0;
-    }
-    if (members)
-        return 1;
-    if (base == CONTEXT)
-        cls->traverse(one, visit_context, &(struct context){g, NULL});
-    return !cls->traverse(one, visit, arg);
+    return read_object(g, node, one, base, is_gc);
 }
 
 /* How large storages are. Torch's own threads may free one of a tensor that is still there, GIL or not: the kernel reads
  * them, for which what is no memory is an error and no crash. */
-static void weigh_storages(struct graph *g)
+INTERNAL void weigh_storages(struct graph *g)
 {
     enum { AT_ONCE = 64, LARGEST = 256, ON_HOST = 0, ON_META = 14 }; /* c10/core/DeviceType.h */
     size_t each = L.storage_bytes + 8 > L.storage_device + 1 ? L.storage_bytes + 8 : L.storage_device + 1;
@@ -635,7 +642,7 @@ static void weigh_storages(struct graph *g)
     }
 }
 
-static uint32_t node_at(const struct graph *g, uintptr_t address)
+INTERNAL uint32_t node_at(const struct graph *g, uintptr_t address)
 {
     const uint64_t *table = g->table.at;
     for (uint32_t slot = hash(address) & g->table_mask; table[slot]; slot = (slot + 1) & g->table_mask)
@@ -663,7 +670,7 @@ static uint64_t said_by(object *function, object *of)
  * collection: none does while one seems to go on already. Where there are many, those not asked are taken for as large as the others. Two of
  * them may show the same buffers, a slice and its table, or such as are no memory of Arrow's, but numpy's or a file's:
  * where all say more than there is, each counts for less. */
-static void weigh_arrow(struct graph *g)
+INTERNAL void weigh_arrow(struct graph *g)
 {
     const uint32_t *types = g->type.at;
     const uintptr_t *address = g->address.at;

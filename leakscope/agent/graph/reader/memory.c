@@ -4,18 +4,10 @@
  * would tell this as the program's. A forked child does not get them: it would keep what its parent frees. It gets what Python code of ours may just be
  * looking at, as the fork happens: that is what grow_copied is for.
  */
-
-struct array {
-    void *at;
-    size_t bytes;
-};
-
-struct budget {
-    size_t left;
-    int is_spent, is_kept; /* is_kept: of the room that is kept */
-};
+#include "reader.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* the tests' build: of malloc, and at first no byte more, so that each access beyond is seen */
+
 static void *resize(void *at, size_t before, size_t *wanted)
 {
     *wanted += before / 2;
@@ -43,20 +35,24 @@ static void *resize_in_room(char *at, size_t before, size_t wanted)
     return resize(at, before, &wanted);
 }
 
-EXPORT uint64_t graph_keep_room(uint64_t bytes)
+INTERNAL uint64_t keep_room(uint64_t bytes)
 {
     (void)bytes;
     return 0;
 }
+
 #else
+
 /* Memory that is asked for while there is some, and kept for the life of the process: near a limit a part of the graph has
  * its arrays there. At most one graph at a time. In between the kernel may have its pages back, and takes them before it
  * kills: so nothing dies sooner for them. In a cgroup of 100 MiB they were all there at 95 % of it, and a program that grows
  * was killed at the same MiB as without; of pages that nobody can take it lacked each, and those of a file are written. */
 enum { PAGE = 4096, MOST_KEPT = 1024 }; /* pages */
+
 #ifndef MADV_FREE
 #define MADV_FREE 8 /* of Linux 4.5 */
 #endif
+
 static struct {
     char *at;
     size_t pages, used;
@@ -64,8 +60,7 @@ static struct {
     uint8_t is_used[MOST_KEPT];
 } kept;
 
-/* Returns how many bytes are kept, none where there is no memory. Without the GIL, while no graph is read or worked out. */
-EXPORT uint64_t graph_keep_room(uint64_t bytes)
+INTERNAL uint64_t keep_room(uint64_t bytes)
 {
     size_t pages = bytes / PAGE < MOST_KEPT ? bytes / PAGE : MOST_KEPT;
     if ((kept.at && kept.process == getpid()) || !pages)
@@ -163,6 +158,7 @@ static void release(void *at, size_t bytes)
     }
     syscall(SYS_munmap, at, (bytes + 4095) & ~(size_t)4095);
 }
+
 #endif
 
 /* ``is_copied``: a forked child gets it, and so it cannot be in the room that is kept. */
@@ -191,12 +187,12 @@ static int grow_as(struct budget *budget, struct array *array, size_t bytes, int
     return 1;
 }
 
-static int grow(struct budget *budget, struct array *array, size_t bytes)
+INTERNAL int grow(struct budget *budget, struct array *array, size_t bytes)
 {
     return grow_as(budget, array, bytes, 0);
 }
 
-static int grow_copied(struct budget *budget, struct array *array, size_t bytes)
+INTERNAL int grow_copied(struct budget *budget, struct array *array, size_t bytes)
 {
     int is_first = !array->at;
     if (!grow_as(budget, array, bytes, 1))
@@ -206,7 +202,7 @@ static int grow_copied(struct budget *budget, struct array *array, size_t bytes)
     return 1;
 }
 
-static void drop(struct budget *budget, struct array *array)
+INTERNAL void drop(struct budget *budget, struct array *array)
 {
     if (array->at) {
         release(array->at, array->bytes);
@@ -217,7 +213,7 @@ static void drop(struct budget *budget, struct array *array)
 }
 
 /* Gives back what of it is not needed. */
-static void shrink(struct budget *budget, struct array *array, size_t bytes)
+INTERNAL void shrink(struct budget *budget, struct array *array, size_t bytes)
 {
 #ifndef __SANITIZE_ADDRESS__
     size_t wanted = (bytes + 4095) & ~(size_t)4095;
@@ -235,7 +231,7 @@ static void shrink(struct budget *budget, struct array *array, size_t bytes)
 }
 
 /* Has the kernel make all pages of it zero now, and not as each is touched. */
-static void touch(struct array *array)
+INTERNAL void touch(struct array *array)
 {
     enum { POPULATE_WRITE = 23 }; /* of Linux 5.14 and later */
     if (!madvise(array->at, array->bytes & ~(size_t)4095, POPULATE_WRITE))
@@ -245,7 +241,7 @@ static void touch(struct array *array)
 }
 
 /* What was grown elsewhere, of the same process; where the budget does not allow that it stays there. */
-static void move(struct budget *budget, struct array *to, struct array *from)
+INTERNAL void move(struct budget *budget, struct array *to, struct array *from)
 {
     if (from->bytes > budget->left)
         return;

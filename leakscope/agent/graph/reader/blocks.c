@@ -5,26 +5,13 @@
  * leads to a sampled block counts: some hundred addresses, which nothing but a pointer to them is likely to equal. What
  * lies behind a pointer is read by the kernel, for which what is no memory is an error and no crash: other threads may
  * free it meanwhile. */
-
-struct block { /* as sampler.c tells of it, by rising addresses */
-    uint64_t address, bytes;
-    double stands_for, variance; /* bytes in memory */
-};
-
-struct range { /* of memory that is no file's, by rising addresses */
-    uint64_t begin, end;
-};
+#include "reader.h"
 
 enum { MOST_POINTERS = 4, WORDS_READ = 24, LEAST_WORDS = 3, MOST_WORDS = 512, AT_ONCE = 64 };
 
-static struct known_blocks {
-    const struct block *at;
-    const struct range *ranges;
-    uint64_t count, range_count, least_ns; /* least_ns: that may be taken in any case */
-} known;
+static struct known_blocks known;
 
-/* With the GIL, for the next graph; what it gets stays until then. */
-EXPORT void graph_blocks(const struct known_blocks *blocks)
+INTERNAL void know_blocks(const struct known_blocks *blocks)
 {
     known = *blocks;
 }
@@ -139,6 +126,7 @@ static void look_at_word(struct scan *scan, uint32_t from, int is_from_place, ui
 /* Types of which some object led to a block: of these all are looked at, of others some. They stay known, so that what a
  * holder has is not told differently from one snapshot to the next. */
 enum { MOST_FRUITFUL = 256 };
+
 static struct {
     uint64_t types[MOST_FRUITFUL];
     uint32_t count;
@@ -156,7 +144,9 @@ static int is_fruitful(uint64_t type)
 static const struct {
     uint64_t of_fruitful, of_others;
 } SETTINGS[] = {{8192, 256}, {2048, 64}, {512, 16}, {128, 4}};
+
 enum { MOST_SETTINGS = sizeof SETTINGS / sizeof *SETTINGS };
+
 static int setting;
 
 /* Of the words of all objects that may hold something in C. ``strides``: by type, of how many one is looked at; behind them
@@ -188,7 +178,7 @@ static void look_at_objects(struct scan *scan, uint64_t *strides)
 }
 
 /* Of this thread: on a busy machine others run in between. */
-static uint64_t cpu_ns(void)
+INTERNAL uint64_t cpu_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -332,7 +322,7 @@ static int add_places(struct scan *scan)
 }
 
 /* ``began_ns``: when reading began, of which it takes a part at most. 0: the graph is no good any more. */
-static int find_blocks(struct graph *g, uint64_t began_ns)
+INTERNAL int find_blocks(struct graph *g, uint64_t began_ns)
 {
     enum { MOST_PASSES = 4, PART = 8 };
     struct scan scan = {.g = g, .index_mask = (1 << 17) - 1};

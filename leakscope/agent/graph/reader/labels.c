@@ -1,4 +1,5 @@
 /* By what name each node that matters is held. */
+#include "reader.h"
 
 static uint32_t row_at(const struct graph *g, uintptr_t address)
 {
@@ -19,8 +20,6 @@ struct search { /* among what an object refers to, for rows whose way leads thro
     size_t used;
 };
 
-enum { MOST_ATTRIBUTES = 200, MOST_NUMBERS = 400 }; /* the latter: characters. A limit is among the first that are set */
-
 static int is_below(const struct search *search, uint32_t row)
 {
     return row != NONE && row != search->row && search->g->rows[row].path_row == search->row;
@@ -28,7 +27,7 @@ static int is_below(const struct search *search, uint32_t row)
 
 /* Whether an object that is alive is of the type that was at its address. Of that one nothing is known but what was
  * written down: it may be freed, and another one lie there that is read otherwise. */
-static int is_same(const struct graph *g, const struct row *row, const object *one)
+INTERNAL int is_same(const struct graph *g, const struct row *row, const object *one)
 {
     if (row->type < FIRST_TYPE)
         return 0;
@@ -85,8 +84,6 @@ static void label_number(struct search *search, uintptr_t child, int kind, int64
         *--at = '-';
     label(search, child, kind, at, (size_t)(digits + sizeof digits - at));
 }
-
-enum { MOST_MEMBERS = 300000, MOST_OF_ALL = 3000000 }; /* of all: some 30 ms */
 
 static void label_text(struct search *search, uintptr_t child, int kind, const object *text)
 {
@@ -292,26 +289,131 @@ static void label_replaced(struct graph *g, uint32_t number)
     }
 }
 
+/* Which rows below a running function its variables still refer to. */
+static void look_below_frame(struct search *search, const char *frame)
+{
+    const object *names = names_of_locals(frame);
+    uint64_t others[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
+    for (int i = 0; names && i < 4; i++)
+        visit_row((object *)reference_at(frame, others[i]), search);
+    for (intptr_t i = 0; names && i < names->size; i++)
+        visit_row((object *)reference_at(frame, L.frame_slots + 8ul * i), search);
+    label_locals(search, frame);
+}
+
+/* Members of a container, + 1; 0: it is none. */
+static uint64_t length_of(const object *one, uint8_t base)
+{
+    switch (base) {
+    case DICT:
+    case ORDERED_DICT:
+        return word_at(one, 16) + 1;
+    case SET:
+        return word_at(one, 24) + 1;
+    case LIST:
+    case TUPLE:
+    case DEQUE:
+        return (uint64_t)one->size + 1;
+    default:
+        return 0;
+    }
+}
+
+/* Whether there is time to look through an object while the job waits; it is counted. */
+static int may_look(struct graph *g, const struct row *row)
+{
+    const uint32_t *begin = g->begin.at;
+    uint32_t members = begin[row->node + 1] - begin[row->node];
+    uint64_t most = g->members_left < MOST_MEMBERS ? g->members_left : MOST_MEMBERS;
+    if (members > most || row->length > most)
+        return 0;
+    g->members_left -= members > row->length ? members : row->length;
+    return 1;
+}
+
+/* Which rows an object still refers to. */
+static void see_members(struct search *search, object *one, const struct kind *kind)
+{
+    struct graph *g = search->g;
+    const type *cls = one->type;
+    if (kind->base == TENSOR) {
+        uint32_t found = row_at(g, (uintptr_t)storage_of(one));
+        if (is_below(search, found))
+            g->rows[found].is_seen = 1;
+    } else
+        visit_hidden(one, kind->base, visit_row, search);
+    if (kind->is_gc && (!cls->is_gc || cls->is_gc(one)))
+        cls->traverse(one, visit_row, search);
+}
+
+static void label_contents(struct search *search, object *one, uint8_t base)
+{
+    if ((base == DICT || base == ORDERED_DICT) && L.dict_next)
+        label_items(search, one);
+    else if (base == LIST && word_at(one, 24)) /* NULL while it is being sorted */
+        label_members(search, word_at(one, 24), one->size);
+    else if (base == TUPLE && !label_of_function(search, one))
+        label_members(search, (uintptr_t)items_of(one), one->size);
+}
+
+/* What has code of its own: a frame, a generator, a function, or one that keeps results. Which it is, and its variables. */
+static void label_code(struct search *search, struct row *row, object *one, uint8_t base)
+{
+    struct graph *g = search->g;
+    const type *cls = one->type;
+    if (cls == L.frame && L.version < VERSION(3, 11)) {
+        label_locals_of_object(search, one);
+        row->owner = owner_of(g, (object *)pointer_at(one, L.frame_code));
+    } else if (cls == L.frame && L.frame_slots && pointer_at(one, 24)) { /* of a call that is over, kept by an exception */
+        label_locals(search, pointer_at(one, 24));
+        row->owner = owner_of(g, (object *)reference_at(pointer_at(one, 24), L.frame_code));
+    }
+    /* At its end its frame is cleared, and what it was of may be freed; before its beginning it may not be written. */
+    if (base == GENERATOR && L.generator_frame && *((const signed char *)one + L.generator_state) <= 0) {
+        label_locals(search, (const char *)one + L.generator_frame);
+        row->owner = owner_of(g, (object *)reference_at((const char *)one + L.generator_frame, L.frame_code));
+    }
+    const object *function = !L.function_code ? NULL : cls == L.function ? one : cls == L.results ? attribute_of(one, "__wrapped__") : NULL;
+    if (function && function->type == L.function)
+        row->owner = owner_of(g, (object *)pointer_at(function, L.function_code));
+    uint64_t at_limit = cls == L.results ? L.results_limit : base == DEQUE ? L.deque_limit : 0;
+    if (at_limit && !(word_at(one, at_limit) >> 62)) /* -1: none */
+        row->limit = word_at(one, at_limit) + 1;
+}
+
+static void label_attributes(struct search *search, struct row *row, object *one, int is_gc)
+{
+    const type *cls = one->type;
+    int is_class = cls == L.type_type || (is_gc && cls->flags & IS_TYPE);
+    if (is_class)
+        row->owner = put_name(search->g, (type *)one);
+    if (cls == L.module)
+        label(search, word_at(one, 16), NAMESPACE, "", 0);
+    else if (is_class)
+        label(search, (uintptr_t)((type *)one)->dict, NAMESPACE, "", 0);
+    else if (cls->dict_offset > 0)
+        label(search, word_at(one, (size_t)cls->dict_offset), NAMESPACE, "", 0);
+    else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT) {
+        uint64_t word = word_at((const char *)one - 24, 0);
+        if (!(word & 1)) {
+            label(search, word, NAMESPACE, "", 0);
+            label_new_dict(search, (object *)word);
+        }
+        label_values(search, one, cls);
+    }
+    if (cls->flags & HEAP_TYPE)
+        label_slots(search, one, cls);
+}
+
 /* Which rows below an object it still refers to, and how. */
-static void look_below(struct graph *g, uint32_t number)
+INTERNAL void look_below(struct graph *g, uint32_t number)
 {
     struct row *row = &g->rows[number];
     struct search search = {.g = g, .row = number};
     char numbers[MOST_NUMBERS];
     object *one = (object *)row->address;
-    const uint32_t *begin = g->begin.at;
-    uint32_t members = begin[row->node + 1] - begin[row->node];
-    if (row->type == TYPE_FRAME) {
-        const char *frame = (const char *)one;
-        const object *names = names_of_locals(frame);
-        uint64_t others[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
-        for (int i = 0; names && i < 4; i++)
-            visit_row((object *)reference_at(frame, others[i]), &search);
-        for (intptr_t i = 0; names && i < names->size; i++)
-            visit_row((object *)reference_at(frame, L.frame_slots + 8ul * i), &search);
-        label_locals(&search, frame);
-        return;
-    }
+    if (row->type == TYPE_FRAME)
+        look_below_frame(&search, (const char *)one);
     if (row->type < FIRST_TYPE)
         return;
     const struct kind kind = ((struct kind *)g->kind.at)[row->type];
@@ -319,84 +421,14 @@ static void look_below(struct graph *g, uint32_t number)
     int is_namespace = row->label_kind == NAMESPACE && cls == L.dict && word_at(one, 16) <= MOST_ATTRIBUTES;
     if (is_namespace || (cls->flags & HEAP_TYPE && cls != L.type_type))
         search.numbers = numbers;
-    if (kind.base == DICT || kind.base == ORDERED_DICT)
-        row->length = word_at(one, 16) + 1;
-    else if (kind.base == SET)
-        row->length = word_at(one, 24) + 1;
-    else if (kind.base == LIST || kind.base == TUPLE || kind.base == DEQUE)
-        row->length = (uint64_t)one->size + 1;
-    uint64_t most = g->members_left < MOST_MEMBERS ? g->members_left : MOST_MEMBERS;
-    if (members > most || row->length > most)
-        return; /* too long to look through while the job waits */
-    g->members_left -= members > row->length ? members : row->length;
-    if (kind.base == TENSOR) {
-        uint32_t found = row_at(g, (uintptr_t)storage_of(one));
-        if (is_below(&search, found))
-            g->rows[found].is_seen = 1;
-    } else
-        visit_hidden(one, kind.base, visit_row, &search);
-    if (kind.is_gc && (!cls->is_gc || cls->is_gc(one)))
-        cls->traverse(one, visit_row, &search);
-    switch (kind.base) {
-    case DICT:
-    case ORDERED_DICT:
-        if (L.dict_next)
-            label_items(&search, one);
-        break;
-    case LIST:
-        if (word_at(one, 24)) /* NULL while it is being sorted */
-            label_members(&search, word_at(one, 24), one->size);
-        break;
-    case TUPLE:
-        if (label_of_function(&search, one))
-            break;
-        label_members(&search, (uintptr_t)items_of(one), one->size);
-        break;
-    case SET:
-    case DEQUE:
-        break;
-    }
-    if (cls == L.frame && L.version < VERSION(3, 11)) {
-        label_locals_of_object(&search, one);
-        row->owner = owner_of(g, (object *)pointer_at(one, L.frame_code));
-    } else if (cls == L.frame && L.frame_slots && pointer_at(one, 24)) { /* of a call that is over, kept by an exception */
-        label_locals(&search, pointer_at(one, 24));
-        row->owner = owner_of(g, (object *)reference_at(pointer_at(one, 24), L.frame_code));
-    }
-    /* At its end its frame is cleared, and what it was of may be freed; before its beginning it may not be written. */
-    if (kind.base == GENERATOR && L.generator_frame && *((const signed char *)one + L.generator_state) <= 0) {
-        label_locals(&search, (const char *)one + L.generator_frame);
-        row->owner = owner_of(g, (object *)reference_at((const char *)one + L.generator_frame, L.frame_code));
-    }
-    if (cls == L.function && L.function_code)
-        row->owner = owner_of(g, (object *)pointer_at(one, L.function_code));
-    if (cls == L.results && L.function_code) {
-        const object *function = attribute_of(one, "__wrapped__");
-        if (function && function->type == L.function)
-            row->owner = owner_of(g, (object *)pointer_at(function, L.function_code));
-    }
-    uint64_t at_limit = cls == L.results ? L.results_limit : kind.base == DEQUE ? L.deque_limit : 0;
-    if (at_limit && !(word_at(one, at_limit) >> 62)) /* -1: none */
-        row->limit = word_at(one, at_limit) + 1;
-    int is_class = cls == L.type_type || (kind.is_gc && cls->flags & 1ul << 31);
-    if (is_class)
-        row->owner = put_name(g, (type *)one);
-    if (cls == L.module)
-        label(&search, word_at(one, 16), NAMESPACE, "", 0);
-    else if (is_class)
-        label(&search, (uintptr_t)((type *)one)->dict, NAMESPACE, "", 0);
-    else if (cls->dict_offset > 0)
-        label(&search, word_at(one, (size_t)cls->dict_offset), NAMESPACE, "", 0);
-    else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT) {
-        uint64_t word = word_at((const char *)one - 24, 0);
-        if (!(word & 1)) {
-            label(&search, word, NAMESPACE, "", 0);
-            label_new_dict(&search, (object *)word);
-        }
-        label_values(&search, one, cls);
-    }
-    if (cls->flags & HEAP_TYPE)
-        label_slots(&search, one, cls);
+    uint64_t length = length_of(one, kind.base);
+    row->length = length ? length : row->length;
+    if (!may_look(g, row))
+        return;
+    see_members(&search, one, &kind);
+    label_contents(&search, one, kind.base);
+    label_code(&search, row, one, kind.base);
+    label_attributes(&search, row, one, kind.is_gc);
     if (search.used)
         g->rows[number].numbers = put_text(g, numbers, search.used - 1);
     label_replaced(g, number);
@@ -435,4 +467,56 @@ static void look_at_threads(struct graph *g, void *recorder)
             at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
         }
     }
+}
+
+INTERNAL int label_rows(struct graph *g, object *modules, void *recorder, struct largest *largest)
+{
+    if (g->process != getpid())
+        return 0;
+    uint64_t size = 256;
+    while (size < g->row_count * 2)
+        size *= 2;
+    if (!grow(&g->budget, &g->row_table, size * 4))
+        return 0;
+    uint32_t *table = g->row_table.at;
+    memset(table, 0xff, size * 4);
+    g->row_mask = (uint32_t)size - 1;
+    g->members_left = MOST_OF_ALL;
+    /* For each row the first one whose way leads through it, and then the next. */
+    if (!grow(&g->budget, &g->below, g->row_count * 8))
+        return 0;
+    uint32_t *below = g->below.at;
+    memset(below, 0xff, g->row_count * 8);
+    for (uint64_t i = g->row_count; i-- > 1;) {
+        below[g->row_count + i] = below[g->rows[i].path_row];
+        below[g->rows[i].path_row] = (uint32_t)i;
+    }
+    int only_c = 0; /* something is held by C alone: is it still there? */
+    for (uint32_t i = 0; i < g->row_count; i++) {
+        struct row *row = &g->rows[i];
+        if (row->node < GROUPS) {
+            row->is_seen = 1;
+            continue;
+        }
+        only_c |= g->rows[row->path_row].node == FROM_C && row->retained_bytes > g->total_bytes / 20;
+        uint32_t slot = hash(row->address) & g->row_mask;
+        while (table[slot] != NONE)
+            slot = (slot + 1) & g->row_mask;
+        table[slot] = i;
+    }
+    is_alive(g, (uintptr_t)modules, MODULES, 0);
+    look_at_threads(g, recorder);
+    for (int i = 0; only_c && i < 4; i++) {
+        uint64_t head = generation_at(i);
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
+            is_alive(g, at + 16, FROM_C, 0);
+    }
+    for (uint32_t i = 0; i < g->row_count; i++)
+        if (g->rows[i].node >= GROUPS && g->rows[i].is_seen)
+            look_below(g, i);
+    label_cycles(g);
+    g->texts = g->text.at;
+    if (largest)
+        copy_largest(g, largest);
+    return 1;
 }

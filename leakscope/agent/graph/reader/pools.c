@@ -3,6 +3,7 @@
  * It divides arenas into pools of blocks of one size each. Where it keeps the list of its arenas nobody tells; but in each
  * pool stands which one of the list it is in, so the list is known when it is found.
  */
+#include "reader.h"
 
 struct pool_header { /* as in Objects/obmalloc.c, of every CPython that this is for */
     uint32_t blocks, unused; /* in use */
@@ -10,21 +11,17 @@ struct pool_header { /* as in Objects/obmalloc.c, of every CPython that this is 
     uint32_t arena, size_class, next_offset, last_offset;
 };
 
-struct arena_of_python {
-    uint64_t address, next_pool;
-    uint32_t free_pools, all_pools;
-    uint64_t unused[3];
-};
-
 _Static_assert(sizeof(struct pool_header) == 48 && sizeof(struct arena_of_python) == 48, "as in Objects/obmalloc.c");
 
 enum { MOST_PLACES = 8, LEAST_ARENAS = 16, SIZE_CLASSES = 32, POOLS_ASKED = 48, SMALL_BYTES = 512, LOOSE_BYTES = 2 << 20 };
 
 static uint64_t places_of_list[MOST_PLACES]; /* where a pointer to the list of arenas stands: one of these */
+
 static int place_count;
+
 static uint32_t arena_limit = LEAST_ARENAS; /* so long the list is: twice as long each time that it grew */
 
-static uint64_t pool_size(void)
+INTERNAL uint64_t pool_size(void)
 {
     return L.version < VERSION(3, 10) ? 4096 : 16384;
 }
@@ -58,9 +55,7 @@ static int is_list_for(uint64_t list, uint32_t number, uint64_t object_address)
            object_address - arena.address < arena_size();
 }
 
-/* Without the GIL, once. Looks for the list of arenas in memory from ``begin`` to ``end``, Python's own variables. ``known``:
- * addresses of some small objects. How many places hold a pointer to it. */
-EXPORT int graph_find_arenas(uint64_t begin, uint64_t end, const uint64_t *known, uint64_t count)
+INTERNAL int find_arenas(uint64_t begin, uint64_t end, const uint64_t *known, uint64_t count)
 {
     enum { AT_ONCE = 512 };
     uint64_t words[AT_ONCE], first_of = 0;
@@ -152,11 +147,6 @@ static uint32_t type_known(const struct graph *g, const type *cls)
     return NONE;
 }
 
-/* NONE where there is none. */
-struct loose {
-    uint64_t count, bytes;
-};
-
 /* Objects in the blocks of a pool that nothing refers to and the collector does not know: strings, numbers, bytes. */
 static void find_loose(struct graph *g, const struct pool *pool, uint64_t times)
 {
@@ -195,7 +185,7 @@ static void find_loose(struct graph *g, const struct pool *pool, uint64_t times)
 }
 
 /* With the GIL: which pools are in use, and by how many blocks. */
-static void read_pools(struct graph *g)
+INTERNAL void read_pools(struct graph *g)
 {
     uint64_t list = list_of_arenas(g), count = 0;
     if (!list || !grow(&g->budget, &g->loose, g->type_count * sizeof(struct loose)) ||

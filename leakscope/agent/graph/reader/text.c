@@ -1,12 +1,13 @@
 /* Strings of Python's, as UTF-8. */
+#include "frames.h"
 
-static int is_text(const object *one)
+INTERNAL int is_text(const object *one)
 {
     return one && one->type == L.text;
 }
 
 /* Of so many bytes each, as UTF-8. */
-static size_t wide_characters(const char *from, uint64_t length, uint64_t kind, char *to, size_t most)
+INTERNAL size_t wide_characters(const char *from, uint64_t length, uint64_t kind, char *to, size_t most)
 {
     const unsigned char *at = (const unsigned char *)from;
     size_t written = 0;
@@ -33,14 +34,14 @@ static size_t wide_characters(const char *from, uint64_t length, uint64_t kind, 
 }
 
 /* The first ``length`` characters of a string as UTF-8, at most so many bytes; their number. */
-static size_t first_characters(const object *text, uint64_t length, char *to, size_t most)
+INTERNAL size_t first_characters(const object *text, uint64_t length, char *to, size_t most)
 {
     uint64_t state = word_at(text, 32);
     uint64_t kind = state >> 2 & 7, is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
     return is_compact ? wide_characters((const char *)text + (is_ascii ? L.text_bytes : L.wide_text_bytes), length, kind, to, most) : 0;
 }
 
-static size_t characters(const object *text, char *to, size_t most)
+INTERNAL size_t characters(const object *text, char *to, size_t most)
 {
     return first_characters(text, word_at(text, 16), to, most);
 }
