@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .confidence import Ground
-from .kinds import GROWTH, KILL, Kind
+from .kinds import CRASH, GROWTH, KILL, Kind
 
 _COUNT = re.compile(r"(?<!\w)\d[\d,]*(\.\d+)?(?!\w)")
 _GUESS = 0.5  # less sure than that
@@ -546,6 +546,11 @@ def is_our_crash(finding: Finding) -> bool:
     return finding.subject.module == AGENT
 
 
+def ended_by_lack(finding: Finding) -> bool:
+    """Whether it tells how lack of memory ended a process: killed, or refused what it asked for as something filled it."""
+    return finding.tells(KILL) or (finding.tells(CRASH) and finding.severity == "critical" and finding.bytes > 0)
+
+
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence.
 
@@ -557,6 +562,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     def rank(f: Finding) -> tuple[object, ...]:
         severity, is_guess = SEVERITIES.index(f.severity), is_known and f.confidence < _GUESS
         weight = -f.bytes * f.confidence
-        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, weight, not f.tells(GROWTH), f.title
+        return not is_our_crash(f), severity, not ended_by_lack(f), is_guess, weight, not f.tells(GROWTH), f.title
 
     return sorted(findings, key=rank)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 NEEDS = ("processes",)
 SEEN_BY = ("processes.exit_code", "processes.exit_signal", "crash_text.last_words")
 TELLS = (DANGER, CRASH)
-AFTER = ()
+AFTER = ("*", "unexplained-growth")  # what filled the memory that was refused is theirs to name
 _KIND = "crash"
 _MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
@@ -87,6 +87,7 @@ class Failure:
 def findings(
     case: Case,
     *,
+    so_far: Sequence[Finding] = (),
     near_fraction: float = 0.8,  # of a limit, at the last look: half a second later it may have been reached
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
@@ -100,7 +101,7 @@ def findings(
     ended_well = root is not None and root.exit_code == 0
     groups: dict[object, list[Finding]] = {}
     for failure in sorted(failures, key=lambda failure: failure.time_s):
-        finding = _finding(case, failure, stderr, near_fraction)
+        finding = _finding(case, failure, stderr, near_fraction, so_far)
         if ended_well and finding.severity == "critical" and not is_our_crash(finding):
             finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job itself succeeded"])
         about = finding.subject
@@ -186,7 +187,7 @@ def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
     return of_broken_pipe(failure.exception_type, failure.text), words
 
 
-def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) -> Finding:
+def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float, so_far: Sequence[Finding]) -> Finding:
     meaning, words = _meaning(failure, stderr)
     text = failure.text
     if failure.signal is not None and not text:
@@ -201,7 +202,7 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
         return replace(finding, subject=ours)
     told = _ordinary(failure, place)
     if meaning is not None:
-        told = tell(case, failure.member, meaning, words, near_fraction)
+        told = tell(case, failure.member, meaning, words, near_fraction, so_far)
     if not failure.text and not stderr:
         told = told._replace(doubts=["no error output was recorded: 2> FILE or --tee keeps the end of stderr"])
     if failure.signal is not None and (agents_call := agent_elsewhere(text)):
@@ -272,7 +273,7 @@ def _with_place(
         told.title,
         severity=told.severity,
         grounds=told.grounds,
-        bytes=0,
+        bytes=told.filled_by.bytes if told.filled_by is not None else 0,
         subject=subject,
         evidence=evidence,
         doubts=told.doubts,

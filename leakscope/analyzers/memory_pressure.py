@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples",)
 TELLS = (DANGER, LIMIT)
-AFTER = ("*", "fragmentation")  # it is never worse than what leads to it
+AFTER = ("*", "crash", "fragmentation")  # it is never worse than what leads to it
 _KIND = "memory-pressure"
 _SHOWN_POINTS = 400
 _THEN = {
