@@ -547,7 +547,7 @@ def is_our_crash(finding: Finding) -> bool:
 
 
 def ended_by_lack(finding: Finding) -> bool:
-    """Whether it tells how lack of memory ended a process: killed, or refused what it asked for as something filled it."""
+    """Whether it tells how lack of memory ended a process, and what had filled it: killed, or refused some."""
     return finding.tells(KILL) or (finding.tells(CRASH) and finding.severity == "critical" and finding.bytes > 0)
 
 

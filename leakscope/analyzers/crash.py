@@ -19,8 +19,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.crash_cases import LAST_WORDS, Told, tell
-from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
+from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
+from ..facts.endings.meanings import (
+    FATAL_SIGNALS,
+    Meaning,
+    known,
+    of_broken_pipe,
+    of_full_shared_memory,
+    of_signal,
+)
 from ..facts.endings.members import Member
 from ..facts.endings.texts import (
     Frame,
@@ -174,13 +181,16 @@ def _stderr(case: Case) -> str:
     return "".join(words for source, words in told if source == "stderr" and words is not None)
 
 
-def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
+def _meaning(case: Case, failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
     """The meaning of a failure, and the text that says so."""
     words = said(failure.text)
     if failure.signal is not None:
         # Python, malloc and C++ say on stderr why they abort; faulthandler knows only where.
         why = said(stderr)
-        return known(why, failure.signal) or of_signal(failure.signal), why
+        if (meaning := known(why, failure.signal)) is None:
+            is_full = failure.signal == signal.SIGBUS and was_shared_memory_full(case)
+            meaning = of_full_shared_memory() if is_full else of_signal(failure.signal)
+        return meaning, why
     for text in (said(final(failure.text)), words):
         if found := known(text):
             return found, text
@@ -188,7 +198,7 @@ def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
 
 
 def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float, so_far: Sequence[Finding]) -> Finding:
-    meaning, words = _meaning(failure, stderr)
+    meaning, words = _meaning(case, failure, stderr)
     text = failure.text
     if failure.signal is not None and not text:
         text = last_fatal_error(stderr)  # of a faulthandler that is the job's own

@@ -145,6 +145,12 @@ def _filled(case: Case, member: Member, told: Told, so_far: Sequence[Finding]) -
     )
 
 
+def was_shared_memory_full(case: Case) -> bool:
+    """Whether /dev/shm was seen as full as it gets."""
+    use = shared_memory_use(case)
+    return use is not None and use.used_bytes >= _FULL_FRACTION * use.limit_bytes
+
+
 def _shared(case: Case, told: Told) -> Told:
     use = shared_memory_use(case)
     if use is None:

@@ -123,7 +123,9 @@ def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> E
     parts, figures = [], dict[str, object]()
     if blamed is not None and blamed.subject.holder:
         rest = round(max(_LEAST_REST, 1 - blamed.share) * held)
-        parts.append(f"without what {_name(blamed.subject.holder)} held, about {format_bytes(rest)} would have been enough")
+        parts.append(
+            f"without what {_name(blamed.subject.holder)} held, about {format_bytes(rest)} would have been enough"
+        )
         figures["enough_bytes"] = rest
     if per_s is not None and per_s * _WORTH_A_WORD_S >= GiB:
         per_gib = GiB / per_s
