@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .confidence import Ground
-from .kinds import GROWTH, KILL, Kind
+from .kinds import CRASH, GROWTH, KILL, Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -585,6 +585,11 @@ def is_our_crash(finding: Finding) -> bool:
     return finding.subject.module == AGENT
 
 
+def ended_by_lack(finding: Finding) -> bool:
+    """Whether it tells how lack of memory ended a process, and what had filled it: killed, or refused some."""
+    return finding.tells(KILL) or (finding.tells(CRASH) and finding.severity == "critical" and finding.bytes > 0)
+
+
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence.
 
@@ -596,6 +601,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     def rank(f: Finding) -> tuple[object, ...]:
         severity, is_guess = SEVERITIES.index(f.severity), is_known and f.confidence < _GUESS
         weight = -f.bytes * f.confidence
-        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, weight, not f.tells(GROWTH), f.title
+        return not is_our_crash(f), severity, not ended_by_lack(f), is_guess, weight, not f.tells(GROWTH), f.title
 
     return sorted(findings, key=rank)
