@@ -70,8 +70,10 @@ def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> pd.DataFra
         levels[NATIVE] = np.clip(levels[NATIVE], 0.0, np.maximum(0.0, there - others))
     levels = _no_more_than(levels, there)
     rest = there - sum(levels.values(), start=np.zeros_like(time_s))
-    if born_with:
-        levels[INHERITED] = np.clip(rest, 0.0, born_with)
+    if born_with:  # what it has in use by its own counts, and no snapshot told, is none of its parent's
+        counted = sum(level for level in (in_use, small) if level is not None)
+        told = sum(level for account, level in levels.items() if account != FREE)
+        levels[INHERITED] = np.clip(rest - np.maximum(0.0, counted - told), 0.0, born_with)
         rest = rest - levels[INHERITED]
     nobody_knows = np.full_like(time_s, np.nan)
     levels |= {UNEXPLAINED: rest}
