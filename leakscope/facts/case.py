@@ -26,6 +26,7 @@ from .gpu.snapshots import device_snapshots
 from .growth.counted import step_unit
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
+from .growth.split import Accounts
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.holders import with_exact_holders
 from .processes.ranks import growth_of_ranks
@@ -98,9 +99,14 @@ class Case:
         return sources_of(self.recording)
 
     @cached_property
+    def accounts(self) -> Accounts:
+        """What each process holds over time, in accounts that add up: ``case.accounts.of(process)``."""
+        return Accounts()
+
+    @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
-        return [*ledger(self.growth), *unmapped(self.segments, self.growth)]
+        return [*ledger(self.growth, self.accounts), *unmapped(self.segments, self.growth)]
 
     @cached_property
     def segments(self) -> list[Segments]:
