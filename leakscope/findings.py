@@ -231,6 +231,50 @@ class BudgetRow:
     time_s: float | None = None
 
 
+LEVEL, PEAK = "level", "peak"
+
+
+@dataclass(frozen=True)
+class BillRow:
+    """What some of the memory was. **Units** bytes.
+
+    ``account``: data (what the user's variables hold), model, gradients, optimizer, activations, batch, user-held,
+    other-tensors, tensors, libraries, native, code, mapped-files, shared-memory, allocator-free, leakscope, workers,
+    workers-shared, since-snapshot, not-measured. ``parts`` divide a row, and add up to it. ``error_bytes``: one
+    standard error, where members of long containers stood for others. ``type`` and ``count`` of what holds it;
+    ``tensor_bytes`` of it are tensors; ``file`` and ``line`` of who asked for it.
+    """
+
+    account: str
+    name: str
+    bytes: int
+    process: str
+    estimated: bool = False
+    error_bytes: int | None = None
+    type: str | None = None
+    count: int | None = None
+    tensor_bytes: int = 0
+    parts: Sequence[BillRow] = ()
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What all memory of a job was at one ``moment``: ``level`` (the last snapshot at work) or ``peak``.
+
+    **Units** bytes, and seconds since the recording began. ``rows`` add up to ``total_bytes``, the proportional set
+    size of all processes, pages of mapped files included. ``snapshot_s``: of the snapshot that divides what the largest
+    process held; None without one.
+    """
+
+    moment: str
+    time_s: float
+    total_bytes: int
+    snapshot_s: float | None
+    rows: Sequence[BillRow]
+
+
 @dataclass(frozen=True)
 class GpuLine:
     """What one line allocated on one device for one purpose (an account of the budget), by a snapshot of torch.
@@ -514,6 +558,7 @@ class Report:
 
     recording: RecordingFacts
     verdict: Verdict
+    bill: Sequence[Bill] = ()
     ledger: Sequence[LedgerRow] = ()
     findings: Findings = field(default_factory=Findings)
     ruled_out: Sequence[RuledOut] = ()

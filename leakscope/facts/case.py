@@ -15,9 +15,11 @@ import numpy as np
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
 from ..storage import without_units
+from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
+from .accounts.peak import peak
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .endings.members import Member, members
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-    from ..findings import LedgerRow
+    from ..findings import Bill, LedgerRow, Peak
     from ..storage import Recording
     from .code.index import Source
 
@@ -107,6 +109,17 @@ class Case:
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
         return [*ledger(self.growth, self.accounts), *unmapped(self.segments, self.growth)]
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The most that the job held."""
+        return peak(self.recording, self.growth)
+
+    @cached_property
+    def bills(self) -> list[Bill]:
+        """What all memory was, at its level and at its peak."""
+        roles = {one.growth.key: one.role for one in self.processes if one.growth is not None}
+        return bills(self.recording, self.growth, roles, self.peak)
 
     @cached_property
     def segments(self) -> list[Segments]:

@@ -19,7 +19,7 @@ from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Findings, Report, Timeline, Verdict, fingerprint_of, in_order
 from ..storage import thinned
-from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, peak, timeline
+from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -100,8 +100,9 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     drawn = timeline.timeline(case)
     verdict = attached.verdict(case, head.verdict(case, findings), findings)
     return Report(
-        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case)),
+        recording=replace(attached.facts(case, head.facts(case)), peak=case.peak),
         verdict=verdict,
+        bill=case.bills,
         ledger=case.ledger,
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),
