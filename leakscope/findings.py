@@ -95,7 +95,8 @@ class Finding:
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
     ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run; None where
     nothing is named that could be the same again. ``also``: kinds of other findings about the same object, which are
-    told as evidence of this one. ``grounds``: what the confidence is computed from. ``means``, which is not in the
+    told as evidence of this one. ``grounds``: what the confidence is computed from. ``mechanism``: why memory is kept,
+    which the first remedy mends; None where none is proved. ``means``, which is not in the
     JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
     verdict.
     """
@@ -116,6 +117,7 @@ class Finding:
     fingerprint: str | None = None
     also: Sequence[str] = ()
     grounds: Sequence[Ground] = ()
+    mechanism: str | None = None
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
     step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
 

@@ -199,6 +199,7 @@ class Case:
         remedy: Iterable[str] = (),
         series: Iterable[Series] = (),
         wasted: bool = False,
+        mechanism: str | None = None,
         **about: Unpack[About],
     ) -> Finding:
         """One diagnosis, about a ``process``, a ``line`` and what ``about`` says, or a ``subject`` that is known.
@@ -225,6 +226,7 @@ class Case:
             remedy=list(remedy),
             series=list(series),
             wasted=wasted,
+            mechanism=mechanism,
             grounds=rests_on,
             step_unit=self.step_unit,
         )

@@ -160,7 +160,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
-        removing=removing_lines(sources, holder_of(named.row)) if named.has_members and adding else (),
+        removing=removing_lines(sources, holder_of(named.row)) if adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
