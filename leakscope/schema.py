@@ -294,6 +294,7 @@ TABLES: dict[str, Table] = {
             _c("refcount_none", "int", "", "sys.getrefcount(None); null where None is immortal (Python >= 3.12)"),
             _c("tensor_count", "int", "", "live torch.Tensor objects, by the reference count of the type"),
             _c("parameter_count", "int", "", "live torch.nn.Parameter objects, by the reference count of the type"),
+            _c("interned_count", "int", "", "sys.getunicodeinternedsize(): interned strings; null before Python 3.12"),
             _ALLOCATED_BLOCKS,
             _MALLOC_IN_USE_BYTES,
             _c("malloc_free_bytes", "int", "bytes",

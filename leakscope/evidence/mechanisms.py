@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple, Optional
 
 from ..agent import libraries
-from ..facts.code.adding import Line, Source
+from ..facts.code.adding import Line, Source, find_calls
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
 from ..facts.code.statements import Guard, Statement, guard_of, new_each_time, statement_at, stored
@@ -30,13 +30,19 @@ from ..findings import BY_THE_END
 from ..units import format_bytes
 
 # How to let go of what a library keeps on the user's behalf.
-_LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
+_LET_GO = {
+    thing.name: thing.let_go
+    for kind in (libraries.REGISTRY, libraries.KEEPER)
+    for thing in libraries.all_of(kind)
+    if thing.let_go
+}
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
 _TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
 _QUEUES = re.compile(r"(^|\.)(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)$")
 _TRANSPORT = re.compile(r"(Transport|StreamWriter|IOStream)$")
+_PLAIN = ("collections.", "builtins.", "__main__.")
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
 
 
@@ -109,7 +115,12 @@ class Held:
 
     @property
     def library(self) -> str | None:
+        """Whose container it is: that of its owner, or of the nearest object above it."""
         module = text_of(self.place.row, "owner_module")
+        above: Place | None = self.place
+        while module is None and above is not None and not above.is_user:
+            module = above.type_name if "." in above.type_name and not above.type_name.startswith(_PLAIN) else None
+            above = above.parent
         return module.split(".", 1)[0].lstrip("_") if module is not None else None
 
     @property
@@ -161,10 +172,23 @@ def holds_hooks(found: Retained) -> bool:
 
 
 def _let_go(one: Held) -> list[str] | None:
-    """It lies in a registry of a library for which it is known what lets go."""
+    """It lies in a registry of a library, or below an object, for which it is known what lets go."""
+    above: Place | None = one.place
+    types = set()
+    while above is not None and not above.is_user:
+        types.add(above.type_name)
+        above = above.parent
     for registry, how in _LET_GO.items():
-        if one.place.path.startswith(registry):
+        if one.place.path.startswith(registry) or registry in types:
             return [f"{how}; {one.would_free}"]
+    return None
+
+
+def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
+    """What lets go of what a function leaves of each call, if one of those that are known is called at a line."""
+    for function, how in _LET_GO.items():
+        if any((call.file, call.line) == (file, line) for call in find_calls(sources, function)):
+            return how
     return None
 
 
@@ -459,8 +483,8 @@ def _only(guard: Guard, removing: Line) -> str:
 def _library_keeps(one: Held) -> list[str] | None:
     """Nobody can remove from it by its name: it is private, or the program has no name for what it is in."""
     library, place = one.library, one.place
-    is_own = not one.named.is_user or str(place.row["variable"]).startswith("_")
-    if place.is_user or library is None or not is_own:
+    has_name = place is one.named or (place.has_length and not str(place.row["variable"]).startswith("_"))
+    if place.is_user or library is None or (one.named.is_user and has_name and "<" not in place.path):
         return None
     return [*_let_library(one, library)]
 
