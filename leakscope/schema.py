@@ -458,6 +458,7 @@ TABLES: dict[str, Table] = {
         Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
+            _c("base", "str", "", "str, bytes, int or float where the type is derived from it, else null"),
             _OBJECT_COUNT,
             _REACHED_COUNT,
             _SHALLOW_BYTES,

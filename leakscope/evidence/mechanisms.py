@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Optional
@@ -27,7 +27,7 @@ from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..facts.where.wrapped import WRAPPED
 from ..findings import BY_THE_END
-from ..units import format_bytes
+from ..units import format_bytes, format_count
 
 # How to let go of what a library keeps on the user's behalf.
 _LET_GO = {
@@ -55,12 +55,16 @@ class Advice(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """A holder with what the sources say at its lines, and what mending it gives: ``would_free``, a clause."""
+    """A holder with what the sources say at its lines, and what mending it gives: ``would_free``, a clause.
+
+    ``bases``: of types that are derived from str, bytes, int or float, which of these.
+    """
 
     found: Retained
     sources: Sequence[Source]
     would_free: str
     size: str
+    bases: Mapping[str, str]
 
     @property
     def place(self) -> Place:
@@ -133,13 +137,15 @@ class Held:
 Proof = Callable[[Held], Optional[list[str]]]
 
 
-def advice(found: Retained, sources: Sequence[Source], total: int, held: int) -> Advice:
+def advice(
+    found: Retained, sources: Sequence[Source], total: int, held: int, bases: Mapping[str, str] | None = None
+) -> Advice:
     """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
     size = format_bytes(total)
     would_free = f"that would save about {size} {BY_THE_END}"
     if _HARDLY * total <= total - held < _MUCH * total:
         would_free += f", {format_bytes(total - held)} of it freed memory in pieces between its objects"
-    one = Held(found, sources, would_free, size)
+    one = Held(found, sources, would_free, size, bases or {})
     for mechanism, proof in MECHANISMS.items():
         sentences = proof(one)
         if sentences is not None:
@@ -385,22 +391,18 @@ def _views(one: Held) -> list[str] | None:
 
 
 def _carries(one: Held) -> list[str] | None:
-    """Most of a member hangs on one of its attributes, and the member itself is small: a string with its page."""
-    member = one.found.holder.largest or one.place
-    example = next((m for m in member.children if m.children and m.row["edge_kind"] in ("item", "index", "key")), None)
-    if example is None or not one.place.is_user:
+    """The members are of a class derived from str, bytes, int or float, and most of what is held is of another type."""
+    kind, base = one.member_type, one.bases.get(one.member_type)
+    others = [part for part in one.place.children if part.type_name not in (kind, base)]
+    heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
+    least = _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1])
+    if base is None or heavy is None or float(heavy.deep_bytes[-1]) < least:
         return None
-    heavy = max(example.children, key=lambda part: float(part.deep_bytes[-1]))
-    is_heavy = float(heavy.deep_bytes[-1]) >= 0.8 * float(example.deep_bytes[-1]) > 0
-    is_library = "." in example.type_name and not example.is_user and not heavy.is_user
-    if not is_heavy or not is_library or heavy.row["edge_kind"] != "attribute":
-        return None
-    kind, attribute = tail(example.type_name), heavy.row["variable"]
-    return [
-        f"each {kind} in {one.variable} keeps {heavy.type_name} objects alive by its {attribute}: keep only what is "
-        f"read of it{one.where}, such as str() or float() of it; {one.would_free}",
-        *_bound(one),
-    ]
+    by = [part for part in others if part.row["edge_kind"] == "attribute" and part.type_name == heavy.type_name]
+    how = f", by its {by[0].row['variable']}" if by else ""
+    many = f"{format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"
+    keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive{how}"
+    return [f"{keeps}, {many}; {one.would_free}"]
 
 
 def _much_of_members(place: Place) -> list[Place]:
@@ -606,7 +608,7 @@ MECHANISMS: dict[str, Proof] = {
     "stored-for-good": _stored_for_good,
     "tracebacks": _tracebacks,
     "views": _views,
-    "carried-by-members": _carries,
+    "values-with-more": _carries,
     "slow-consumer": _slow_consumer,
     "removal-not-reached": _removal_not_reached,
     "library-keeps": _library_keeps,

@@ -52,7 +52,8 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
     row = found.named.row
     total, held = (sum(getattr(one.found, name) for one in alike) for name in ("total_bytes", "held_bytes"))
-    told = advice(found, case.sources, total, held)
+    types = process.rows("object_types").dropna(subset=["base"])
+    told = advice(found, case.sources, total, held, dict(zip(types["type_name"], types["base"])))
     each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
