@@ -7,7 +7,7 @@ import os.path
 import re
 from typing import TYPE_CHECKING
 
-from ..facts.code.edits import Asked, Edited, edit, suitable
+from ..facts.code.edits import Asked, Edited, Unsure, edit, suitable
 from ..findings import Edit, Finding
 
 if TYPE_CHECKING:
@@ -18,6 +18,17 @@ _MOST_LINES = 40  # of a diff: one statement is edited
 
 def edit_of(case: Case, finding: Finding) -> Edit | None:
     """None where no mechanism is proved, or no line is known."""
+    found = edited_by(case, finding)
+    if isinstance(found, Unsure):
+        return Edit(None, found.why)
+    if found is None:
+        return None
+    cwd = case.recording.meta.get("cwd")
+    diff = diff_of(found, cwd if isinstance(cwd, str) else None)
+    return Edit(diff, found.note) if diff.count("\n") <= _MOST_LINES else Edit(None, "lines of the source are too long")
+
+
+def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
     subject = finding.subject
     if finding.mechanism is None or not subject.file or not subject.line:
         return None
@@ -31,12 +42,7 @@ def edit_of(case: Case, finding: Finding) -> Edit | None:
         most=suitable(max(lengths, default=4000.0)),
         base=_base(case, finding),
     )
-    found = edit(finding.mechanism, asked)
-    if not isinstance(found, Edited):
-        return Edit(None, found.why)
-    cwd = case.recording.meta.get("cwd")
-    diff = diff_of(found, cwd if isinstance(cwd, str) else None)
-    return Edit(diff, found.note) if diff.count("\n") <= _MOST_LINES else None
+    return edit(finding.mechanism, asked)
 
 
 def _base(case: Case, finding: Finding) -> str | None:
