@@ -337,6 +337,7 @@ def _finding(
         evidence=_evidence(case, group, agreement, by_text, wasted, held),
         doubts=_doubts(tokens, by_text),
         remedy=[_remedy(group, total)],
+        mechanism="several-forms",
         wasted=True,
     )
 

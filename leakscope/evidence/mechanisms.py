@@ -17,7 +17,7 @@ from ..agent import libraries
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
-from ..facts.code.statements import Guard, Statement, guard_of, new_each_time, statement_at, stored
+from ..facts.code.statements import Guard, Statement, guard_of, is_looked_up_first, new_each_time, statement_at, stored
 from ..facts.heap.paths import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.heap.waiting import Call, waits_in
@@ -231,7 +231,7 @@ def _nested_proxies(one: Held) -> list[str] | None:
 
 
 def _cache_keeps_self(one: Held) -> list[str] | None:
-    """A cache round a method: its keys are all arguments, the object among them."""
+    """A cache round a method, in which objects of its class were seen: its keys are all arguments, self among them."""
     function = _method_with_cache(one)
     if function is None:
         return None
@@ -252,6 +252,9 @@ def _method_with_cache(one: Held) -> tuple[str, str] | None:
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
     if not node.args.args or "staticmethod" in names or "classmethod" in names:
         return None
+    own = one.statement.cls.name
+    if not any(tail(part.type_name) == own and part.count[-1] > 1 for part in _all_below(one.place)):
+        return None  # one object, or nobody saw it there
     return f"@{next((name for name in names if 'cache' in name), names[0])}", f"{one.statement.cls.name}.{node.name}()"
 
 
@@ -405,6 +408,13 @@ def _carries(one: Held) -> list[str] | None:
     return [f"{keeps}, {many}; {one.would_free}"]
 
 
+def _all_below(place: Place) -> list[Place]:
+    found = list(place.children)
+    for one in found:  # which becomes longer
+        found += one.children
+    return found
+
+
 def _much_of_members(place: Place) -> list[Place]:
     """What is much of one of the members, seen in those that snapshots looked into."""
     found = []
@@ -461,7 +471,7 @@ def _removal_not_reached(one: Held) -> list[str] | None:
     empties = bool(re.search(r"\.clear\(", removing.text))
     does = f"{removing.place} {'empties' if empties else 'removes members of'} {variable}"
     if guard is not None:
-        why = f"{does}{_only(guard, removing)}: do so as often as it is filled{one.where}"
+        why = f"{does} {_only(guard, removing)} {one.where.strip() or 'somewhere'}"
     elif empties:
         why = f"see why {removing.place}, which empties {variable}, is not reached as often as it is filled{one.where}"
     else:
@@ -474,12 +484,12 @@ def _removal_not_reached(one: Held) -> list[str] | None:
 def _only(guard: Guard, removing: Line) -> str:
     at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
     if guard.kind == "uncalled":
-        return f" in {guard.text}(), which nothing calls"
+        return f"in {guard.text}(), which nothing calls: call it for each that is no longer needed. They are added"
     if guard.kind == "handler":
-        return f" only after {guard.text} ({at})"
+        return f"only after {guard.text} ({at}): remove them also where none is raised. They are added"
     if guard.kind == "condition":
-        return f" only if {guard.text} ({at})"
-    return f" only where {at} has not left before, if {guard.text}"
+        return f"only if {guard.text} ({at}): see that it comes to this as often as members are added"
+    return f"unless {at} leaves before, if {guard.text}: see that it comes to this as often as members are added"
 
 
 def _library_keeps(one: Held) -> list[str] | None:
@@ -534,6 +544,18 @@ def _class_attribute(one: Held) -> list[str] | None:
     return [
         f"{one.variable} is made once, in the class, and all its objects share it: make one for each object in "
         f"__init__, or, if it is meant for all, remove what is no longer needed{one.filled}; {one.would_free}"
+    ]
+
+
+def _keys_that_do_not_repeat(one: Held) -> list[str] | None:
+    """A cache of the program's own: it looks there first, adds what is missing, and removes nothing."""
+    pair = stored(one.statement) if one.statement is not None else None
+    if pair is None or one.statement is None or not is_looked_up_first(one.statement, pair[0]):
+        return None
+    keys = f" ({one.new_keys})" if one.new_keys else ""
+    return [
+        f"bound {one.variable}{one.filled}: it is a cache, and its keys{keys} hardly repeat. Keep the latest N, as "
+        f"functools.lru_cache(maxsize=N) does, or make keys that repeat; {one.would_free}"
     ]
 
 
@@ -615,5 +637,6 @@ MECHANISMS: dict[str, Proof] = {
     "default-argument": _default_argument,
     "class-attribute": _class_attribute,
     "kept-callables": _callables,
+    "keys-that-do-not-repeat": _keys_that_do_not_repeat,
     "unbounded-container": _unbounded,
 }

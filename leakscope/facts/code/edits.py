@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Union
 
 from .index import Source, last_name, lines_of, pairs
-from .statements import Statement, statement_at, stored
+from .statements import Statement, is_looked_up_first, statement_at, stored
 
 _NAMES = (ast.Name, ast.Attribute)
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
+_UP_TO_YOU = "what to change depends on what the program needs"
+_MISSES = "whoever reads older ones misses them"
 _WRITES = ("write", "writelines")
 _MOST_WAITING = "1 << 20"  # bytes that wait for a reader
-_IS_YOURS = "whoever reads older ones misses them: how many are read is yours to know"
 
 
 class Edited(NamedTuple):
@@ -60,7 +61,7 @@ def edit(mechanism: str, asked: Asked) -> Result:
     how = _HOW.get(mechanism)
     statement = statement_at(asked.sources, asked.file, asked.line)
     if how is None:
-        return Unsure("what to change depends on what the program needs")
+        return Unsure(_UP_TO_YOU)
     if statement is None or not _is_whole(statement.source):
         return Unsure(f"the recorded source of {asked.file.rsplit('/', 1)[-1]} has no whole statement at that line")
     return how(asked, statement)
@@ -77,7 +78,7 @@ def _of_member(*wraps: str) -> Callable[[Asked, Statement], Result]:
     """What is stored, with a call behind or round it; the first that fits ``type_name``."""
 
     def change(asked: Asked, statement: Statement) -> Result:
-        pair = stored(statement)
+        pair = stored(statement) or _assigned(statement)
         if pair is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant)):
             return Unsure("the line stores no single value that could be changed there")
         wrap = wraps[0] if len(wraps) == 1 or "torch." in asked.type_name else wraps[1]
@@ -89,6 +90,13 @@ def _of_member(*wraps: str) -> Callable[[Asked, Statement], Result]:
         return _replaced(statement.source, member, f"{text if is_plain else f'({text})'}{wrap}")
 
     return change
+
+
+def _assigned(statement: Statement) -> tuple[ast.expr, ast.expr] | None:
+    """``total = total + loss``: what the name becomes."""
+    node = statement.node
+    is_one = isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], _NAMES)
+    return (node.targets[0], node.value) if is_one and isinstance(node, ast.Assign) else None
 
 
 def _plain_value(asked: Asked, statement: Statement) -> Result:
@@ -121,11 +129,11 @@ def _bounded(asked: Asked, statement: Statement) -> Result:
     name, most = _segment(statement.source, pair[0]), asked.most
     if last_name(pair[0]) != asked.variable:
         return Unsure(f"the line adds to {name}, which is not known to be {asked.variable} itself")
-    note = f"{name} keeps the latest {most:,}: {_IS_YOURS}"
+    note = f"{name} keeps the latest {most:,}; {_MISSES}"
     if kind == "list" and not isinstance(statement.node, ast.Assign):
         return _behind(statement, [f"del {name}[:-{most}]"], note)
     if kind in ("dict", "OrderedDict", "defaultdict") and isinstance(statement.node, ast.Assign):
-        if _is_read_by_key(asked):
+        if _is_read_by_key(asked) and not is_looked_up_first(statement, pair[0]):
             return Unsure(f"the program reads {name} by keys: which entries may go is yours to know")
         lines = [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"]
         return _behind(statement, lines, note)
@@ -158,7 +166,7 @@ def _made_with_limit(asked: Asked, statement: Statement) -> Result:
     given = f"{'maxsize' if is_queue else 'maxlen'}={asked.most}"
     inside = [_segment(source, one) for one in call.args]
     waits = "whoever puts one more waits, also where nobody takes one out"
-    note = f"at most {asked.most:,} wait: {waits}" if is_queue else f"it keeps the latest {asked.most:,}: {_IS_YOURS}"
+    note = f"at most {asked.most:,} wait: {waits}" if is_queue else f"it keeps the latest {asked.most:,}; {_MISSES}"
     return _replaced(source, call, f"{_segment(source, call.func)}({', '.join([*inside, given])})", note)
 
 
@@ -258,10 +266,10 @@ def _closed(asked: Asked, statement: Statement) -> Result:
     call = node.value if isinstance(node, ast.Assign) else None
     func = call.func if isinstance(call, ast.Call) else None
     if function is None or not isinstance(node, ast.Assign) or not isinstance(func, ast.Attribute):
-        return Unsure("the line does not give a figure a name")
+        return Unsure(_UP_TO_YOU)
     target = node.targets[0].elts[0] if isinstance(node.targets[0], ast.Tuple) else node.targets[0]
     if not isinstance(target, ast.Name) or last_name(func) not in ("subplots", "figure", "subplot_mosaic"):
-        return Unsure("the line does not give a figure a name")
+        return Unsure(_UP_TO_YOU)
     body = next((part for part in _bodies(function) if node in part), [])
     uses = [one for one in body[body.index(node) :] if _mentions(one, target.id)] if node in body else []
     if (
@@ -280,6 +288,7 @@ _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "values-with-more": _plain_value,
     "tracebacks": _without_traceback,
     "unbounded-container": _bounded,
+    "keys-that-do-not-repeat": _bounded,
     "slow-consumer": _made_with_limit,
     "unbounded-cache": _cached,
     "cache-keeps-self": _cached,
@@ -287,7 +296,7 @@ _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "default-argument": _default_none,
     "collector-off": _collector_on,
     "stored-for-good": _not_stored,
-    "figures": _closed,
+    "library-registry": _closed,
 }
 
 

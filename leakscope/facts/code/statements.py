@@ -103,11 +103,41 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
         return []
     own = list(_own(found.node))
     keys = [one.slice for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    pair = stored(found)
+    if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
+        keys = [pair[0].slice]
+    elif not keys and pair is not None and isinstance(pair[0], ast.Call) and last_name(pair[0].func) == "setdefault":
+        keys = pair[0].args[:1]
     if keys:
         return [ast.unparse(key) for key in keys if not isinstance(key, (ast.Constant, ast.Slice))]
     inner = min((one for one in own if isinstance(one, ast.Call)), key=_end_of_arguments, default=None)
     given = [] if inner is None else [*inner.args, *(keyword.value for keyword in inner.keywords)]
     return [text for one in given if not isinstance(one, ast.Constant) and len(text := ast.unparse(one)) <= 40]
+
+
+def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
+    """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or after a get()."""
+    name = ast.dump(container)
+    function = found.function
+    got = {
+        last_name(one.targets[0])
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Attribute)
+        and one.value.func.attr == "get" and ast.dump(one.value.func.value) == name
+    }  # fmt: skip
+    for outer in found.around:
+        if isinstance(outer, ast.ExceptHandler) and last_name(outer.type) == "KeyError":
+            return True
+        for test in ast.walk(outer.test) if isinstance(outer, ast.If) else ():
+            if (
+                isinstance(test, ast.Compare)
+                and isinstance(test.ops[0], ast.NotIn)
+                and ast.dump(test.comparators[0]) == name
+            ):
+                return True
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and last_name(test.left) in got:
+                return True
+    return False
 
 
 def stored(found: Statement) -> tuple[ast.expr, ast.expr] | None:
