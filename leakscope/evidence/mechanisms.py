@@ -17,7 +17,16 @@ from ..agent import libraries
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
-from ..facts.code.statements import Guard, Statement, guard_of, is_looked_up_first, new_each_time, statement_at, stored
+from ..facts.code.statements import (
+    Guard,
+    Statement,
+    guard_of,
+    is_looked_up_first,
+    new_each_time,
+    statement_at,
+    stored,
+    stores_part,
+)
 from ..facts.heap.paths import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.heap.waiting import Call, waits_in
@@ -384,13 +393,20 @@ def _tracebacks(one: Held) -> list[str] | None:
 
 
 def _views(one: Held) -> list[str] | None:
-    """Much of a member that was looked into is the array that it is a view of."""
+    """Much of a member that was looked into is the array that it is a view of; or each is a part of another tensor.
+
+    Of a tensor's storage a snapshot knows the size, and not how much of it the tensor shows.
+    """
     for part in _much_of_members(one.found.holder.largest or one.place):
         if part.parent is not None and part.type_name == part.parent.type_name and part.type_name in _ARRAYS:
             how = ".clone()" if part.type_name == "torch.Tensor" else ".copy()"
             keeps = "the members are views that keep a larger array alive: keep a"
             return [f"{keeps} {how} of the part instead{one.where}; {one.would_free}", *_bound(one)]
-    return None
+    is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
+    if not is_part or one.found.is_graph:
+        return None
+    part = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part instead"
+    return [f"{part}{one.where}; {one.would_free}", *_bound(one)]
 
 
 def _carries(one: Held) -> list[str] | None:

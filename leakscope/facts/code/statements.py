@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .index import FUNCTIONS, Source, last_name, parse
+from .index import FUNCTIONS, Source, last_name, pairs, parse
 
 _CALLED_BY_PYTHON = (
     "__del__",
@@ -19,6 +19,7 @@ _CALLED_BY_PYTHON = (
     "__iter__",
     "__next__",
 )
+_COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 _ABRUPT = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -116,7 +117,7 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
 
 
 def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
-    """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or after a get()."""
+    """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or by a get()."""
     name = ast.dump(container)
     function = found.function
     got = {
@@ -129,14 +130,11 @@ def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
         if isinstance(outer, ast.ExceptHandler) and last_name(outer.type) == "KeyError":
             return True
         for test in ast.walk(outer.test) if isinstance(outer, ast.If) else ():
-            if (
-                isinstance(test, ast.Compare)
-                and isinstance(test.ops[0], ast.NotIn)
-                and ast.dump(test.comparators[0]) == name
-            ):
-                return True
-            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and last_name(test.left) in got:
-                return True
+            if isinstance(test, ast.Compare):
+                op, other = test.ops[0], test.comparators[0]
+                is_missing = isinstance(op, ast.NotIn) and ast.dump(other) == name
+                if is_missing or (isinstance(op, ast.Is) and last_name(test.left) in got):
+                    return True
     return False
 
 
@@ -158,6 +156,41 @@ def stored(found: Statement) -> tuple[ast.expr, ast.expr] | None:
         )
         return node.target, one if one is not None else node.value
     return None
+
+
+def stores_part(found: Statement) -> bool:
+    """What it stores is a part of an array or tensor by plain indices: ``frames[2, :16]``, a view of the whole.
+
+    An index that is an array, of which a copy would be made, is none; one of which the source does not tell is taken
+    for one.
+    """
+    pair = stored(found)
+    member = pair[1] if pair is not None else None
+    if isinstance(member, ast.Name) and found.function is not None:
+        made = [v for node in ast.walk(found.function) for t, v in pairs(node) if last_name(t) == member.id]
+        member = made[0] if len(made) == 1 else None
+    if not isinstance(member, ast.Subscript):
+        return False
+    index = member.slice.elts if isinstance(member.slice, ast.Tuple) else [member.slice]
+    return all(isinstance(one, (ast.Slice, ast.Constant, ast.UnaryOp)) or _is_number(one, found) for one in index)
+
+
+def _is_number(node: ast.expr, found: Statement) -> bool:
+    """A name that only counts, or that int() made."""
+    if not isinstance(node, ast.Name) or found.function is None:
+        return False
+    made = [v for one in ast.walk(found.function) for t, v in pairs(one) if last_name(t) == node.id]
+    counts = [
+        one.iter
+        for one in ast.walk(found.function)
+        if isinstance(one, (ast.For, ast.comprehension)) and node.id in [last_name(t) for t in _targets(one.target)][:1]
+    ]
+    calls = [*made, *counts]
+    return bool(calls) and all(isinstance(v, ast.Call) and last_name(v.func) in _COUNTING for v in calls)
+
+
+def _targets(target: ast.expr) -> list[ast.expr]:
+    return list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:
