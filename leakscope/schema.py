@@ -725,6 +725,12 @@ TABLES: dict[str, Table] = {
             _c("file", "str", "", "path of the source file", "file"),
             _c("source_text", "str", "", "the source, at most 256 KiB of it", "source"),
         )),
+        Table("library_sources", "agent", "Source of a library's module of which an object has grown: what lets go", (
+            *_PROCESS,
+            _c("module", "str", "", "module name", "name"),
+            _c("file", "str", "", "path of the source file", "file"),
+            _c("source_text", "str", "", "the source, at most 256 KiB of it", "source"),
+        )),
     )
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from ..facts.code.statements import (
     stored,
     stores_part,
 )
+from ..facts.code.ways_out import Library
 from ..facts.heap.paths import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.heap.waiting import Call, waits_in
@@ -66,7 +67,8 @@ class Advice(NamedTuple):
 class Held:
     """A holder with what the sources say at its lines, and what mending it gives: ``would_free``, a clause.
 
-    ``bases``: of types that are derived from str, bytes, int or float, which of these.
+    ``bases``: of types that are derived from str, bytes, int or float, which of these. ``library_code``: of the
+    libraries of which an object has grown.
     """
 
     found: Retained
@@ -74,6 +76,7 @@ class Held:
     would_free: str
     size: str
     bases: Mapping[str, str]
+    library_code: Library
 
     @property
     def place(self) -> Place:
@@ -147,14 +150,19 @@ Proof = Callable[[Held], Optional[list[str]]]
 
 
 def advice(
-    found: Retained, sources: Sequence[Source], total: int, held: int, bases: Mapping[str, str] | None = None
+    found: Retained,
+    sources: Sequence[Source],
+    total: int,
+    held: int,
+    bases: Mapping[str, str] | None = None,
+    library_code: Library | None = None,
 ) -> Advice:
     """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
     size = format_bytes(total)
     would_free = f"that would save about {size} {BY_THE_END}"
     if _HARDLY * total <= total - held < _MUCH * total:
         would_free += f", {format_bytes(total - held)} of it freed memory in pieces between its objects"
-    one = Held(found, sources, would_free, size, bases or {})
+    one = Held(found, sources, would_free, size, bases or {}, library_code or Library(()))
     for mechanism, proof in MECHANISMS.items():
         sentences = proof(one)
         if sentences is not None:
@@ -508,6 +516,47 @@ def _only(guard: Guard, removing: Line) -> str:
     return f"unless {at} leaves before, if {guard.text}: see that it comes to this as often as members are added"
 
 
+def _way_out(one: Held) -> list[str] | None:
+    """By its source, the library has a public method that removes from what grows, on an object the path leads by."""
+    found = _offered(one) if not one.place.is_user else None
+    if found is None:
+        return None
+    owner, methods = found
+    offered = " or ".join(f"{owner}.{name}()" for name in methods[:2])
+    library = one.library or owner.partition(".")[0]
+    if one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
+        return [
+            f"{library} keeps an entry in {one.place.said} {_each_new(one.new_keys)}{one.where}: let these repeat (no "
+            f"ids), or call {offered} for what is done with; {one.would_free}"
+        ]
+    kept = f"{library} keeps it in {one.place.said} until then"
+    return [f"call {offered} once what is made{one.where} is done with: {kept}; {one.would_free}"]
+
+
+def _each_new(keys: str) -> str:
+    return f"for each new combination of {keys}" if "," in keys else f"for each new {keys}"
+
+
+def _offered(one: Held) -> tuple[str, list[str]] | None:
+    """The object that has the ways out, as the path calls it, and these; of the outermost object that has some."""
+    at, code, best = one.place, one.library_code, None
+    inner: list[str] = []
+    while at.parent is not None and not at.is_user:
+        owner, attribute = at.parent, str(at.row["variable"])
+        if at.row["edge_kind"] == "attribute":
+            methods = code.methods(owner.type_name, attribute, inner)
+            if not methods and (inner or best is not None):
+                break
+            inner = methods or inner
+            best = (owner.said.rpartition(" ")[2], methods) if methods else best
+        elif at.row["edge_kind"] == "global" and not inner:
+            module = text_of(at.row, "owner_module") or ""
+            functions = code.functions(module, attribute)
+            return (module, functions) if functions else None
+        at = owner
+    return best
+
+
 def _library_keeps(one: Held) -> list[str] | None:
     """Nobody can remove from it by its name: it is private, or the program has no name for what it is in."""
     library, place = one.library, one.place
@@ -525,11 +574,15 @@ def _let_library(one: Held, library: str) -> list[str]:
     owner = text_of(place.row, "owner") if place.row["edge_kind"] == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
     if more and place.type_name.endswith(("dict", "Dict")):
-        new = f"each new {keys}" if keys and "," not in keys else f"each new combination of {keys}" if keys else ""
-        met = f"for {new} {at}" if keys else f"for each new key that it meets {at}"
+        met = f"{_each_new(keys)} {at}" if keys else f"for each new key that it meets {at}"
         told = [
             f"{library} keeps an entry in {place.said} {met}: let these repeat (no ids, no objects made anew), or end "
             f"what is done with by {ends} that removes it; {one.would_free}"
+        ]
+    elif more and _takes_nothing_out(one):
+        told = [
+            f"{library} keeps one more in {place.said} for what is done {at}, and no function of it takes it out: do "
+            f"that once and use it again, or do without it; {one.would_free}"
         ]
     elif more:
         told = [
@@ -541,6 +594,12 @@ def _let_library(one: Held, library: str) -> list[str]:
     if not one.named.is_user and library not in STANDARD_LIBRARY:
         told.append(f"look whether a newer {library} removes it")
     return told
+
+
+def _takes_nothing_out(one: Held) -> bool:
+    """The whole module in which the container is a variable was read."""
+    module = text_of(one.place.row, "owner_module") or ""
+    return one.place.row["edge_kind"] == "global" and one.library_code.knows_module(module)
 
 
 def _default_argument(one: Held) -> list[str] | None:
@@ -649,6 +708,7 @@ MECHANISMS: dict[str, Proof] = {
     "values-with-more": _carries,
     "slow-consumer": _slow_consumer,
     "removal-not-reached": _removal_not_reached,
+    "library-way-out": _way_out,
     "library-keeps": _library_keeps,
     "default-argument": _default_argument,
     "class-attribute": _class_attribute,

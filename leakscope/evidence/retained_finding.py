@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..facts.code.ways_out import Library
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..facts.heap.place import Place
@@ -53,7 +54,8 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     row = found.named.row
     total, held = (sum(getattr(one.found, name) for one in alike) for name in ("total_bytes", "held_bytes"))
     types = process.rows("object_types").dropna(subset=["base"])
-    told = advice(found, case.sources, total, held, dict(zip(types["type_name"], types["base"])))
+    bases = dict(zip(types["type_name"], types["base"]))
+    told = advice(found, case.sources, total, held, bases, case.once(_library_code))
     each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
@@ -78,6 +80,10 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         mechanism=told.mechanism,
         series=list(_series(alike)),
     )
+
+
+def _library_code(case: Case) -> Library:
+    return Library(case.library_sources)
 
 
 def _series(alike: Sequence[Seen]) -> Iterator[Series]:

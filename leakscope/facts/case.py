@@ -97,6 +97,11 @@ class Case:
         return sources_of(self.recording)
 
     @cached_property
+    def library_sources(self) -> list[Source]:
+        """Modules of libraries of which an object has grown."""
+        return sources_of(self.recording, "library_sources")
+
+    @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
         return [*ledger(self.growth), *unmapped(self.segments, self.growth)]
