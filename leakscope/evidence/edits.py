@@ -41,6 +41,7 @@ def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
         type_name=subject.type or "",
         most=suitable(max(lengths, default=4000.0)),
         base=_base(case, finding),
+        container=found.group(1) if (found := re.search(r"\((\w+)\)$", subject.holder or "")) else "",
     )
     return edit(finding.mechanism, asked)
 

@@ -44,7 +44,7 @@ Result = Union[Edited, Unsure]
 class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
-    ``base``: str, bytes, int or float, where the members are of a class derived from that.
+    ``container``: the type of ``variable``, without its module, where that is known. ``base``: str, bytes, int or float, where the members are of a class derived from that.
     """
 
     sources: Sequence[Source]
@@ -54,6 +54,7 @@ class Asked(NamedTuple):
     type_name: str
     most: int
     base: str | None = None
+    container: str = ""
 
 
 def edit(mechanism: str, asked: Asked) -> Result:
@@ -116,7 +117,7 @@ def _without_traceback(asked: Asked, statement: Statement) -> Result:
 
 
 def _bounded(asked: Asked, statement: Statement) -> Result:
-    kind = asked.type_name.split(" of ")[0].rpartition(".")[2]
+    kind = asked.container or asked.type_name.split(" of ")[0].rpartition(".")[2]
     if kind in ("deque", *_QUEUES):
         return _made_with_limit(asked, statement)
     pair = stored(statement)
