@@ -34,6 +34,7 @@ NO_EDIT = 4  # exit status: nobody can tell which edit is right
 _MOST_FILES = 20_000
 _SMALL_BYTES = 1 << 20  # what is larger is linked to, and not copied
 _NOT_SOURCES = ("__pycache__", "node_modules", "site-packages", "dist-packages")
+_MOST_GONE = 0.9
 _LONGER = 2.0  # times as long as it ran, and a minute: then it does not end by itself
 
 
@@ -91,14 +92,19 @@ def prove(fix: Fix, before: Recording, after: Path) -> Comparison:
 
 
 def told(comparison: Comparison, fix: Fix) -> str:
-    """``−97% growth: 125 MiB per hour before, 3 MiB after``, in a line."""
+    """``Growth with the edit: -97% (125 MiB per hour before, 3 MiB after)``, in a line."""
     before, after = comparison.before.growth_bytes_per_hour, comparison.after.growth_bytes_per_hour
+    ended = "it ended as before" if _ending(comparison.before) == _ending(comparison.after) else "it ended otherwise"
+    share = 1.0 - max(after or 0.0, 0.0) / before if before is not None and before > 0 else 0.0
+    if comparison.before.grows and comparison.after.grows is False and share < _MOST_GONE:
+        # In the time that both have in common it still filled up to its limit.
+        most, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))
+        peaks = f"{most} at most before, {now}"
+        return f"With the edit of finding {fix.number} it no longer keeps growing ({peaks} after); {ended}."
     if before is None or after is None or before <= 0:
         return "How much of the growth is gone cannot be told."
-    share = max(0.0, min(1.0, 1.0 - max(after, 0.0) / before))
-    ended = "it ended as before" if _ending(comparison.before) == _ending(comparison.after) else "it ended otherwise"
     rates = f"{format_bytes(before)} per hour before, {format_bytes(max(after, 0.0))} after"
-    return f"Growth with the edit of finding {fix.number}: {-share:.0%} ({rates}); {ended}."
+    return f"Growth with the edit of finding {fix.number}: {-max(share, 0.0):.0%} ({rates}); {ended}."
 
 
 def _ending(side: object) -> tuple[object, ...]:

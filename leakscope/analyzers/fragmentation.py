@@ -174,10 +174,9 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         f"make the temporary objects beside {name} in smaller pieces, or build what it holds anew after they are freed"
     )
     is_endless = pin is not None and pin.is_counted and keeps_growing(pin.length)
-    bounded = (
-        f"bound {name}{f' (filled at {line.place})' if line is not None else ''}: its members lie between what is "
-    )
-    bounded = f"{bounded}freed, and each new one keeps more of that from being used again" if is_endless else ""
+    filled = f" (filled at {line.place})" if line is not None else ""
+    between = "its members lie between what is freed, and each new one keeps more of that from being used again"
+    bounded = f"bound {name}{filled}: {between}" if is_endless else ""
     return case.finding(
         _KIND,
         f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"

@@ -170,6 +170,7 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
     [
         ("autograd-history", "rows.append(loss.item())", "append", {}),
         ("autograd-history", "rows.append((loss, step))", "append", {}),
+        ("autograd-history", "total += loss\ntotal.backward()", "+=", {}),
         ("unbounded-container", "rows.add(row)", "add", {"type_name": "set of Row"}),
         ("unbounded-container", "rows[key] = row\nprint(rows[other])", "= row", {"type_name": "dict"}),
         ("unbounded-container", "rows[key].append(row)", "append", {"type_name": "dict of list"}),

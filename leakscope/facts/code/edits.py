@@ -44,7 +44,8 @@ Result = Union[Edited, Unsure]
 class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
-    ``container``: the type of ``variable``, without its module, where that is known. ``base``: str, bytes, int or float, where the members are of a class derived from that.
+    ``container``: the type of ``variable``, without its module, where that is known. ``base``: str, bytes, int or
+    float, where the members are of a class derived from that.
     """
 
     sources: Sequence[Source]
@@ -82,6 +83,8 @@ def _of_member(*wraps: str) -> Callable[[Asked, Statement], Result]:
         pair = stored(statement) or _assigned(statement)
         if pair is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant)):
             return Unsure("the line stores no single value that could be changed there")
+        if wraps == (".detach()",) and _is_differentiated(asked, pair[0]):
+            return Unsure(f"backward() is called on {last_name(pair[0])}: what it is computed by is needed until then")
         wrap = wraps[0] if len(wraps) == 1 or "torch." in asked.type_name else wraps[1]
         member = pair[1]
         if isinstance(member, ast.Call) and last_name(member.func) in (wrap.strip(".()"), "item", "numpy"):
@@ -91,6 +94,14 @@ def _of_member(*wraps: str) -> Callable[[Asked, Statement], Result]:
         return _replaced(statement.source, member, f"{text if is_plain else f'({text})'}{wrap}")
 
     return change
+
+
+def _is_differentiated(asked: Asked, container: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+        and last_name(node.func.value) == last_name(container) != ""
+        for _, node in _nodes(asked.sources)
+    )  # fmt: skip
 
 
 def _assigned(statement: Statement) -> tuple[ast.expr, ast.expr] | None:
