@@ -92,6 +92,17 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """``diff``: the smallest edit that follows the first remedy, as a unified diff; None where none is certain enough.
+
+    ``note``: what was chosen in it, or why there is none; a clause, which may be empty.
+    """
+
+    diff: str | None
+    note: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One diagnosis.
 
@@ -99,9 +110,10 @@ class Finding:
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
     ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run; None where
     nothing is named that could be the same again. ``also``: kinds of other findings about the same object, which are
-    told as evidence of this one. ``grounds``: what the confidence is computed from. ``means``, which is not in the
-    JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
-    verdict.
+    told as evidence of this one. ``grounds``: what the confidence is computed from. ``mechanism``: why memory is kept,
+    which the first remedy mends; None where none is proved. ``edit``: how, in the source. ``means``, which is not in
+    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of
+    the verdict.
     """
 
     kind: str
@@ -120,6 +132,8 @@ class Finding:
     fingerprint: str | None = None
     also: Sequence[str] = ()
     grounds: Sequence[Ground] = ()
+    mechanism: str | None = None
+    edit: Edit | None = None
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
     step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
 

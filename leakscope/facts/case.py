@@ -106,6 +106,11 @@ class Case:
         return Accounts()
 
     @cached_property
+    def library_sources(self) -> list[Source]:
+        """Modules of libraries of which an object has grown."""
+        return sources_of(self.recording, "library_sources")
+
+    @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
         return [*ledger(self.growth, self.accounts), *unmapped(self.segments, self.growth)]
@@ -219,6 +224,7 @@ class Case:
         remedy: Iterable[str] = (),
         series: Iterable[Series] = (),
         wasted: bool = False,
+        mechanism: str | None = None,
         **about: Unpack[About],
     ) -> Finding:
         """One diagnosis, about a ``process``, a ``line`` and what ``about`` says, or a ``subject`` that is known.
@@ -245,6 +251,7 @@ class Case:
             remedy=list(remedy),
             series=list(series),
             wasted=wasted,
+            mechanism=mechanism,
             grounds=rests_on,
             step_unit=self.step_unit,
         )

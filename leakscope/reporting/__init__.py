@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
 from ..evidence import experiments
+from ..evidence.edits import edit_of
 from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.growth.processes import rounds_of
@@ -88,7 +89,10 @@ def _marked(case: Case, findings: Sequence[Finding]) -> Findings:
     """In their order, one about each object, with its fingerprint."""
     cwd = case.recording.meta.get("cwd")
     folder = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
-    return Findings(replace(one, fingerprint=fingerprint_of(one, folder)) for one in folded(in_order(findings)))
+    return Findings(
+        replace(finding, fingerprint=fingerprint_of(finding, folder), edit=edit_of(case, finding))
+        for finding in folded(in_order(findings))
+    )
 
 
 def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
