@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .confidence import Ground
-from .kinds import GROWTH, KILL, Kind
+from .kinds import CRASH, GROWTH, KILL, Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,6 +92,17 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """``diff``: the smallest edit that follows the first remedy, as a unified diff; None where none is certain enough.
+
+    ``note``: what was chosen in it, or why there is none; a clause, which may be empty.
+    """
+
+    diff: str | None
+    note: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One diagnosis.
 
@@ -99,9 +110,10 @@ class Finding:
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
     ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run; None where
     nothing is named that could be the same again. ``also``: kinds of other findings about the same object, which are
-    told as evidence of this one. ``grounds``: what the confidence is computed from. ``means``, which is not in the
-    JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
-    verdict.
+    told as evidence of this one. ``grounds``: what the confidence is computed from. ``mechanism``: why memory is kept,
+    which the first remedy mends; None where none is proved. ``edit``: how, in the source. ``means``, which is not in
+    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of
+    the verdict.
     """
 
     kind: str
@@ -120,6 +132,8 @@ class Finding:
     fingerprint: str | None = None
     also: Sequence[str] = ()
     grounds: Sequence[Ground] = ()
+    mechanism: str | None = None
+    edit: Edit | None = None
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
     step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
 
@@ -229,6 +243,50 @@ class BudgetRow:
     account: str
     bytes: int
     time_s: float | None = None
+
+
+LEVEL, PEAK = "level", "peak"
+
+
+@dataclass(frozen=True)
+class BillRow:
+    """What some of the memory was. **Units** bytes.
+
+    ``account``: data (what the user's variables hold), model, gradients, optimizer, activations, batch, user-held,
+    other-tensors, tensors, libraries, native, code, mapped-files, shared-memory, allocator-free, leakscope, workers,
+    workers-shared, since-snapshot, not-measured. ``parts`` divide a row, and add up to it. ``error_bytes``: one
+    standard error, where members of long containers stood for others. ``type`` and ``count`` of what holds it;
+    ``tensor_bytes`` of it are tensors; ``file`` and ``line`` of who asked for it.
+    """
+
+    account: str
+    name: str
+    bytes: int
+    process: str
+    estimated: bool = False
+    error_bytes: int | None = None
+    type: str | None = None
+    count: int | None = None
+    tensor_bytes: int = 0
+    parts: Sequence[BillRow] = ()
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What all memory of a job was at one ``moment``: ``level`` (the last snapshot at work) or ``peak``.
+
+    **Units** bytes, and seconds since the recording began. ``rows`` add up to ``total_bytes``, the proportional set
+    size of all processes, pages of mapped files included. ``snapshot_s``: of the snapshot that divides what the largest
+    process held; None without one.
+    """
+
+    moment: str
+    time_s: float
+    total_bytes: int
+    snapshot_s: float | None
+    rows: Sequence[BillRow]
 
 
 @dataclass(frozen=True)
@@ -514,6 +572,7 @@ class Report:
 
     recording: RecordingFacts
     verdict: Verdict
+    bill: Sequence[Bill] = ()
     ledger: Sequence[LedgerRow] = ()
     findings: Findings = field(default_factory=Findings)
     ruled_out: Sequence[RuledOut] = ()
@@ -585,6 +644,11 @@ def is_our_crash(finding: Finding) -> bool:
     return finding.subject.module == AGENT
 
 
+def ended_by_lack(finding: Finding) -> bool:
+    """Whether it tells how lack of memory ended a process, and what had filled it: killed, or refused some."""
+    return finding.tells(KILL) or (finding.tells(CRASH) and finding.severity == "critical" and finding.bytes > 0)
+
+
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence.
 
@@ -596,6 +660,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     def rank(f: Finding) -> tuple[object, ...]:
         severity, is_guess = SEVERITIES.index(f.severity), is_known and f.confidence < _GUESS
         weight = -f.bytes * f.confidence
-        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, weight, not f.tells(GROWTH), f.title
+        return not is_our_crash(f), severity, not ended_by_lack(f), is_guess, weight, not f.tells(GROWTH), f.title
 
     return sorted(findings, key=rank)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
 from ..evidence import experiments
+from ..evidence.edits import edit_of
 from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Findings, Report, Timeline, Verdict, fingerprint_of, in_order
 from ..storage import thinned
-from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, peak, timeline
+from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ def _marked(case: Case, findings: Sequence[Finding]) -> Findings:
     """In their order, one about each object, with its fingerprint."""
     cwd = case.recording.meta.get("cwd")
     folder = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
-    return Findings(replace(one, fingerprint=fingerprint_of(one, folder)) for one in folded(in_order(findings)))
+    return Findings(
+        replace(finding, fingerprint=fingerprint_of(finding, folder), edit=edit_of(case, finding))
+        for finding in folded(in_order(findings))
+    )
 
 
 def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
@@ -100,8 +104,9 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     drawn = timeline.timeline(case)
     verdict = attached.verdict(case, head.verdict(case, findings), findings)
     return Report(
-        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case)),
+        recording=replace(attached.facts(case, head.facts(case)), peak=case.peak),
         verdict=verdict,
+        bill=case.bills,
         ledger=case.ledger,
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),

@@ -8,7 +8,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -58,6 +58,8 @@ _PANDAS_TYPES = {
 
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _types = {field.name: field.type for field in arrow_schema()}
+_ORDER = ("pid", "start_ticks", "time_mono_ns")
+_ROWS_OF_A_PART = 1 << 14
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
@@ -161,9 +163,29 @@ class Tables(Mapping[str, pd.DataFrame]):
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         rows = _with_nulls(rows, columns)
-        order = [(c, "ascending") for c in ("pid", "start_ticks", "time_mono_ns")]
-        rows = rows.sort_by(order)
+        rows = rows.sort_by([(c, "ascending") for c in _ORDER])
         return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
+
+    def parts(self, name: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: it is never
+        in memory whole. A column that the file does not have is null. The parts come about in the order of time.
+
+        **Errors** UnreadableRecording; ValueError where a window limits the tables.
+        """
+        if self._window is not None:
+            raise ValueError("a part of a recording is read whole")
+        names = list(dict.fromkeys((*_ORDER, *columns)))
+        there = [*(name for name in names if name in self._names), "table"]
+        groups = list(self._groups.get(name, {}))
+        batches = self._file.iter_batches(_ROWS_OF_A_PART, groups, there, use_threads=False) if groups else ()
+        try:
+            for batch in batches:
+                rows = pa.table(batch)
+                rows = rows.filter(pc.equal(rows["table"], name))
+                rows = _with_nulls(rows, names).sort_by([(column, "ascending") for column in _ORDER])
+                yield self._frame(self._timed(rows, rows["time_mono_ns"]), [])
+        except (OSError, pa.ArrowException) as error:
+            raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
 
     def groups(self, name: str) -> Mapping[int, int]:
         """The row groups a table is in, and how many rows of it are there."""
@@ -202,7 +224,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
-        order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in names]
+        order = [c for c in _ORDER if c in names]
         self._check_can_be_read(name, len(names))
         try:
             is_shared = self._is_among_others(name)

@@ -467,7 +467,7 @@ INTERNAL void begin_level(struct graph *g, uint32_t first)
  * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
  * lies in these. Where more nodes wait on a level than there is room for, 0 for most of them, and others stand for these;
  * of a container with many members rather a few of each: all that a program keeps may be in one. What held much at the
- * snapshot before stands for itself. */
+ * snapshot before is always there, but has no more room than others: many such would leave none for what lies deeper. */
 static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t base, int is_told)
 {
     enum { MANY = 4 }; /* members, for each node that one would stand for */
@@ -479,11 +479,15 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
     uint32_t nodes = 1;
     while (!is_near && (double)level->waiting / nodes * level->each > (double)room && nodes < 1u << 20)
         nodes *= 3;
-    if (nodes > 1 && is_among(g->known, g->known_count, (uintptr_t)one))
-        nodes = 1;
-    if (nodes > 1 && members_of(one, base) >= MANY * (uint64_t)nodes) {
-        stride = nodes;
-        nodes = 1;
+    if (nodes > 1) {
+        uint64_t members = members_of(one, base), of_each = nodes;
+        int is_known = is_among(g->known, g->known_count, (uintptr_t)one);
+        while (is_known && of_each > 1 && members < MANY * of_each)
+            of_each /= 3;
+        if (is_known || members >= MANY * of_each) {
+            stride = of_each;
+            nodes = 1;
+        }
     }
     if (nodes > 1 && drawn_from((uintptr_t)one) % nodes)
         return 0;
