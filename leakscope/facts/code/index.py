@@ -10,14 +10,10 @@ import ast
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
-
-if TYPE_CHECKING:
-    from .loops import CallLoops
-    from .points_to import PointsTo
+from typing import Any, NamedTuple, Optional, TypeVar, Union
 
 _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
@@ -33,6 +29,7 @@ _SITES = (
 )  # fmt: skip
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 Pair = tuple[ast.expr, Optional[ast.expr]]
+_T = TypeVar("_T")
 
 
 class Source(NamedTuple):
@@ -186,22 +183,16 @@ class Index:
         self._callees: dict[int, list[Scope]] = {}  # by the node of what is called
         self.callers: dict[Scope, list[tuple[Scope, Site]]] = defaultdict(list)
         self._given: dict[tuple[Scope, str], str | None] | None = None  # class by function and parameter
+        self._found: dict[object, Any] = {}
         self._repeated = self._find_repeated()
         self._given = {}
 
-    @cached_property
-    def points_to(self) -> PointsTo:
-        """Who is given what, built when it is first asked for."""
-        from .points_to import PointsTo
-
-        return PointsTo(self)
-
-    @cached_property
-    def loops(self) -> CallLoops:
-        """In which loops calls run."""
-        from .loops import CallLoops
-
-        return CallLoops(self)
+    def once(self, make: Callable[[Index], _T]) -> _T:
+        """What ``make`` finds in it, found when it is first asked for."""
+        if make not in self._found:
+            self._found[make] = make(self)
+        found: _T = self._found[make]
+        return found
 
     def is_repeated(self, site: Site, scope: Scope) -> bool:
         """It runs again and again: in a loop, or in a function that does."""

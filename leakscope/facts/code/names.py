@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from .index import Index, Scope, is_of, tail
-from .points_to import CALLED, EACH, PART, WRAPPED, Field, Node, Term, Variable, adds, key_of
+from .points_to import CALLED, EACH, PART, WRAPPED, Field, Node, PointsTo, Term, Variable, adds, key_of
 
 _INSIDE = frozenset((".setdefault", ".get", ".values", ".items", ".cursor", ".__getitem__", ".__getattr__"))
 _PASSED_ON = 0.97  # each name the object goes through costs a little of what we are sure of
@@ -57,7 +57,7 @@ class Names:
 
     def __init__(self, index: Index, holder: Holder) -> None:
         self._index = index
-        self._graph = index.points_to
+        self._graph = index.once(PointsTo)
         self._holder = holder
         self._names: dict[Node, float] = {}
         self._attributes: dict[str, dict[str | None, float]] = {}  # attribute, then class it belongs to
