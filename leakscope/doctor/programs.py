@@ -27,12 +27,21 @@ _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 
 
 def checks(root: str) -> Iterator[Check]:
+    yield from _namesakes()
     yield from _interpreters()
     yield _heap_graph()
     yield _allocations()
     yield _packages()
     yield _charts()
     yield _gpu(root)
+
+
+def _namesakes() -> Iterator[Check]:
+    """Said where there is one."""
+    from ..recorder import namesakes
+
+    if (other := namesakes.found()) is not None:
+        yield limited("this leakscope", other)
 
 
 def _interpreters() -> Iterator[Check]:
