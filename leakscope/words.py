@@ -40,12 +40,12 @@ def beside(rows: Sequence[LedgerRow]) -> Iterator[str]:
             yield f"beside: {start} → {end} of {what}"
 
 
-def judged(verdict: Verdict) -> str:
+def judged(verdict: Verdict, *, briefly: bool = False) -> str:
     """`` (own and shared memory, 12.1 s to 27.9 s)``: what amounts of growth are of; empty if nothing was judged."""
     if verdict.start_s is None or verdict.end_s is None:
         return ""
     start, end = (f"{at_s:.1f} s" if at_s < 1 else format_duration(at_s) for at_s in (verdict.start_s, verdict.end_s))
-    return f" (own and shared memory, {start} to {end})"
+    return f", {start} to {end}" if briefly else f" (own and shared memory, {start} to {end})"
 
 
 def printable(text: str) -> str:
@@ -111,11 +111,13 @@ def in_markdown(string: str) -> str:
     return _MARKUP.sub(lambda match: "\\" + match[0], string)
 
 
-def run_facts(recording: RecordingFacts) -> str:
-    """``45.9 s, 3 processes, exit status 0, peak 104 MiB (by tail, between samples)``."""
+def run_facts(recording: RecordingFacts, *, briefly: bool = False) -> str:
+    """``45.9 s, 3 processes, exit status 0, peak 104 MiB (by tail, between samples)``; briefly, the bare peak."""
     processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
     facts = [format_duration(recording.duration_s), processes, ended(recording)]
-    return ", ".join([*facts, *([peak(recording.peak)] if recording.peak is not None else [])])
+    if recording.peak is not None:
+        facts.append(f"peak {format_bytes(recording.peak.bytes)}" if briefly else peak(recording.peak))
+    return ", ".join(facts)
 
 
 def peak(known: Peak) -> str:
@@ -186,19 +188,21 @@ def caveats(report: Report) -> list[str]:
     return [*report.recording.notes, *([] if report.recording.complete else [lost])]
 
 
-def cost(recording: RecordingFacts) -> str:
+def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
     """What recording cost, and how it kept to what was allowed."""
     figures = recording.overhead
     cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
     pause_s, size = figures.get("longest_take_s"), figures.get("recording_bytes")
-    at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None else ""
+    at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None and not briefly else ""
     known = [
         f"{cpu:.1%} of a core" if cpu is not None else "",
         f"{takes:.1%} of the job's time in snapshots{at_once}" if takes is not None else "",
         f"{format_bytes(rss)} of memory" if rss is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
-    text = ", ".join(part for part in known if part) or "not measured"
+    text = ", ".join(part for part in known[: 2 if briefly else None] if part) or "not measured"
+    if briefly:
+        return f"Recording cost: {text}."
     return f"Recording cost: {text}.{_kept_down(recording)}"
 
 
