@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
@@ -77,6 +78,28 @@ def plain(text: str) -> str:
             line = "".join(parts)
         lines.append(line)
     return _AT_A_START.sub(r"\1\\x3a", "\n".join(lines))
+
+
+def folded(text: str, width: int) -> str:
+    """Lines that are wider than a terminal go on in the next one, below the column that they were in.
+
+    Coloured ones fit already: who colours them knows the width.
+    """
+    return "\n".join(_folded(line, width) for line in text.split("\n")) if width >= _LEAST_WIDTH else text
+
+
+def _folded(line: str, width: int) -> str:
+    if len(line) <= width or "\x1b" in line:
+        return line
+    columns = [match.end() for match in _COLUMN.finditer(line) if match.end() <= width // 2]
+    indent = len(line) - len(line.lstrip())
+    hang = columns[-1] if columns and columns[-1] > indent else indent + 2
+    wrapper = textwrap.TextWrapper(width, subsequent_indent=" " * hang, drop_whitespace=True, break_on_hyphens=False)
+    return "\n".join(wrapper.wrap(line))
+
+
+_LEAST_WIDTH = 20
+_COLUMN = re.compile(r" {2,}")
 
 
 def plain_json(text: str) -> str:

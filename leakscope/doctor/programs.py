@@ -51,7 +51,16 @@ def _interpreters() -> Iterator[Check]:
         with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
             file.write(f"import sys; sys.{_MARK} = True\n")
         checks = [_interpreter(path, folder) for path in dict.fromkeys(found)]
-    yield from dict.fromkeys(checks)  # several names, shims among them, often stand for one interpreter
+    known: dict[tuple[str, str], Check] = {}
+    for check in checks:  # several names often stand for one interpreter
+        known.setdefault(_apart(check), check)
+    yield from known.values()
+
+
+def _apart(check: Check) -> tuple[str, str]:
+    """python and python3 of one folder are links to one file."""
+    path, colon, rest = check.text.partition(": ")
+    return os.path.realpath(path), rest if colon else check.text
 
 
 def _allocations() -> Check:
