@@ -1,7 +1,7 @@
 """``python -m tests.leakbench`` (``make leakbench``): record every program of fixtures/ and judge its report.
 
 Records as a user would, under default settings. A whole run renews ``results.json``, from which the table of
-docs/leakbench.md is made; a run of some programs only prints. Recordings stay, so that a miss can be looked at, and
+docs/development/leakbench.md is made; a run of some programs only prints. Recordings stay, to look at misses, and
 ``--keep`` judges them anew without recording: after a change of an analyzer, or to go on where a run was stopped.
 """
 

@@ -1,4 +1,4 @@
-"""The figures of a run of the bench as Markdown, for docs/leakbench.md and for who ran it."""
+"""The figures of a run of the bench as Markdown, for docs/development/leakbench.md and for who ran it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(scores: Sequence[Score], about: dict[str, Any], path: Path = RESULTS) 
 
 
 def from_results(path: Path = RESULTS) -> str:
-    """A section of docs/leakbench.md, from the run whose figures are committed."""
+    """A section of docs/development/leakbench.md, from the run whose figures are committed."""
     results = json.loads(path.read_text(encoding="utf-8"))
     return markdown([Score(**row) for row in results["programs"]], results["about"])
 
