@@ -6,13 +6,16 @@ need Chromium: ``python -m tests.pictures [NAME]...`` (``make pictures``).
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
@@ -26,7 +29,7 @@ EXAMPLE = tutorials.DOCS / "example"
 CAST = EXAMPLE / "cast.svg"
 PAGE = EXAMPLE / "page.png"
 PICTURES = tutorials.DOCS / "pictures"
-HEAP = PICTURES / "heap.svg"
+HEAP, WATCH = PICTURES / "heap.svg", PICTURES / "watch.svg"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _RECORDED_IN = tutorials.FOLDER / "start"
 _COMMANDS = (  # with the seconds that each takes to be typed and answered, as far as one likes to wait
@@ -115,6 +118,32 @@ def _notebook_page(html: Path) -> None:
     html.write_text(f"<!doctype html><meta charset='utf-8'><body style='margin: 12px'>{cell}", encoding="utf-8")
 
 
+def watch() -> str:
+    """The screen of ``leakscope watch`` beside a run that leaks, as SVG."""
+    from leakscope.watching.app import WatchApp
+    from leakscope.watching.feeds import RecordingFeed
+    from leakscope.watching.viewer import Viewer
+
+    class GoesOn(RecordingFeed):
+        is_over = property(lambda self: False)  # type: ignore[assignment]
+
+        def poll(self) -> Iterator[Any]:
+            """As it was before its end."""
+            return ((table, row) for table, row in super().poll() if row["time_mono_ns"] < until_ns)
+
+    recording = leakscope.open_recording(tutorials.FOLDER / "ram-per-step" / "before.parquet")
+    until_ns = recording.meta["start_mono_ns"] + 58 * 10**9
+    app = WatchApp(Viewer(GoesOn(recording), "recording", recording.path, None, plain=False), 3600.0)
+
+    async def drawn() -> str:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await pilot.pause()
+            return app.export_screenshot(title="")
+
+    svg = asyncio.run(drawn())
+    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)  # the reader's own: it asks nobody for anything
+
+
 def _leakscope(*words: str | Path, folder: Path | None = None) -> None:
     environ = {**os.environ, "PYTHONPATH": str(tutorials.DOCS.parent)}
     subprocess.run(
@@ -149,6 +178,8 @@ def draw(name: str) -> bool:
 
 
 if __name__ == "__main__":
-    for picture in sys.argv[1:] or _PAGES:
+    if not sys.argv[1:] or "watch" in sys.argv[1:]:
+        WATCH.write_text(watch(), encoding="utf-8")
+    for picture in [name for name in sys.argv[1:] if name != "watch"] or _PAGES:
         if not draw(picture):
             sys.exit(f"no browser found ({', '.join(BROWSERS)}): pictures are left as they are")

@@ -2,7 +2,7 @@
 
 Default settings, takes included. A whole run takes a quarter of an hour and writes results.json beside this file and
 bench.svg in docs/development; `make docs` then puts the table into costs.md there. The parts `heap` and `sampling` have
-files of their own, which also `--only heap` and `--only sampling` renew; their tables are in heap-graph.md and costs.md.
+files of their own, which also `--only heap` and `--only sampling` renew; their tables: heap-graph.md and costs.md.
 Run it on a machine that does nothing else.
 """
 
