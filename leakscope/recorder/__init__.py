@@ -52,6 +52,11 @@ def main(argv: Sequence[str], command: str = "record") -> int | None:
         options = parse_attach(argv) if command == "attach" else parse_record(argv)
         if options.help:
             return None
+        if not sys.platform.startswith("linux"):
+            raise LeakscopeError(
+                f"{command} reads /proc, so it runs on Linux (in a container, a virtual machine or WSL), not on "
+                f"{sys.platform}: recordings made there can be read here"
+            )
         if options.find_training:
             from .candidates import main as list_processes
 
