@@ -106,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("judging")
         if item.get_closest_marker("golden") is not None and not _GOLDEN.is_dir():
             item.add_marker(
-                pytest.mark.skip(reason="committed recordings are in a clone, not in a source distribution")
+                pytest.mark.skip(reason="committed recordings are in a clone alone")
             )
         if item.get_closest_marker("torch") is None:
             continue
