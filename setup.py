@@ -35,7 +35,7 @@ def library(name: str, source: str, *headers: str) -> Extension:
 # LEAKSCOPE_PURE=1: a wheel without C, for reading recordings where there is no wheel with it.
 IS_PURE = os.environ.get("LEAKSCOPE_PURE") == "1"
 AGENT = "leakscope/agent"
-READER = f"{AGENT}/graph/reader/*.h"
+READER = f"{AGENT}/graph/reader/*.[ch]"
 LIBRARIES = [
     library("leakscope.agent.graph.libleakscope_graph", f"{AGENT}/graph/reader.c", READER),
     library("leakscope.agent.libleakscope_entry", f"{AGENT}/entry.c"),

@@ -105,9 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.nodeid.startswith(_JUDGE) and _FOLDERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("judging")
         if item.get_closest_marker("golden") is not None and not _GOLDEN.is_dir():
-            item.add_marker(
-                pytest.mark.skip(reason="committed recordings are in a clone alone")
-            )
+            item.add_marker(pytest.mark.skip(reason="committed recordings are in a clone alone"))
         if item.get_closest_marker("torch") is None:
             continue
         if importlib.util.find_spec("torch") is None:

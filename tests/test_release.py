@@ -31,5 +31,12 @@ def test_a_workflow_may_only_read_unless_a_job_says_more(path: Path) -> None:
 
 def test_what_stays_the_same_names_every_contract() -> None:
     text = (ROOT / "docs" / "stability.md").read_text("utf-8")
-    for contract in ("The file", "JSON", "Commands and options", "Exit codes", "Kinds of findings, fingerprints", "Python"):
+    for contract in (
+        "The file",
+        "JSON",
+        "Commands and options",
+        "Exit codes",
+        "Kinds of findings, fingerprints",
+        "Python",
+    ):
         assert f"**{contract}**" in text, contract

@@ -53,6 +53,7 @@ from ..words import (
     ruled_out_kinds,
     run_facts,
 )
+from . import _bill
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, Held, largest_holders
 from ._places import cwd
@@ -198,7 +199,7 @@ def _most_telling(report: Report, rows: int) -> Iterator[RenderableType]:
     elif report.verdict.leaking:
         order = ["growth", "holders", "processes"]
     else:
-        order = ["processes", "holders", "growth"]
+        order = ["bill", "processes", "holders", "growth"]
     tables = sorted(_tables(report, rows), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
     for number, (_, heading, table, _) in enumerate(tables[:_MOST_TABLES]):
         if number == 0:
@@ -214,16 +215,20 @@ def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table,
     if report.ledger and (verbose or any(map(_has_moved, report.ledger))):
         when = judged(report.verdict, briefly=not verbose)
         yield "growth", "Where the growth went" + when, _ledger(report.ledger, most), _below_ledger(report.ledger)
+    bill = _bill.told(report)
+    if bill is not None:
+        yield "bill", printable(bill.heading), _bill_table(bill, most), []
     for name, (heading, held) in zip(("holders", "on-gpus"), largest_holders(report)):
         yield name, printable(heading), _holders(held[:most], verbose), []
     if sum(row.count for row in report.processes) > 1:
         heading = "Processes, when the job had most memory" + (" (with mapped files)" if verbose else "")
         yield "processes", heading, _processes(report.processes, most), []
-    if report.tensor_budget and (verbose or _are_tensors_some(report.tensor_budget)):
-        whose = {row.process for row in report.tensor_budget}
+    budget = [row for row in report.tensor_budget if verbose or bill is None or not _is_in_bill(row)]
+    if budget and (verbose or _are_tensors_some(budget)):
+        whose = {row.process for row in budget}
         several = len(whose) == 1 < sum(row.count for row in report.processes)
         heading = "What the tensors are" + (f" in {whose.pop()}" if several else "")
-        yield "tensors", printable(heading), _budget(report.tensor_budget, most), []
+        yield "tensors", printable(heading), _budget(budget, most), []
     for number, (heading, lines) in enumerate(largest_lines(report.gpu_lines)):
         name = "lines" if number == 0 else f"lines-{number}"
         yield name, printable(heading), _gpu_lines(lines[:most]), []
@@ -391,6 +396,26 @@ def _source(excerpt: Excerpt, around: int) -> Group:
         text = _styled(_clean(line), "bold" if is_meant else "dim")
         lines.append(Text.assemble(number, text, no_wrap=True, overflow="ellipsis"))
     return Group(*lines)
+
+
+def _is_in_bill(row: BudgetRow) -> bool:
+    """What tensors in memory are, as the last snapshot saw them."""
+    return row.device == "cpu" and row.moment == "end"
+
+
+def _bill_table(bill: _bill.Told, most: int | None) -> Table:
+    """Briefly, without what each line is made of."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    totals = ("total", bill.total[0], "", bill.total[1])
+    for number, (name, total) in enumerate(zip(bill.columns, totals)):
+        table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
+    for line in bill.lines[: None if most is None else most - 1]:
+        name = _clean(line.name)
+        if line.details and most is None:
+            name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
+        cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
+        table.add_row(*cells[: len(bill.columns)])
+    return table
 
 
 def _holders(held: Sequence[Held], verbose: bool) -> Table:
