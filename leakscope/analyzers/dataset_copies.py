@@ -138,7 +138,7 @@ def _forms(case: Case, process: ProcessGrowth) -> list[_Form]:
     by_path = {str(row["path"]): row for row in records(only(holders, holders["take"] == last))}
     forms: list[_Form] = []
     for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
-        if _is_on_its_way(str(row["path"]), by_path):
+        if _is_on_its_way(str(row["path"]), by_path) or _is_librarys_own(by_path.get(str(row["path"]))):
             continue
         form = _form(row, by_path)
         if not any(_is_same_memory(form, other) for other in forms):
@@ -156,6 +156,14 @@ def _is_on_its_way(path: str, by_path: dict[str, dict[str, Any]]) -> bool:
             return False
         at = text_of(root, "parent_path")
     return root is not None and text_of(root, "root_kind") == "frame"
+
+
+def _is_librarys_own(row: dict[str, Any] | None) -> bool:
+    """A private table in an object of a library that knows no rows: two counters with one set of labels."""
+    if row is None or row["is_user"] or text_of(row, "edge_kind") != "attribute":
+        return False
+    library = (text_of(row, "owner_module") or "").partition(".")[0]
+    return (text_of(row, "variable") or "").startswith("_") and library not in (*_LIBRARIES, "")
 
 
 def _form(row: pd.Series[Any], by_path: dict[str, dict[str, Any]]) -> _Form:
@@ -337,6 +345,7 @@ def _finding(
         evidence=_evidence(case, group, agreement, by_text, wasted, held),
         doubts=_doubts(tokens, by_text),
         remedy=[_remedy(group, total)],
+        mechanism="several-forms",
         wasted=True,
     )
 

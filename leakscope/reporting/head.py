@@ -34,7 +34,7 @@ def facts(case: Case) -> RecordingFacts:
         how = "oom-killed"
     duration_s = duration(case)
     return RecordingFacts(
-        path=case.recording.shown,
+        path=case.recording.location,
         command=[str(word) for word in case.recording.meta.get("command") or ()],
         started_at=str(case.recording.meta.get("started_at") or ""),
         duration_s=round(duration_s, 3),
