@@ -7,7 +7,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.code.adding import Line, adding_lines
-from ..facts.code.reading import reads_of
+from ..facts.code.reading import Reached, reads_of
+from ..facts.tables import without_last
 from ..facts.where.progress import reached
 
 if TYPE_CHECKING:
@@ -45,15 +46,18 @@ def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: 
         return Use(None, None)  # nobody saw what runs
     key = _KEY.search(path)
     reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
-    on = next((read for read in reads if read.goes_on), None)
+    on = next((read for read in reads if read.is_over is False), None)
     if on is not None:
         return Use(False, on.line)
-    if any(read.is_given and read.line.place not in made for read in reads):
+    if any(read.is_over is None or (read.is_given and read.line.place not in made) for read in reads):
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):
         return Use(None, None)  # its name is not in the sources
     return Use(True, reads[-1].line if reads else None)
 
 
-def _reached(case: Case, process: ProcessGrowth) -> dict[tuple[str, str | None], int]:
-    return dict(reached(case.growth, process))
+def _reached(case: Case, process: ProcessGrowth) -> Reached:
+    """As the last snapshot saw the program at work."""
+    takes = process.rows("takes")
+    takes = without_last(takes, takes)
+    return reached(process, float(takes["time_s"].iloc[-1]) if len(takes) else case.growth.end_s)

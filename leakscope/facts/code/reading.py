@@ -29,10 +29,13 @@ Reached = Mapping[tuple[str, Optional[str]], int]
 
 
 class Read(NamedTuple):
-    """``goes_on``: it may run again. ``is_given``: the object is handed to a library, which may keep it."""
+    """``is_over``: True where it cannot run again, False where it goes on, None where nobody can tell.
+
+    ``is_given``: the object is handed to a library, which may keep it.
+    """
 
     line: Line
-    goes_on: bool
+    is_over: bool | None
     is_given: bool
 
 
@@ -43,7 +46,7 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     """
     index = index_of(sources, holder.variable, holder.owner_file)
     names, progress = Names(index, holder), _Progress(index, reached)
-    found: dict[tuple[str, int], Read] = {}
+    found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
     for scope in index.scopes:
         for site in scope.sites:
             asked = site.node.slice if isinstance(site.node, ast.Subscript) else None
@@ -53,41 +56,51 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
                 if names.strength(node, scope, inside=False) < _SURELY:
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
-                known = found.get((line.file, line.line), Read(line, False, False))
-                goes_on = known.goes_on or progress.may_run(site, scope)
-                found[line.file, line.line] = Read(line, goes_on, known.is_given or is_given)
-    return [found[key] for key in sorted(found)]
+                _, state, was_given = found.get((line.file, line.line), (line, _OVER, False))
+                found[line.file, line.line] = line, max(state, progress.state(site, scope)), was_given or is_given
+    told = {_OVER: True, _UNKNOWN: None, _ON: False}
+    return [Read(line, told[state], is_given) for _, (line, state, is_given) in sorted(found.items())]
+
+
+_OVER, _UNKNOWN, _ON = 0, 1, 2
 
 
 class _Progress:
-    """Which of the program's lines may still run: straight on from where it was last seen, and round its loops."""
+    """Which lines of a program may still run: straight on from where it was last seen, and round its loops."""
 
     def __init__(self, index: Index, reached: Reached) -> None:
         self._index, self._reached = index, reached
-        self._known: dict[Scope, bool] = {}
+        self._known: dict[Scope, int] = {}
 
-    def may_run(self, site: Site, scope: Scope) -> bool:
-        """What nobody is seen to call may be called by a library."""
+    def state(self, site: Site, scope: Scope) -> int:
         while scope.kind == "class" and scope.parent is not None:
             scope = scope.parent
-        line = self._reached.get(_key(scope))
-        if line is None or not self._is_once(scope):
-            return self._may_be_called(scope)
-        if scope.kind == "function" and not self._may_be_called(scope):
-            return False
-        return getattr(site.node, "lineno", 0) >= line or any(loop.last >= line for loop in site.loops)
+        called, line = self._called(scope), self._reached.get(_key(scope))
+        if called == _OVER or not self._is_once(scope):
+            return called
+        if line is None:
+            return min(called, _UNKNOWN)
+        is_ahead = getattr(site.node, "lineno", 0) >= line or any(loop.last >= line for loop in site.loops)
+        if not is_ahead:
+            return _OVER
+        return called if site.loops else min(called, _UNKNOWN)
 
     def _is_once(self, scope: Scope) -> bool:
         callers = self._index.callers.get(scope, ())
         return not any(self._index.is_repeated(site, caller) for caller, site in callers)
 
-    def _may_be_called(self, scope: Scope) -> bool:
-        if scope.kind == "module":  # one that was imported is done; of the program itself nobody knows how far it came
-            return scope.source.module == "__main__"
+    def _called(self, scope: Scope) -> int:
+        """Of a function as a whole. What nobody is seen to call may be called by a library."""
+        if scope.kind == "module":  # one that was imported is done
+            return _OVER if scope.source.module != "__main__" else _ON
         if scope not in self._known:
-            self._known[scope] = False  # while it is asked about, for those that recur
+            self._known[scope] = _OVER  # while it is asked about, for those that recur
             callers = self._index.callers.get(scope, ())
-            self._known[scope] = not callers or any(self.may_run(site, caller) for caller, site in callers)
+            states = [self.state(site, caller) for caller, site in callers]
+            is_running = scope.is_beginning and _key(scope) in self._reached
+            self._known[scope] = max(states, default=_ON)
+            if is_running and self._known[scope] == _UNKNOWN:
+                self._known[scope] = _ON
         return self._known[scope]
 
 

@@ -1,22 +1,24 @@
-"""How far a program had come: the lines of its functions that were seen to run, by its sampled allocations."""
+"""How far a program had come at a moment: the last lines of its functions seen to run, by who asked for memory."""
 
 from __future__ import annotations
 
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
-from ..growth.tree import TreeGrowth
-from .allocations import NATIVE, OBJECTS, allocations
+from ..tables import cells, figures, only
+from .allocations import TABLE
 
 _MODULE = "<module>"
+_LATE_S = 6.0  # what is asked for is written down some seconds later
 
 
-def reached(growth: TreeGrowth, process: ProcessGrowth) -> Reached:
-    """Of each function the last line at which memory was asked for within the judged window, by way of it."""
+def reached(process: ProcessGrowth, at_s: float) -> Reached:
+    """Of each function the last line by way of which memory had been asked for, as sampled allocations tell."""
+    rows = process.rows(TABLE)
+    if len(rows):
+        rows = only(rows, (figures(rows, "time_s") <= at_s + _LATE_S) & rows["stack"].notna())
     found: dict[tuple[str, str | None], int] = {}
-    for one in allocations(growth, process, (*NATIVE, *OBJECTS)):
-        if one.asked_bytes <= 0:
-            continue
-        for call in one.stack.split("\n"):
+    for stack in {stack for (stack,) in cells(rows, "stack")}:
+        for call in stack.split("\n"):
             place, _, function = call.rpartition(" ")
             file, _, line = place.rpartition(":")
             if line.isdigit():
