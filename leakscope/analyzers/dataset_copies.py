@@ -147,6 +147,7 @@ class _Copies:
             evidence=self._evidence(by_content),
             doubts=self._doubts(tokens, by_content),
             remedy=[self._remedy(total)],
+            mechanism="several-forms",
             wasted=True,
         )
 

@@ -111,7 +111,8 @@ def forms_of(process: ProcessGrowth, user_modules: Collection[str]) -> list[Form
     forms: list[Form] = []
     for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
         path, sketch = str(row["path"]), str(row["content_sketch"])
-        if _is_on_its_way(path, by_path) or not _is_data(by_path.get(path), user_modules):
+        place = by_path.get(path)
+        if _is_on_its_way(path, by_path) or _is_librarys_own(place) or not _is_data(place, user_modules):
             continue
         if row["data_form"] == NUMERIC and _is_written(sketch, sketches.get(path, ())):
             continue
@@ -131,6 +132,14 @@ def _is_on_its_way(path: str, by_path: dict[str, dict[str, Any]]) -> bool:
             return False
         at = text_of(root, "parent_path")
     return root is not None and text_of(root, "root_kind") == "frame"
+
+
+def _is_librarys_own(row: dict[str, Any] | None) -> bool:
+    """A private table in an object of a library that knows no rows: two counters with one set of labels."""
+    if row is None or row["is_user"] or text_of(row, "edge_kind") != "attribute":
+        return False
+    library = (text_of(row, "owner_module") or "").partition(".")[0]
+    return (text_of(row, "variable") or "").startswith("_") and library not in (*_LIBRARIES, "")
 
 
 def _is_data(row: dict[str, Any] | None, user_modules: Collection[str]) -> bool:
