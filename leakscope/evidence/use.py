@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..facts.code.names import Holder
     from ..facts.growth.processes import ProcessGrowth
 
+_OF_THE_REST = 0.5  # of the time after the last snapshot: as a program ends it does something else
 _KEY = re.compile(r"\['([^'\]]+)'\]$")
 
 
@@ -57,7 +58,9 @@ def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: 
 
 
 def _reached(case: Case, process: ProcessGrowth) -> Reached:
-    """As the last snapshot saw the program at work."""
+    """As the last snapshot saw the program at work; or some time after it, where it went on for long."""
     takes = process.rows("takes")
     takes = without_last(takes, takes)
-    return reached(process, float(takes["time_s"].iloc[-1]) if len(takes) else case.growth.end_s)
+    last_s = float(takes["time_s"].iloc[-1]) if len(takes) else case.growth.end_s
+    end_s = min(float(process.time_s[-1]), process.exit_s)
+    return reached(process, last_s + _OF_THE_REST * max(0.0, end_s - last_s))

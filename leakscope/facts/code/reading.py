@@ -80,10 +80,10 @@ class _Progress:
             return called
         if line is None:
             return min(called, _UNKNOWN)
-        is_ahead = getattr(site.node, "lineno", 0) >= line or any(loop.last >= line for loop in site.loops)
-        if not is_ahead:
+        own = getattr(site.node, "lineno", 0)
+        if own < line and not any(loop.last >= line for loop in site.loops):
             return _OVER
-        return called if site.loops else min(called, _UNKNOWN)
+        return called if site.loops or own == line else min(called, _UNKNOWN)
 
     def _is_once(self, scope: Scope) -> bool:
         callers = self._index.callers.get(scope, ())
