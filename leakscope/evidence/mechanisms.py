@@ -47,6 +47,7 @@ _LET_GO = {
     if thing.let_go
 }
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
+_MOST = 0.5  # of what it gained
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
 _TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
@@ -352,11 +353,15 @@ def _autograd_history(one: Held) -> list[str] | None:
 
 
 def _chain(one: Held) -> list[str] | None:
-    link = one.found.link
+    most = _MOST * one.place.growth_bytes
+    below = [part for part in _all_below(one.place) if part.row["chained"] and part.growth_bytes > most]
+    link = one.found.link or next(iter(below), None)
     if link is None:
         return None
-    kind, attribute = link.type_name.rsplit(".", 1)[-1], link.row["variable"]
-    return [f"end the chain{one.where}: where a new {kind} keeps no other as its {attribute}, {one.would_free}"]
+    kind = tail(link.type_name)
+    by = f"as its {link.row['variable']}" if one.found.link is not None else "before it"
+    how = f"end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"
+    return [f"{how}; {one.would_free}"]
 
 
 def _unending_tasks(one: Held) -> list[str] | None:

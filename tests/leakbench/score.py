@@ -17,7 +17,8 @@ class Score(NamedTuple):
     """What one report was right about; None: the program's truth asks nothing there, or nothing was recorded.
 
     ``said`` is the first finding in short, or how the verdict reads if there is none; ``confidence`` is that finding's.
-    ``kind``, ``name`` and ``line`` are of leaky programs; ``alarm`` is of clean ones: more than a note was found in it.
+    ``kind``, ``name``, ``line`` and ``advice`` (the mechanism that it mends) are of leaky programs; ``alarm`` is of
+    clean ones: more than a note was found in it.
     """
 
     program: str
@@ -29,6 +30,7 @@ class Score(NamedTuple):
     kind: bool | None = None
     name: bool | None = None
     line: bool | None = None
+    advice: bool | None = None
     alarm: bool | None = None
     confidence: float | None = None
     duration_s: float | None = None
@@ -71,7 +73,12 @@ def score(program: Program, report: dict[str, Any] | None, not_run: str = "") ->
         kind=first is not None and first["kind"] in kinds,
         name=(first is not None and first["subject"]["variable"] in names) if program.places[0].variable else None,
         line=(first is not None and _line_text(first, program) in lines) if lines else None,
+        advice=_advises(first, program) if program.mechanisms else None,
     )
+
+
+def _advises(finding: dict[str, Any] | None, program: Program) -> bool:
+    return finding is not None and bool(finding["remedy"]) and finding["mechanism"] in program.mechanisms
 
 
 _VERDICTS = {True: "leaking, without a finding", False: "not leaking", None: "cannot tell"}

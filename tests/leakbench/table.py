@@ -16,6 +16,7 @@ MEASURES = (
     ("leaky: kind of the first finding is right", lambda s: s.kind),
     ("leaky: it names the right variable", lambda s: s.name),
     ("leaky: it names the right line", lambda s: s.line),
+    ("leaky: its advice mends the right mechanism", lambda s: s.advice),
     ("leaky: right verdict", lambda s: s.verdict if s.leaky else None),
     ("clean: a false alarm", lambda s: s.alarm),
     ("clean: right verdict (NOT LEAKING)", lambda s: None if s.leaky else s.verdict),
@@ -44,7 +45,11 @@ def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
         f" ({minutes:.0f} minutes in all): {about['machine']}, Python {about['python']}, torch {about['torch']}.\n",
         _table(
             ("", "all", "with PyTorch"),
-            [(name, str(share(run, field)), str(share(torch, field))) for name, field in MEASURES],
+            [
+                (name, str(share(run, field)), str(share(torch, field)))
+                for name, field in MEASURES
+                if share(run, field).of
+            ],
         ),
         _table(
             ("confidence of the first finding", "on average", "right kind and name"),
