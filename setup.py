@@ -33,7 +33,7 @@ def library(name: str, source: str, *headers: str) -> Extension:
 
 
 AGENT = "leakscope/agent"
-READER = f"{AGENT}/graph/reader/*.h"
+READER = f"{AGENT}/graph/reader/*.[ch]"
 LIBRARIES = [
     library("leakscope.agent.graph.libleakscope_graph", f"{AGENT}/graph/reader.c", READER),
     library("leakscope.agent.libleakscope_entry", f"{AGENT}/entry.c"),

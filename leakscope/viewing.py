@@ -29,7 +29,7 @@ from .ignoring import Ignores, read_ignores, without_ignored
 from .renderers import render
 from .renderers.html import timeline_data
 from .reporting import Judged
-from .storage import Recording, open_recording
+from .storage import Recording, open_recording, thinned
 from .storage.finalize import JOURNAL_SUFFIX, journal_of
 from .units import format_bytes, format_count
 from .version import __version__
@@ -151,7 +151,7 @@ class Site:
             whole = open_recording(self._output)
             is_live = _is_live(whole.meta)
             number = self._version + 1
-            recording = whole.thinned(MOST_ROWS)
+            recording = thinned(whole, MOST_ROWS)
             judged = Judged(recording, whole)
             report = without_ignored(judged.report, self._ignores)
             text = render(report, "html", renewal=number if is_live else None, is_paged=judged.has_more)

@@ -177,7 +177,7 @@ def _refute(kind: Kind) -> str:
         first = thresholds[0]
         lines.append(
             "- If a threshold does not fit your program, try another: "
-            f'`leakscope.analyze(leakscope.open_recording("run.parquet"), thresholds={{"{first.name}": ...}})`.'
+            f'`leakscope.analyze("run.parquet", thresholds={{"{first.name}": ...}})`.'
         )
     pairs = [f"[{folder.name}](../../fixtures/{folder.name})" for folder in _fixtures(kind)]
     if pairs:

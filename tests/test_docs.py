@@ -23,6 +23,7 @@ import click
 import pytest
 
 import leakscope
+from leakbench.table import from_results as leakbench
 from leakscope import cli, options, schema
 from leakscope.errors import LeakscopeError
 from leakscope.fleet import asking
@@ -36,7 +37,6 @@ from tests.analyzers.leaks import trainer
 from tests.bench import fleet, heap, sampling
 from tests.bench.figures import Results, as_markdown
 from tests.fleet import scores
-from tests.leakbench.table import from_results as leakbench
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

@@ -41,6 +41,8 @@ DEFINITIONS = {
     "series": findings.Series,
     "ruled_out": findings.RuledOut,
     "skipped": findings.Skipped,
+    "bill": findings.Bill,
+    "bill_row": findings.BillRow,
     "budget_row": findings.BudgetRow,
     "gpu_line": findings.GpuLine,
     "process_row": findings.ProcessRow,

@@ -33,7 +33,9 @@ PATIENCE_SHARE = 0.05  # of the run
 MOST_PATIENCE_S = 20.0
 MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, but for a leak with its line
 ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
-ROOM_AFTER_BYTES = 320 * MiB  # when the job is over, nobody else needs what is left
+# When the job is over nobody else needs what is left: 157 MB were measured of a short recording, nearly half of them
+# pages of libraries that others map, too; and of a day 500 MB, which had a journal of 60 MB.
+ROOM_AFTER_BYTES, ROOM_OF_A_JOURNAL = 192 * MiB, 8
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 # It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
 # What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
@@ -158,7 +160,8 @@ class Answering:
             return "what judges a recording is not installed here"
         if journal_bytes > MOST_JOURNAL_BYTES:
             return f"there are {format_bytes(journal_bytes)} to read, which takes a while"
-        needed = (ROOM_AFTER_BYTES, None) if is_job_over else (ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
+        after = ROOM_AFTER_BYTES + ROOM_OF_A_JOURNAL * journal_bytes
+        needed = (after, None) if is_job_over else (ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
         if (full := too_full(*needed)) is not None:
             return f"{format_bytes(max(0, full.left_bytes))} of memory are left, {full.name}, which is too little here"
         return ""

@@ -55,11 +55,11 @@ class Held(NamedTuple):
 
 
 def largest_holders(report: Report) -> Iterator[tuple[str, list[Held]]]:
-    """(heading, rows) of the process that gained most, and of that which has most on GPUs.
+    """(heading, rows) of the process that has most on GPUs, and without a bill of that which gained most.
 
     Nothing where no two snapshots told of its heap, or nobody holds much.
     """
-    for is_on_devices in (False, True):
+    for is_on_devices in (True,) if report.bill else (False, True):
         views = [view for view in report.heap if view.on_devices is is_on_devices]
         if views and len(views[0].takes) >= 2:
             heading, held = _largest(views[0], is_alone=len(views) == 1)

@@ -51,6 +51,7 @@ from ..words import (
     ruled_out_kinds,
     run_facts,
 )
+from . import _bill
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, Held, largest_holders
 
@@ -124,17 +125,22 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if report.ledger:
         yield _heading("Where the growth went" + judged(report.verdict))
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
+    bill = _bill.told(report)
+    if bill is not None:
+        yield _heading(printable(bill.heading))
+        yield Padding(_bill_table(bill), (0, 0, 0, 2))
     for heading, held in largest_holders(report):
         yield _heading(printable(heading))
         yield Padding(_holders(held), (0, 0, 0, 2))
     if sum(row.count for row in report.processes) > 1:
         yield _heading("Processes, when the job had most memory (with mapped files)")
         yield Padding(_processes(report.processes), (0, 0, 0, 2))
-    if report.tensor_budget and (verbose or _are_tensors_some(report.tensor_budget)):
-        whose = {row.process for row in report.tensor_budget}
+    budget = [row for row in report.tensor_budget if verbose or bill is None or not _is_in_bill(row)]
+    if budget and (verbose or _are_tensors_some(budget)):
+        whose = {row.process for row in budget}
         several = len(whose) == 1 < sum(row.count for row in report.processes)
         yield _heading(printable("What the tensors are" + (f" in {whose.pop()}" if several else "")))
-        yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
+        yield Padding(_budget(budget), (0, 0, 0, 2))
     for heading, lines in largest_lines(report.gpu_lines):
         yield _heading(printable(heading))
         yield Padding(_gpu_lines(lines), (0, 0, 0, 2))
@@ -283,6 +289,25 @@ def _source(excerpt: Excerpt, around: int) -> Table:
         is_meant = at == excerpt.line
         text = _clean(line)
         table.add_row(f"{'>' if is_meant else ' '} {at}", _styled(text, "bold" if is_meant else "dim"))
+    return table
+
+
+def _is_in_bill(row: BudgetRow) -> bool:
+    """What tensors in memory are, as the last snapshot saw them."""
+    return row.device == "cpu" and row.moment == "end"
+
+
+def _bill_table(bill: _bill.Told) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    totals = ("total", bill.total[0], "", bill.total[1])
+    for number, (name, total) in enumerate(zip(bill.columns, totals)):
+        table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
+    for line in bill.lines:
+        name = _clean(line.name)
+        if line.details:
+            name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
+        cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
+        table.add_row(*cells[: len(bill.columns)])
     return table
 
 

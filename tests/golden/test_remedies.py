@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.end_to_end.programs import Program
-from tests.leakbench.score import score
+from leakbench.score import score
 
 from . import RECORDINGS, golden_programs, judge, recording_of
 

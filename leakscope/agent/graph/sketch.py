@@ -1,6 +1,6 @@
 """What is in a large container of records, as a few hashes: the same rows show alike in whatever form they are held.
 
-Runs in the job, after a snapshot, on the agent's thread. A dozen rows were copied by reader.c: the first and last
+Runs in the job, after a snapshot, on the agent's thread. A dozen rows were copied by reader/copies.c: the first and last
 four, which also tell a part from the whole, and four between them. Of their text only checksums of three consecutive
 words are kept, so that a formatted string contains most hashes of the record it was made from, and no text leaves the
 process.
@@ -38,7 +38,7 @@ INTEGER_TYPES = ("uint8", "int8", "int16", "int32", "int64")
 def sketch_of_copy(
     copy: bytes, tensors: Mapping[int, tuple[int, int]] = MappingProxyType({})
 ) -> tuple[int, str, str] | None:
-    """(rows, data form, sketch) of a container of which reader.c has copied some rows.
+    """(rows, data form, sketch) of a container of which reader/copies.c has copied some rows.
 
     ``tensors``: {address of a tensor of integers: (how many dimensions it has, length of the last)}.
     """
@@ -81,7 +81,7 @@ def _form_of_integers(rows: list[_Row], is_named: bool, distinct: int) -> str | 
 
 
 class _Copied:
-    """Values as reader.c writes them: see copy_value there."""
+    """Values as reader/copies.c writes them: see copy_value there."""
 
     _NUMBER = struct.Struct("<Q")
 
