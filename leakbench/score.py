@@ -29,8 +29,8 @@ class Score(NamedTuple):
     """What one answer was right about; None: the truth asks nothing there, it is not offered, or it was not run.
 
     ``said`` is the first answer in short, or how the verdict reads if there is none; ``confidence`` is that answer's.
-    ``kind`` to ``advice`` are of leaky programs, the last of ours alone; ``alarm`` is of clean ones. ``wall_s``, ``cpu_s`` and ``peak_bytes``
-    (resident, of the largest process) are of the whole command.
+    ``kind`` to ``advice`` are of leaky programs, the last of ours alone; ``alarm`` is of clean ones. ``wall_s``,
+    ``cpu_s`` and ``peak_bytes`` (resident, of the largest process) are of the whole command.
     """
 
     program: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.programs import Program
 from leakbench.score import score
+from tests.end_to_end.programs import Program
 
 from . import RECORDINGS, golden_programs, judge, recording_of
 
