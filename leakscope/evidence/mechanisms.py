@@ -411,15 +411,17 @@ def _views(one: Held) -> list[str] | None:
     Of a tensor's storage a snapshot knows the size, and not how much of it the tensor shows.
     """
     for part in _much_of_members(one.found.holder.largest or one.place):
-        if part.parent is not None and part.type_name == part.parent.type_name and part.type_name in _ARRAYS:
-            how = ".clone()" if part.type_name == "torch.Tensor" else ".copy()"
+        is_torch = part.type_name == "torch.Tensor"
+        is_base = not is_torch or part.row["variable"] in ("_base", "base")
+        if part.parent is not None and part.type_name == part.parent.type_name in _ARRAYS and is_base:
+            how = ".clone()" if is_torch else ".copy()"
             keeps = "the members are views that keep a larger array alive: keep a"
             return [f"{keeps} {how} of the part instead{one.where}; {one.would_free}", *_bound(one)]
     is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
     if not is_part or one.found.is_graph:
         return None
-    part = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part instead"
-    return [f"{part}{one.where}; {one.would_free}", *_bound(one)]
+    keeps = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part instead"
+    return [f"{keeps}{one.where}; {one.would_free}", *_bound(one)]
 
 
 def _carries(one: Held) -> list[str] | None:
