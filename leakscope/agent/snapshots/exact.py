@@ -177,8 +177,8 @@ class ExactSnapshot:
 def _types(found: Found) -> list[dict[str, Any]]:
     ranked = sorted(found.types, key=lambda kind: -kind[1])[:MOST_TYPES]
     columns = ("type_name", "object_count", "reached_count", "shallow_bytes")
-    rows = [dict(zip(columns, kind)) for kind in ranked if kind[1] >= LEAST_OF_TYPE]
-    return [dict(row, base=names.value_base(row["type_name"])) for row in rows]
+    told = [kind for kind in ranked if kind[1] >= LEAST_OF_TYPE]
+    return [dict(zip(columns, kind), base=names.value_base(kind[0])) for kind in told]
 
 
 def _threads(found: Found) -> list[dict[str, Any]]:
