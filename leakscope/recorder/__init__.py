@@ -22,7 +22,7 @@ from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, belonging, blind, console, finalizing, launch, naming, preflight, proc
+from . import attach, belonging, blind, console, finalizing, launch, namesakes, naming, preflight, proc
 from .answering import FIRST_S, Answer, Answering
 from .companion import Companion
 from .guard import ROOM_BYTES as GUARD_BYTES
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from .tee import Tee
     from .uploads import Upload
 
+_LEAST_SHOWN = 12  # characters of a command
+
 
 def main(argv: Sequence[str], command: str = "record") -> int | None:
     """``leakscope record`` and ``attach``: returns the exit status, or ends by the signal that ended the command.
@@ -49,6 +51,11 @@ def main(argv: Sequence[str], command: str = "record") -> int | None:
         options = parse_attach(argv) if command == "attach" else parse_record(argv)
         if options.help:
             return None
+        if not sys.platform.startswith("linux"):
+            raise LeakscopeError(
+                f"{command} reads /proc, so it runs on Linux (in a container, a virtual machine or WSL), not on "
+                f"{sys.platform}: recordings made there can be read here"
+            )
         if options.find_training:
             from .candidates import main as list_processes
 
@@ -67,6 +74,7 @@ def record(options: RecordOptions) -> int:
     mask = launch.block_signals()
     launch.occupy_standard_descriptors()
     path = os.environ.get("PATH")
+    asked = shlex.join(options.command)
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
     known = belonging.belongs(os.environ, os.getcwd())
@@ -86,6 +94,7 @@ def record(options: RecordOptions) -> int:
         _take_back(output, upload)
         return launch.end_as(signal_number)
     stderr = _kept_stderr(options, output)
+    _announce(options, output, upload, asked)
     try:
         job = launch.Job.start(
             options.command, _environment(options, output), mask, stderr.for_job if stderr is not None else None
@@ -130,6 +139,7 @@ def attach_to(options: RecordOptions) -> int:
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
         command=attach.commands(options.pids),
     )
+    _announce(options, output, upload, _whom(options.pids))
     if output.staged is not None and not options.invited:
         output.notes += filter(None, [attach.enter(pid, output.staged, output.journal_path) for pid in options.pids])
     if not options.quiet:
@@ -138,6 +148,27 @@ def attach_to(options: RecordOptions) -> int:
     recording = _Recording(onlooker, output, options, upload=upload, listener=listener)
     recording.run()
     return 0 if recording.is_whole else FAILED_BEFORE_START
+
+
+def _announce(options: RecordOptions, output: Output, upload: Upload | None, what: str) -> None:
+    """Before the job can print: what is recorded, where to, and how to look. Who reads it from a pipe gets the end."""
+    if options.quiet or not options.summary or not console.is_watched():
+        return
+    shown = naming.shown(output.path)
+    look = "leakscope watch" if shown == naming.DEFAULT_OUTPUT else f"leakscope watch {shlex.quote(shown)}"
+    to = "" if upload is not None else f" in {shown}"  # a note of the upload says where
+    ends = "; Ctrl-C ends the recording" if options.attaches else ""
+    then = f"{to}{ends}; live: {look}"
+    room = max(_LEAST_SHOWN, console.columns() - len(f"leakscope: recording {then} "))
+    console.say(f"recording {what if len(what) <= room else what[: room - 3] + '...'}{then}")
+    if (other := namesakes.found()) is not None:
+        console.say(other)
+
+
+def _whom(pids: Sequence[int]) -> str:
+    if not pids:
+        return "all processes of this host"
+    return f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids))}"
 
 
 def _guard_of(job: launch.Job, options: RecordOptions) -> Guard | None:
