@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
@@ -47,6 +46,11 @@ def take(is_after_step=True):
 """
 
 
+class _Tables(dict[str, Any]):
+    def _deriving(self, makers: dict[str, Any]) -> dict[str, Any]:
+        return self | {"tensors": makers["tensors"](), "weights": makers["weights"]()}
+
+
 class Taken:
     """What a program's snapshots say: ``take()`` makes one, in a process of its own."""
 
@@ -56,13 +60,8 @@ class Taken:
             row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
             rows.setdefault(table, []).append(row)
         self.rows = rows
-        self.tables: Any = {name: table_of(name, rows.get(name, [])) for name in schema.TABLES}
+        self.tables: Any = _Tables({name: table_of(name, rows.get(name, [])) for name in schema.TABLES})
         self.takes = [row["take"] for row in rows["takes"]]
-
-    def deriving(self, makers: dict[str, Any]) -> Any:
-        derived = copy.copy(self)
-        derived.tables = self.tables | {"tensors": makers["tensors"](), "weights": makers["weights"]()}
-        return derived
 
     def places(self) -> dict[str, Place]:
         recording: Any = self
