@@ -195,7 +195,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--framework-logs",), "View inside", "framework_logs", "", "",
            "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
     Option(("--no-sampling",), "View inside", "sampling", "", "",
-           "Do not sample allocations: memory that no Python object holds is then told without its lines.",
+           "Do not sample allocations: native memory is then reported without source lines.",
            None, False),
     Option(("--full-heap",), "View inside", "full_heap", "", "",
            "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
@@ -227,8 +227,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Log curves while it runs, and verdict and page at the end, to wandb[:PROJECT], mlflow[:EXPERIMENT], "
            "tensorboard[:FOLDER] or comet[:PROJECT]; repeatable. A helper beside the job does it.", _tracker),
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
-           "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
-           "those that start so are not recorded.", None, False),
+           "Do not adopt orphaned processes: they are re-parented to process 1, as without a recorder, and are not "
+           "recorded.", None, False),
     Option(("--outlive",), "The job itself", "outlives", "", "",
            "If somebody kills the recorder (SIGKILL), the command goes on, unrecorded. By default it is killed, too: a "
            "launcher that kills what it has started means the command.", None),
@@ -340,7 +340,7 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
 
 
 def parse_attach(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> RecordOptions:
-    """The same of the words after ``attach``, where process ids stand in place of a command. **Errors** BadInput."""
+    """Options from the words after ``attach``, where process ids stand in place of a command. **Errors** BadInput."""
     values, words = _read(argv, environ, "attach")
     options = RecordOptions(**values)
     if not (options.help or words):
