@@ -23,13 +23,11 @@ from ..confidence import Ground
 from ..evidence import retained
 from ..facts.code.adding import Line
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import heap_of
+from ..facts.heap.comparable import heap_of
 from ..facts.heap.standing import Standing, standing
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
-from ..facts.subject import definition_of
-from ..facts.tables import text_of
-from ..facts.where.holders import holder_name, named_in
+from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
 from ..units import MiB, format_bytes, format_count, format_duration
@@ -104,19 +102,15 @@ def _finding(
         grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
         bytes=int(one.held_bytes),
         process=process,
-        line=_line(lines) or definition_of(named.row),
+        line=_line(lines) or defined_at(named),
         device="cpu",
-        holder=name,
-        variable=text_of(named.row, "variable"),
-        path=place.said,
-        type=place.type_name,
-        module=text_of(named.row, "owner_module"),
         evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
         doubts=[
             "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
         ],
         remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
         series=series,
+        **about(named, place),
     )
 
 

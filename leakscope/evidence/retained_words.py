@@ -10,11 +10,10 @@ import numpy as np
 
 from ..agent import libraries
 from ..facts.code.imports import STANDARD_LIBRARY
-from ..facts.heap.paths import user_place, weighs_in_members
+from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
-from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
@@ -56,7 +55,7 @@ def _of_what(found: Retained) -> str:
     growth = max(place.growth_bytes, 1.0)
     if found.tensor_growth_bytes >= 0.5 * growth:
         return "of tensors"
-    member = text_of(place.row, "member_type") if found.kept is place else None
+    member = place.member_type if found.kept is place else None
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
     if arrays >= 0.5 * growth:
         return f"of arrays ({name})"
@@ -72,7 +71,7 @@ def _of_what(found: Retained) -> str:
 def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
     """``step_unit``: as ``Case.step_unit``."""
     if found.is_unseen_graph:
-        nodes = int(found.place.most_nodes)
+        nodes = int(found.place.count.max())
         text = f"its autograd graph is longer than a snapshot follows: {format_count(nodes)} nodes and more"
         yield Evidence(text, {"nodes": nodes})
     else:
@@ -82,7 +81,7 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
         kind = link.type_name.rsplit(".", 1)[-1]
         begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
         yield Evidence(
-            f"{begins} a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
+            f"{begins} a chain, in which each {kind} keeps another as its {link.reference.variable}: {end}",
             {"chain_length": int(link.count[-1])},
         )
     below = weighs_in_members(found.place)
@@ -125,25 +124,22 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     """What the snapshots saw of its growth."""
     place, look = found.place, found.look
     weighed, steps = found.weighed_bytes, look.steps
-    begin = place.first_seen
-    count, time_s = len(look.heap.takes) - begin, look.heap.time_s
+    count, time_s = len(look.heap.takes), look.heap.time_s
     figures: dict[str, Any] = {
-        "start_bytes": int(place.deep_bytes[begin]),
+        "start_bytes": int(place.deep_bytes[0]),
         "end_bytes": int(place.deep_bytes[-1]),
         "takes": count,
     }
-    between = f"from {format_duration(float(time_s[begin]))} to {format_duration(float(time_s[-1]))}"
+    between = f"from {format_duration(float(time_s[0]))} to {format_duration(float(time_s[-1]))}"
     text = (
-        f"{place.said} held {format_bytes(place.deep_bytes[begin])} in the first and "
+        f"{place.said} held {format_bytes(place.deep_bytes[0])} in the first and "
         f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots, {between}"
     )
-    if place.is_counted:
-        figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
-        first, last = format_count(place.length[begin]), format_count(place.length[-1])
+    if place.has_length:
+        figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
+        first, last = format_count(place.length[0]), format_count(place.length[-1])
         grew = f"went from {first} to {last}" if first != last else f"stayed {last}: its members grew"
         text += f"; its length {grew}"
-    if count == 1:
-        text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
     if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
         gained = f"gained {format_bytes(found.holder.growth_bytes)} between those snapshots"
@@ -154,12 +150,6 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         told = f"{format_bytes(native)} of what it held at last is native memory"
         text = f"{told} to which its objects point, by samples of allocations"
         yield Evidence(text, {"native_bytes": int(native)})
-    if begin:
-        yield Evidence(
-            "earlier snapshots did not look there: extended in a straight line over the "
-            f"{format_duration(look.seconds)} of all snapshots, it gained {format_bytes(weighed)}",
-            {"estimated_takes": begin},
-        )
     if found.holder.bytes_each is not None:
         added = place.length[-1] - place.length[0]
         yield Evidence(
@@ -186,7 +176,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             f"objects, which are too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
-    rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
+    rising = int((np.diff(place.deep_bytes) > 0).sum())
     if count > 1:
         text = f"it grew in {rising} of {count - 1} intervals between snapshots"
         yield Evidence(text, {"rising_intervals": rising})
@@ -268,13 +258,13 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             f"unregister what is registered{where} after use (as atexit.unregister does), or register one function "
             f"for all: that {would_free}"
         ]
-    if found.named.row["edge_kind"] == "cache":
+    if found.named.reference.edge_kind == "cache":
         how = "give the cache a maxsize, or call it with arguments that repeat"
         if not found.named.is_user and found.named.root_kind == "module":
             library = found.named.path.split(".", 1)[0]
             how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
         return [f"{how}: that would save up to {size} {BY_THE_END}"]
-    if found.named.row["edge_kind"] == WRAPPED:
+    if found.named.reference.edge_kind == WRAPPED:
         wrapper = found.named.type_name.split(".", 1)[0]
         return [
             f"call {variable}{where} with arguments that repeat: {wrapper} keeps what it makes of it for each new kind "
@@ -289,9 +279,9 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     if _holds_hooks(found):
         handle = f"registering a hook{where} returns a handle: keep it"
         return [f"{handle}, and call its remove() once the hook has done its work; that {would_free}"]
-    if not place.is_user and place.row["member_type"] in CALLABLES and line is not None:
+    if not place.is_user and place.member_type in CALLABLES and line is not None:
         return [f"unregister what is registered{where} after use: that {would_free}"]
-    if place.row["variable"] == "_waiters":
+    if place.reference.variable == "_waiters":
         return [f"cancel what waits for {variable}{where} once it is no longer needed: that {would_free}"]
     if found.is_graph:
         return [
@@ -300,7 +290,7 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history",
         ]
     if found.link is not None:
-        kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.row["variable"]
+        kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.reference.variable
         return [f"end the chain{where}: where a new {kind} keeps no other as its {attribute}, that {would_free}"]
     calls = _waits_in(found)
     if calls:
@@ -308,7 +298,7 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
             f"end the tasks that {variable} keeps: give what they wait for in {calls[-1].said} a timeout, or cancel "
             f"those that are no longer needed; that {would_free}"
         ]
-    if found.named.type_name.endswith("ContextVar") and any(child.row["chained"] for child in place.children):
+    if found.named.type_name.endswith("ContextVar") and any(child.chained for child in place.children):
         return [
             f"reset {variable} after use, with the token that set() returns{where}: each value keeps the one before; "
             f"that {would_free}"
@@ -347,7 +337,7 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
     is_inside = found.named is not place or found.holder.largest is not None
     if is_inside and not found.named.has_members:  # an optimizer, a parser
         return [f"drop what {variable} keeps in {place.said}{filled} and is no longer needed; that {would_free}"]
-    member = text_of(place.row, "member_type") or found.kept.type_name
+    member = place.member_type or found.kept.type_name
     if member.startswith("torch.") and found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
     return [*_of_members(found.holder.largest or place), *advice]
@@ -355,7 +345,7 @@ def remedy(found: Retained, total: int, held: int) -> list[str]:
 
 def _is_write_buffer(place: Place) -> bool:
     """Of a transport: what was written and nobody has read yet."""
-    if "buffer" not in str(place.row["variable"]):
+    if "buffer" not in str(place.reference.variable):
         return False
     above, steps = place.parent, 0
     while above is not None and steps < 3:
@@ -367,32 +357,32 @@ def _is_write_buffer(place: Place) -> bool:
 
 def _has_more_members(named: Place) -> bool:
     """Or it is not known how many it has."""
-    return not named.is_counted or bool(named.length[-1] > named.length[0])
+    return not named.has_length or bool(named.length[-1] > named.length[0])
 
 
 def _within_member(below: Place) -> str:
     """``_user_attrs['scores'] (numpy.ndarray)``: how a member has it."""
     parent = below.parent
-    name = str(parent.row["variable"]) if parent is not None and isinstance(parent.row["variable"], str) else ""
+    name = (parent.reference.variable or "") if parent is not None else ""
     return f"{name}[{below.path.rpartition('[')[2]} ({below.type_name})"
 
 
 def _library_of(place: Place) -> str | None:
-    module = text_of(place.row, "owner_module")
+    module = place.reference.owner_module
     return module.split(".", 1)[0].lstrip("_") if module is not None else None
 
 
 def _is_of_library(found: Retained) -> bool:
     """Nobody can remove from it by its name: it is private, or the program has no name for what it is in."""
-    return not found.named.is_user or str(found.place.row["variable"]).startswith("_")
+    return not found.named.is_user or str(found.place.reference.variable).startswith("_")
 
 
 def _let_library(found: Retained, library: str, would_free: str) -> Iterator[str]:
     """What its owner can do about a container that a library has for itself: use less of it, or what ends it."""
     place, line = found.place, found.line
     at = f"at {line.place}" if line is not None else "by some call"
-    more = place.is_counted and place.length[-1] > place.length[0]
-    owner = text_of(place.row, "owner") if place.row["edge_kind"] == "attribute" else None
+    more = place.has_length and place.length[-1] > place.length[0]
+    owner = place.reference.owner if place.reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
     if more and place.type_name.endswith(("dict", "Dict")):
         yield (
@@ -411,7 +401,7 @@ def _let_library(found: Retained, library: str, would_free: str) -> Iterator[str
 
 
 def _holds_hooks(found: Retained) -> bool:
-    return is_hook_table(found.named.row["variable"]) or is_hook_table(found.place.row["variable"])
+    return is_hook_table(found.named.reference.variable) or is_hook_table(found.place.reference.variable)
 
 
 def _of_members(place: Place) -> Iterator[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from ..facts.heap.holders import with_exact_holders
+from ..facts.heap.snapshots import heap_snapshots
+from ..facts.tables import records
 from .cursor import Row
+from .graphs import HOLDERS, holder_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +42,6 @@ _WHOLE = {
     "processes": ("role", "cmdline", "comm", "cgroup", "is_root", "born_mono_ns", "died_mono_ns", "exit_signal"),
     "marks": ("step",),
     "takes": ("take", "reason", "truncated", "step"),
-    "holders": ("take", "path", "parent_path", "edge_kind", "is_user", "type_name", "length", "deep_bytes"),
     "events": ("event", "text"),
     "crash_text": ("exception_type", "last_words"),
     "agent_notes": ("note", "text"),
@@ -49,7 +50,6 @@ _WHOLE = {
 
 def rows_of(recording: Recording) -> list[tuple[str, Row]]:
     """(table, row) in the order of time."""
-    recording = with_exact_holders(recording)
     kept = _kept_seconds(recording.tables["process_samples"])
     rows: list[tuple[str, Row]] = []
     for table, columns in {**_THINNED, **_WHOLE}.items():
@@ -63,8 +63,20 @@ def rows_of(recording: Recording) -> list[tuple[str, Row]]:
         found = frame.astype(object).where(frame.notna(), None).to_dict("records")
         rows += ((table, row) for row in cast("list[Row]", found))
     rows += list(_births(rows))
+    rows += list(_holders(recording))
     rows.sort(key=lambda each: each[1]["time_mono_ns"])
     return rows
+
+
+def _holders(recording: Recording) -> Iterator[tuple[str, Row]]:
+    takes = recording.tables["takes"]
+    takes = takes[takes["take"].notna() & takes["time_mono_ns"].notna()]
+    for pid in takes["pid"].unique():
+        moments = {row["take"]: row for row in records(takes[takes["pid"] == pid], "take", *_KEYS)}
+        seen = heap_snapshots(recording, int(pid))
+        for row in holder_rows(seen.places, seen.takes):
+            if row["take"] in moments:
+                yield HOLDERS, {**row, **moments[row["take"]]}
 
 
 def _births(rows: list[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..code.adding import Holder, Line, Source, adding_lines
 from ..code.index import Index, Scope, index_of, last_name, pairs
-from ..code.points_to import THING, Term, Things
+from ..code.points_to import THING, Term, Things, points_to
 from ..heap.place import Place
 
 _SERVER = ("multiprocessing.managers", "id_to_obj")
@@ -53,22 +53,23 @@ def named_by_proxy(sources: Sequence[Source], place: Place) -> tuple[Place, list
         return None
     likeliest = max(proxies, key=lambda proxy: proxy.rank)
     holder = likeliest.holder
-    named = {
-        "variable": holder.variable,
-        "owner": holder.owner,
-        "owner_module": holder.owner_module,
-        "owner_file": holder.owner_file,
-        "edge_kind": holder.edge_kind,
-        "is_user": True,
-    }
+    named = replace(
+        place.reference,
+        variable=holder.variable,
+        owner=holder.owner,
+        owner_module=holder.owner_module,
+        owner_file=holder.owner_file,
+        edge_kind=holder.edge_kind,
+        is_user=True,
+    )
     others = [line for proxy in proxies if proxy is not likeliest for line in proxy.lines if line.kind == "adds"]
-    return replace(place, row={**place.row, **named}), [*likeliest.lines[:1], *others, *likeliest.lines[1:]]
+    return place.known_as(named), [*likeliest.lines[:1], *others, *likeliest.lines[1:]]
 
 
 def _is_kept_by_server(place: Place) -> bool:
     above: Place | None = place
     while above is not None:
-        if (above.row["owner_module"], above.row["variable"]) == _SERVER:
+        if (above.reference.owner_module, above.reference.variable) == _SERVER:
             return True
         above = above.parent
     return False
@@ -78,7 +79,7 @@ def _proxies(sources: Sequence[Source], place: Place) -> Iterator[Holder]:
     methods = [method for method, types in _MADE_BY.items() if place.type_name in types]
     index = index_of(sources, "Manager")
     made = [site.node for scope in index.scopes for site in scope.sites if _makes_manager(site.node)]
-    managers = Things(index.points_to, [Term(node) for node in made if isinstance(node, ast.Call)])
+    managers = Things(points_to(index), [Term(node) for node in made if isinstance(node, ast.Call)])
     for scope, target, value in _assignments(index):
         func = value.func if isinstance(value, ast.Call) else None
         if not isinstance(func, ast.Attribute) or func.attr not in methods:
