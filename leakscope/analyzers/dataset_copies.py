@@ -16,17 +16,19 @@ Do:            drop the earlier forms, or build the last one in a function that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.sentences import at_line
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
+from ..evidence.use import use_of
 from ..facts.code.adding import Line, adding_lines
+from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.tables import only, without_last
-from ..facts.where.forms import INTEGERS, TOKEN_IDS, Form, forms_of, groups
+from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of
+from ..facts.subject import Held
+from ..facts.tables import without_last
 from ..facts.where.holders import about, defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
@@ -39,12 +41,14 @@ NEEDS = ("takes",)
 TELLS = (WASTE,)
 AFTER = ()
 _KIND = "dataset-copies"
+_MUCH = 0.25  # of what the process holds
 _WORDS = {
     "records": "records",
     "strings": "text",
     "arrow-table": "an Arrow table in memory",
     TOKEN_IDS: "token ids",
     INTEGERS: "numbers",
+    NUMERIC: "numbers",
 }
 
 
@@ -58,17 +62,18 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per group of containers that hold the same rows, or parent whose forks have copied its."""
     growth = case.growth
+    modules = {source.module for source in case.sources}
     containers = 0
     found = False
     for process in growth.processes:
-        forms = _forms(case, process)
+        forms = _forms(case, process, modules)
         containers += len(forms)
         held = float(process.held_bytes[-1])
-        for group, agreement in groups(forms, min_agreement, min_correlation):
-            wasted = sum(form.bytes for form in group) - max(form.bytes for form in group)
-            if wasted >= max(min_wasted_bytes, min_wasted_share * held):
+        for group, agreement in groups_of(forms, min_agreement, min_correlation):
+            copies = _Copies(case, process, group, agreement, held)
+            if copies.wasted >= max(min_wasted_bytes, min_wasted_share * held):
                 found = True
-                yield _finding(case, process, group, agreement, wasted, held)
+                yield copies.finding()
     for team in case.teams:
         if team.is_loader:  # dataloader-workers tells of them
             continue
@@ -84,99 +89,138 @@ def findings(
         yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 
-def _forms(case: Case, process: ProcessGrowth) -> list[Form]:
+def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list[Form]:
     """Containers of the last snapshot that saw the program at work."""
     takes = process.rows("takes")
     takes, rows = without_last(takes, takes), process.rows("data_forms")
-    rows = only(rows, rows["take"] == takes["take"].iloc[-1]) if len(takes) else rows.iloc[:0]
-    return forms_of(case.heap(process.pid), rows) if len(rows) else []
+    is_any = len(takes) and len(rows)
+    return forms_of(case.heap(process.pid), rows, int(takes["take"].iloc[-1]), modules) if is_any else []
 
 
-def _finding(
-    case: Case, process: ProcessGrowth, group: list[Form], agreement: float, wasted: int, held: float
-) -> Finding:
-    total = sum(form.bytes for form in group)
-    first = _made_first(case, group) or group[0]
-    line = _line(case, first)
-    tokens = [form for form in group if form.is_tokens]
-    by_text = len(group) - len(tokens) > 1
-    rows = format_count(max(form.row_count for form in group))
-    return case.finding(
-        _KIND,
-        f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
-        severity="warning" if wasted >= 0.1 * held else "note",
-        grounds=[
-            Ground(f"{agreement:.0%} of the rows that were compared agree", 0.75 + 0.2 * agreement)
-            if by_text
-            else Ground("their rows are as long; words were not compared", 0.55)
-        ],
-        bytes=wasted,
-        process=process,
-        line=line or defined_at(first.named),
-        device="cpu",
-        evidence=_evidence(case, group, agreement, by_text, wasted, held),
-        doubts=_doubts(tokens, by_text),
-        remedy=[_remedy(group, total)],
-        wasted=True,
-        **(about(first.named, first.place) | {"holder": first.name, "variable": first.variable}),
-    )
+# ---- what to say
+
+
+class _Copies:
+    """The forms of one content, each with what is known of its use."""
+
+    def __init__(
+        self, case: Case, process: ProcessGrowth, group: Sequence[Form], agreement: float, held: float
+    ) -> None:
+        self._case, self._process, self._group = case, process, group
+        self._agreement, self._held = agreement, held
+        self._lines = {form.name: _line(case, form) for form in group}
+        made = {line.place for line in self._lines.values() if line is not None}
+        self._uses = {form.name: use_of(case, process, form.holder, form.path, made) for form in group}
+        self._over = [form for form in group if self._uses[form.name].is_over]
+        self._used = [form for form in group if self._uses[form.name].is_over is False]
+
+    @property
+    def wasted(self) -> int:
+        """What nothing reads any more; where that is not known, all but the largest, or but the one that is read."""
+        over = sum(form.bytes for form in self._over)
+        others = [form.bytes for form in self._group if form not in self._over and form not in self._used]
+        if len(self._used) > 1 or not others:
+            return over
+        return over + sum(others) - (0 if self._used else max(others))
+
+    @property
+    def _knows_use(self) -> bool:
+        return bool(self._over) and len(self._over) + len(self._used) == len(self._group)
+
+    def finding(self) -> Finding:
+        case, group = self._case, self._group
+        first = self._made_first() or group[0]
+        line = self._lines[first.name]
+        total = sum(form.bytes for form in group)
+        tokens = [form for form in group if form.is_tokens]
+        by_content = len(group) - len(tokens) > 1
+        rows = format_count(max(form.row_count for form in group))
+        is_scarce = case.kills.of_root or is_short(case.limits)
+        return case.finding(
+            _KIND,
+            f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
+            severity="warning" if is_scarce or self.wasted >= _MUCH * self._held else "note",
+            grounds=[
+                Ground(f"{self._agreement:.0%} of the rows that were compared agree", 0.75 + 0.2 * self._agreement)
+                if by_content
+                else Ground("their rows are as long; words were not compared", 0.55)
+            ],
+            bytes=self.wasted,
+            process=self._process,
+            line=line or defined_at(first.named),
+            device="cpu",
+            evidence=self._evidence(by_content),
+            doubts=self._doubts(tokens, by_content),
+            remedy=[self._remedy(total)],
+            mechanism="several-forms",
+            wasted=True,
+            **(about(first.named, first.place) | Held(holder=first.name, variable=first.holder.variable)),
+        )
+
+    def _made_first(self) -> Form | None:
+        """The form that the others are made from, by the lines that make them: the likeliest to be needed no more."""
+        texts = {name: line.text if line else "" for name, line in self._lines.items()}
+        names = {form.name: re.compile(rf"\b{re.escape(form.holder.variable)}\b") for form in self._group}
+        sources = [
+            form
+            for form in self._group
+            if not any(names[other.name].search(texts[form.name]) for other in self._group if other != form)
+        ]
+        return sources[0] if len(sources) == 1 and texts[sources[0].name] else None
+
+    def _evidence(self, by_content: bool) -> Iterator[Evidence]:
+        for form in self._group:
+            what = f"{format_count(form.row_count)} rows as {_WORDS.get(form.data_form, 'data')}"
+            line, use = self._lines[form.name], self._uses[form.name]
+            made = f", made at {line.place}" if line is not None else ""
+            used = f"; {use.text}" if use.text else ""
+            figures = {"bytes": form.bytes, "row_count": form.row_count}
+            yield Evidence(f"{form.name} holds {what}: {format_bytes(form.bytes)}{made}{used}", figures)
+        if by_content:
+            of = "columns" if all(form.is_numeric for form in self._group) else "words"
+            text = f"{self._agreement:.0%} of their {of} agree at the same places, beyond what any two rows share"
+            if of == "columns":
+                text = f"{self._agreement:.0%} of the columns that were compared order their rows alike"
+            yield Evidence(text, {"agreement": round(self._agreement, 3)})
+        share = self.wasted / max(self._held, 1.0)
+        which = "those that nothing reads any more" if self._knows_use else "all but the largest"
+        text = f"{which} are {format_bytes(self.wasted)}, {share:.0%} of what the process held at the end"
+        yield Evidence(text, {"wasted_bytes": self.wasted, "process_bytes": int(self._held)})
+
+    def _doubts(self, tokens: Sequence[Form], by_content: bool) -> Iterator[str]:
+        if self._knows_use:
+            yield "some rows of each were compared: one form may hold data that the others lack"
+        else:
+            yield "some rows of each were compared: one form may hold data that the others lack, or be read later"
+        for form in tokens:
+            yield (
+                f"{form.name} holds numbers: the count and length of its rows suggest that they are tokens of the same "
+                "text"
+            )
+        if not by_content and not self._used:
+            yield "if the text is still read while training, both are needed"
+
+    def _remedy(self, total: int) -> str:
+        """Where it is not known which form is read, what is saved depends on that: it is the user's to know."""
+        if self._knows_use:
+            after = f" once {_listed(self._used)} is made" if self._used else ""
+            return (
+                f"drop {_listed(self._over)}, which nothing reads any more,{after} (del, or let a function make them "
+                f"and return only what is needed): frees about {format_bytes(self.wasted)}"
+            )
+        savings = "; ".join(f"{format_bytes(total - form.bytes)} if {form.name} is enough" for form in self._group[:3])
+        return (
+            f"keep the form that is still read and drop the others (del, or return only it from a function): {savings}"
+        )
 
 
 def _listed(group: Sequence[Form]) -> str:
     names = [form.name for form in group]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def _line(case: Case, form: Form) -> Line | None:
     """Where it is made: by adding row after row, or at once; a call on it (``.map``) makes the next form."""
-    lines = adding_lines(case.sources, form.named.as_holder()._replace(type_name=form.place.type_name))
-    is_array = form.place.type_name.endswith("ndarray")  # what is written into it makes it no larger
-    order = ("creates", "adds", "calls") if is_array else ("adds", "creates", "calls")
+    lines = adding_lines(case.sources, form.holder)
+    order = ("creates", "adds", "calls") if form.is_numeric else ("adds", "creates", "calls")
     return min(lines, key=lambda line: order.index(line.kind), default=None)
-
-
-def _made_first(case: Case, group: Sequence[Form]) -> Form | None:
-    """The form that the others are made from, by the lines that make them: it is the likeliest to be needed no more."""
-    texts = {form.name: line.text if (line := _line(case, form)) else "" for form in group}
-    names = {form.name: re.compile(rf"\b{re.escape(form.variable)}\b") for form in group}
-    sources = [
-        form
-        for form in group
-        if not any(names[other.name].search(texts[form.name]) for other in group if other != form)
-    ]
-    return sources[0] if len(sources) == 1 and texts[sources[0].name] else None
-
-
-def _evidence(
-    case: Case, group: Sequence[Form], agreement: float, by_text: bool, wasted: int, held: float
-) -> Iterator[Evidence]:
-    for form in group:
-        text = f"{form.name} holds {format_count(form.row_count)} rows as {_WORDS.get(form.data_form, 'data')}"
-        figures = {"bytes": form.bytes, "row_count": form.row_count}
-        yield Evidence(f"{text}: {format_bytes(form.bytes)}", figures)
-    if by_text:
-        text = f"{agreement:.0%} of their words agree at the same places, beyond what any two rows share"
-        yield Evidence(text, {"agreement": round(agreement, 3)})
-    share = wasted / max(held, 1.0)
-    text = f"all but the largest are {format_bytes(wasted)}, {share:.0%} of what the process held at the end"
-    yield Evidence(text, {"wasted_bytes": wasted, "process_bytes": int(held)})
-    for form in group:
-        line = _line(case, form)
-        if line is not None:
-            yield at_line(line, f"{line.kind} {form.variable}")
-
-
-def _doubts(tokens: Sequence[Form], by_text: bool) -> Iterator[str]:
-    yield "a dozen rows of each were compared: one form may hold data that the others lack, or be read later"
-    for form in tokens:
-        yield (
-            f"{form.name} holds numbers: the count and length of its rows suggest that they are tokens of the same text"
-        )
-    if not by_text:
-        yield "if the text is still read while training, both are needed"
-
-
-def _remedy(group: Sequence[Form], total: int) -> str:
-    """What is saved depends on which form is the one that is read: that is the user's to know."""
-    savings = "; ".join(f"{format_bytes(total - form.bytes)} if {form.name} is enough" for form in group)
-    return f"keep the form that is still read and drop the others (del, or return only it from a function): {savings}"

@@ -255,6 +255,7 @@ def _finding(
         ],
         doubts=_doubts(group, told),
         remedy=[f"{_remedy(group)} frees about {format_bytes(bytes)}"],
+        mechanism="held-twice",
         wasted=True,
         **_about(copy, place),
     )

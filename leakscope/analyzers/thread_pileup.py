@@ -118,6 +118,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
         remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _ENDED],
+        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-ended",
         series=[pile.curve("threads")],
     )
 
@@ -139,7 +140,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     if not case.growth.leaking:
         return 0
     places = case.heap(process.pid).places
-    by_take = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
+    by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
     of_frames = held_by_threads(process.rows("heap_children")).to_numpy(dtype=np.float64)
     held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)

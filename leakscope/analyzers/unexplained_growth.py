@@ -30,7 +30,7 @@ from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.heap.tree import Outside, outside_growth
 from ..facts.processes.inside import Foreign, blind_spot, foreign
-from ..facts.subject import subject_of
+from ..facts.subject import Held, subject_of
 from ..facts.tables import without_last
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
@@ -335,5 +335,5 @@ def _subject(process: ProcessGrowth, place: Place | None, line: Line | None, sta
     if place is None:
         return subject_of(process)
     library = place.type_name.split(".", 1)[0].lstrip("_")
-    told = about(place, place) | {"holder": f"{_name(place)} ({place.type_name})", "library": library}
-    return subject_of(process, line or defined_at(place), **told)
+    told = about(place, place) | Held(holder=f"{_name(place)} ({place.type_name})")
+    return subject_of(process, line or defined_at(place), library=library, **told)
