@@ -49,6 +49,11 @@ def take(is_after_step=True):
 """
 
 
+class _Tables(dict[str, Any]):
+    def _deriving(self, makers: dict[str, Any]) -> dict[str, Any]:
+        return self | {"tensors": makers["tensors"](), "weights": makers["weights"]()}
+
+
 class Taken:
     """What a program's snapshots say: ``take()`` makes one, in a process of its own."""
 
@@ -58,7 +63,7 @@ class Taken:
             row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
             rows.setdefault(table, []).append(row)
         self.rows = rows
-        self.tables: Any = {name: table_of(name, rows.get(name, [])) for name in schema.TABLES}
+        self.tables: Any = _Tables({name: table_of(name, rows.get(name, [])) for name in schema.TABLES})
         self.takes = [row["take"] for row in rows["takes"]]
 
     def places(self) -> dict[str, Place]:
