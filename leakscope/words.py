@@ -167,6 +167,13 @@ def ending(how: str, exit_code: int | None, signal: int | None, *, goes_on: bool
     return "it still runs" if goes_on else "its end was not recorded"
 
 
+def how_to_edit(finding: Finding) -> list[str]:
+    """Where its edit is certain enough to be a diff, who prints it; else nothing."""
+    if finding.edit is None or finding.edit.diff is None:
+        return []
+    return ["leakscope fix prints the edit as a diff; with --prove it tries it on a copy"]
+
+
 def rests_on(finding: Finding) -> list[str]:
     """What its confidence is computed from, a line each: ``for: 6 snapshots weighed it (alone 65%)``."""
     return [f"{'for' if g.is_for else 'against'}: {g.says} (alone {g.alone:.0%})" for g in finding.grounds]

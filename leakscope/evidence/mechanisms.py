@@ -685,8 +685,8 @@ def _how_to_bound(one: Held, place: Place) -> str:
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
     if kind == "list":
-        keep = f", or keep only the latest (del {name}[:-N])" if len(name) <= 40 else ""
-        return f"empty {variable}{one.filled} once what it holds has been used{keep}"
+        keep = f", or keep the latest (del {name}[:-N])" if len(name) <= 40 else ""
+        return f"empty {variable}{one.filled} once it has been used{keep}"
     return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
 
 
