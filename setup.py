@@ -44,7 +44,9 @@ LIBRARIES = [
         READER,
     ),
     library("leakscope.agent.interpreter.libleakscope_thread", f"{AGENT}/interpreter/waiting.c"),
+    library("leakscope.replaying.libleakscope_replay", "leakscope/replaying/replay.c"),
 ]
+LIBRARIES = [one for one in LIBRARIES if os.path.exists(one.sources[0])]  # a distribution that only records replays none
 
 
 class BuildLibrary(build_ext):
