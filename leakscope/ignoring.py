@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadInput
-from .findings import Finding, Ignored, Report, stands_for_all
+from .findings import Finding, Findings, Ignored, Report, stands_for_all
 from .settings import FILE, of_project
 
 _KEYS = ("holder", "fingerprint", "kind", "reason", "until")
@@ -91,7 +91,7 @@ def without_ignored(report: Report, ignores: Ignores) -> Report:
     notes = [*report.recording.notes, *ignores.notes]
     verdict = replace(report.verdict, headline=headline(report.verdict.headline, ignored))
     recording = replace(report.recording, notes=notes)
-    return replace(report, recording=recording, verdict=verdict, findings=kept, ignored=ignored)
+    return replace(report, recording=recording, verdict=verdict, findings=Findings(kept), ignored=ignored)
 
 
 def headline(text: str, ignored: Sequence[Ignored]) -> str:

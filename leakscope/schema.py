@@ -294,6 +294,7 @@ TABLES: dict[str, Table] = {
             _c("refcount_none", "int", "", "sys.getrefcount(None); null where None is immortal (Python >= 3.12)"),
             _c("tensor_count", "int", "", "live torch.Tensor objects, by the reference count of the type"),
             _c("parameter_count", "int", "", "live torch.nn.Parameter objects, by the reference count of the type"),
+            _c("interned_count", "int", "", "sys.getunicodeinternedsize(): interned strings; null before Python 3.12"),
             _ALLOCATED_BLOCKS,
             _MALLOC_IN_USE_BYTES,
             _c("malloc_free_bytes", "int", "bytes",
@@ -457,6 +458,7 @@ TABLES: dict[str, Table] = {
         Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
+            _c("base", "str", "", "str, bytes, int or float where the type is derived from it, else null"),
             _OBJECT_COUNT,
             _REACHED_COUNT,
             _SHALLOW_BYTES,
@@ -727,6 +729,12 @@ TABLES: dict[str, Table] = {
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (
+            *_PROCESS,
+            _c("module", "str", "", "module name", "name"),
+            _c("file", "str", "", "path of the source file", "file"),
+            _c("source_text", "str", "", "the source, at most 256 KiB of it", "source"),
+        )),
+        Table("library_sources", "agent", "Source of a library's module of which an object has grown: what lets go", (
             *_PROCESS,
             _c("module", "str", "", "module name", "name"),
             _c("file", "str", "", "path of the source file", "file"),

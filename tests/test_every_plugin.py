@@ -13,6 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from leakbench import all_programs
 from leakscope import analyze, analyzers, schema
 from leakscope.analyzers import in_turn
 from leakscope.checking import check, read_rules
@@ -27,7 +28,6 @@ from leakscope.storage import open_recording
 from tests import docs_pages
 from tests.analyzers.leaks import PID, MiB, trainer
 from tests.builders import RecordingBuilder
-from tests.leakbench import all_programs
 
 TESTS = Path(__file__).parent / "analyzers"
 KINDS = analyzers.names()

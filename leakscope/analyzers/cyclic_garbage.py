@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ()
+_AT_REST = ("off", "frozen", "idle")  # how the collector is, where it frees nothing
 _KIND = "cyclic-garbage"
 _PYTHON = "python-objects"
 _REACHED = ("tensors", "arrays", _PYTHON)  # what the snapshots found by a way from a root: no garbage
@@ -292,12 +293,13 @@ def _finding(
         evidence=evidence,
         doubts=doubts,
         remedy=remedies,
+        mechanism=f"collector-{collector.state}" if collector.state in _AT_REST and line is place else "cycles",
     )
 
 
 def _grounds(collector: _Collector) -> Iterator[Ground]:
     yield Ground("cycles were found that nothing leads to", 0.7)
-    if collector.state in ("off", "frozen", "idle"):
+    if collector.state in _AT_REST:
         yield Ground("the collector does not free them", 0.9)
 
 

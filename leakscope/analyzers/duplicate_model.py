@@ -202,6 +202,7 @@ def _finding(
         evidence=evidence,
         doubts=_doubts(group),
         remedy=[_remedy(group, frees)],
+        mechanism="held-twice",
         wasted=True,
     )
 

@@ -151,6 +151,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
         remedy=remedy,
+        mechanism="not-unlinked" if kind == _SHARED else "not-closed",
         series=[pile.curve("descriptors")],
     )
 

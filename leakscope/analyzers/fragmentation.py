@@ -173,6 +173,10 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     copied = (
         f"make the temporary objects beside {name} in smaller pieces, or build what it holds anew after they are freed"
     )
+    is_endless = pin is not None and pin.is_counted and keeps_growing(pin.length)
+    filled = f" (filled at {line.place})" if line is not None else ""
+    between = "its members lie between what is freed, and each new one keeps more of that from being used again"
+    bounded = f"bound {name}{filled}: {between}" if is_endless else ""
     return case.finding(
         _KIND,
         f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
@@ -187,7 +191,8 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         library="CPython" if of_python else "malloc",
         evidence=_evidence(case, process, who, free, pin, survivors, line),
         doubts=_doubts(of_python, None if survivors else pin),
-        remedy=_remedy(case, process, copied if pin is not None else None, of_python=bool(of_python)),
+        remedy=[*filter(None, [bounded]), *_remedy(case, process, copied if pin else None, of_python=bool(of_python))],
+        mechanism="unbounded-between-freed" if is_endless else "pinned" if pin is not None else None,
         series=_series(case, process, of_python),
     )
 
@@ -197,7 +202,7 @@ def _remedy(case: Case, process: ProcessGrowth, copied: str | None, *, of_python
     tries = [copied if of_python else f"try this: {copied}"] if copied is not None else []
     others = process.rows("sentinels")["malloc_library"].notna().any()
     if not of_python and not others and returned(case, process.pid, "malloc_trim") is None:
-        tries.append("record it with --probe: that measures whether malloc_trim(0) gives the memory back")
+        tries.append(kept_free.PROBE)
     return tries
 
 

@@ -161,5 +161,6 @@ def _finding(case: Case, pile: _Looks) -> Finding:
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
         remedy=["close() each mapping after use, or take many small pieces from one large mapping"],
+        mechanism="not-closed",
         series=[curve("mappings", pile.time_s, pile.total, "mappings")],
     )

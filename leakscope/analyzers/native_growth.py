@@ -24,6 +24,7 @@ from ..evidence.explained import is_explained
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.leaked_references import leaked_handles, leaked_large
 from ..evidence.library_calls import LibraryCalls, calls_of
+from ..evidence.mechanisms import of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import at_line, curve, grew_at, imports_only
 from ..facts.accounts.ledger import growth_of
@@ -274,6 +275,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     if not leaking:
         title = f"Memory {by} grew{where}, ever more slowly: {format_bytes(bytes)} that no Python object holds"
     whose = f"native memory of {library}" if library else "native memory"
+    known = of_call(case.sources, place.file, place.line) if place is not None else None
     return case.finding(
         _KIND,
         title,
@@ -292,7 +294,8 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         type=text_of(look.opaque, "type_name"),
         evidence=_evidence(case, process, look),
         doubts=_doubts(look, frozen_in(case, process)),
-        remedy=cache.remedy if cache is not None else [_remedy(place, library)],
+        remedy=cache.remedy if cache is not None else [known or _remedy(place, library)],
+        mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )

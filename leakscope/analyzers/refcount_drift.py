@@ -317,6 +317,5 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
             ),
         ],
         doubts=["a table inside C code that Python cannot reach would look the same"],
-        remedy=["update the extension whose calls get these objects, if a newer one drops them"],
         series=[curve(f"references to {rest.type_name}", rest.time_s, rest.rest, "references")],
     )

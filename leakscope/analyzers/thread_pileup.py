@@ -117,6 +117,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
         remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _ENDED],
+        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-ended",
         series=[pile.curve("threads")],
     )
 

@@ -45,10 +45,10 @@ _SETTINGS = {
     "max_content_width": 110,  # or the terminal's width, if that is less
 }
 _SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Record": (record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
+    "Record": (record.demo, record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
     "Bring": (bring.import_,),
     "Understand": (understand.report, understand.view, understand.heap, understand.what_if, understand.oom),
-    "Decide": (decide.compare, decide.check),
+    "Decide": (decide.fix, decide.compare, decide.check),
     "Many recordings": (many.fleet,),
     "Take along": (take_along.export, take_along.push),
     "For coding agents": (agents.mcp, agents.skill),
@@ -62,8 +62,10 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
 }
 _ORDER_OF_WORK = (
+    ("leakscope demo", "see it once: 15 s of a program that leaks"),
     ("leakscope record train.py", "run it; the verdict is printed when it ends"),
     ("leakscope report", "what grew, who holds it, which line, what to do"),
+    ("leakscope fix", "how to edit that line, as a diff"),
     ("leakscope heap --diff", "who holds how much, and what grew"),
     ("leakscope compare before.parquet run.parquet", "did the fix work?"),
     ("leakscope check", "the same question in CI, by its exit status"),

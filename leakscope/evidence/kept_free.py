@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MANY_ARENAS = 4
 _HALF = 0.5  # of what is kept: a remedy that may give less is not worth a line
 _LARGE_PIECE_BYTES = 128 * KiB  # from here on malloc would map a buffer of its own, if it had not learned otherwise
+PROBE = "record it with --probe: that measures whether malloc_trim(0) gives the memory back"
 _NO_LEAK = "no object holds this memory: it is no leak, and no change to what the program keeps frees it"
 
 
@@ -105,7 +106,7 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
     if kept.large_share is not None:
         yield "leakscope whatif replays it under each of these, and under jemalloc and mimalloc if installed"
     elif trimmed is None and not (tells_how and pages):
-        yield "record it with --probe: that measures whether malloc_trim(0) gives the memory back"
+        yield PROBE
 
 
 def title(kept: Kept) -> str:

@@ -18,15 +18,19 @@ from ..facts.heap.place import Place
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import only, records, text_of
 from ..facts.where.holders import holder_name
-from ..findings import Finding, Subject, in_order
+from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import MOST, MiB, format_bytes, format_duration
+from ..units import MOST, GiB, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
+_SAME_S = 2.0  # who ended later than so long before it was there with it
+_WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run
+_LEAST_READINGS = 4
+_LEAST_REST = 0.01  # of what it held: the interpreter alone, say
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Culprit:
     bytes: int
     share: float
     finding: Finding | None = None
+    bytes_per_s: float | None = None  # as it grew; None: it did not, or nobody can tell
 
 
 def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
@@ -61,17 +66,24 @@ def _is_about(finding: Finding, hog: Member) -> bool:
 
 def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit:
     weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.is_of_holder]  # with its beginning
+    who = "it"
+    if finding.tells(SIBLINGS):  # its bytes are those of all of them
+        alike = [
+            m for m in case.members if (m.role, m.name) == (hog.role, hog.name) and m.died_s >= hog.died_s - _SAME_S
+        ]
+        held = max(held, sum(m.held_bytes or 0 for m in alike))
+        who = "it" if len(alike) == 1 else "all of them"
     share = min(1.0, max([finding.bytes, *weighed]) / held)
     growth = case.growth
     seconds = growth.end_s - growth.start_s
-    if finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
-        rate = f"{format_bytes(finding.bytes_per_hour / 3600)}/s"
+    per_s = finding.bytes_per_hour / 3600 if finding.bytes_per_hour and not finding.wasted else None
+    if finding.subject.holder and per_s is not None:
+        rate = f"{format_bytes(per_s)}/s"
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
         clause = f"{finding.title[:1].lower()}{finding.title[1:]}"
-    if not finding.tells(SIBLINGS):
-        clause += f": {share:.0%} of what it held"
-    return Culprit(clause, finding.subject, finding.bytes, share, finding)
+    clause += f": {share:.0%} of what {who} held"
+    return Culprit(clause, finding.subject, finding.bytes, share, finding, per_s)
 
 
 def _name(holder: str) -> str:
@@ -95,7 +107,42 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     share = min(1.0, last / held)
     clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
     subject = _subject(case, hog, named.row, name)
-    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share)
+    per_s = (last - first) / max(seconds, 1e-9)
+    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share, bytes_per_s=per_s)
+
+
+def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> Evidence | None:
+    """How much memory the process would have needed without what filled it, and how long more of it would have lasted.
+
+    None: nothing is known to have filled it, and it did not grow.
+    """
+    held = hog.held_bytes or 0
+    per_s = blamed.bytes_per_s if blamed is not None else None
+    if per_s is None:
+        per_s = _last_rate(case, hog)
+    parts, figures = [], dict[str, object]()
+    if blamed is not None and blamed.subject.holder:
+        rest = round(max(_LEAST_REST, 1 - blamed.share) * held)
+        parts.append(
+            f"without what {_name(blamed.subject.holder)} held, about {format_bytes(rest)} would have been enough"
+        )
+        figures["enough_bytes"] = rest
+    if per_s is not None and per_s * _WORTH_A_WORD_S >= GiB:
+        per_gib = GiB / per_s
+        parts.append(f"with it no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
+        figures["seconds_per_gib"] = round(per_gib, 1)
+    return Evidence("; ".join(parts), figures) if parts else None
+
+
+def _last_rate(case: Case, hog: Member) -> float | None:
+    """Bytes a second over the second half of its life; None where it grew little."""
+    process = next((p for p in case.growth.processes if p.pid == hog.pid), None)
+    if process is None or process.time_s.size < _LEAST_READINGS:
+        return None
+    half = process.time_s.size // 2
+    seconds = float(process.time_s[-1] - process.time_s[half])
+    gained = float(process.held_bytes[-1] - process.held_bytes[half])
+    return gained / seconds if seconds > 0 and gained > _LEAST_SHARE * (hog.held_bytes or 0) else None
 
 
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:

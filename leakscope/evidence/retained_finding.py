@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..facts.code.ways_out import Library
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..facts.heap.place import Place
@@ -13,7 +14,8 @@ from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..findings import HELD_BY, Evidence, Finding, Series
 from ..units import format_bytes, format_count
-from .retained_words import doubts, evidence, remedy, title
+from .mechanisms import advice
+from .retained_words import doubts, evidence, title
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -51,6 +53,9 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
     row = found.named.row
     total, held = (sum(getattr(one.found, name) for one in alike) for name in ("total_bytes", "held_bytes"))
+    types = process.rows("object_types").dropna(subset=["base"])
+    bases = dict(zip(types["type_name"], types["base"]))
+    told = advice(found, case.sources, total, held, bases, case.once(_library_code))
     each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
@@ -71,9 +76,14 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         library=None if found.named.is_user else _library(found.place),
         evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
-        remedy=remedy(found, total, held),
+        remedy=told.sentences,
+        mechanism=told.mechanism,
         series=list(_series(alike)),
     )
+
+
+def _library_code(case: Case) -> Library:
+    return Library(case.library_sources)
 
 
 def _series(alike: Sequence[Seen]) -> Iterator[Series]:

@@ -67,6 +67,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
         remedy=_remedy(suspect, sum(team.by_worker) / max(1, count), count, is_copying=is_copying),
+        mechanism="workers-copy" if is_copying else _MECHANISMS.get(suspect.how),
         series=_curves(team.alive),
     )
 
@@ -98,6 +99,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         ],
         doubts=["part of it is the interpreter's own and would be copied by any worker"],
         remedy=_remedy(suspect, each, count, is_copying=True),
+        mechanism="workers-copy",
         series=_curves(copies.workers),
         wasted=True,
     )
@@ -222,6 +224,9 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         yield (
             f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
         )
+
+
+_MECHANISMS = {"found": "workers-keep", "adds": "workers-keep", "asks": "workers-call"}
 
 
 def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ _IN_ORDER = (0, 1, 2, 3, 5, 7, 8, 9, 10, 4, 6, 11)  # of bands without a colour 
 CULPRIT, SEEN_BEFORE = 12, 13  # the numbers of its colour, and of what was seen of it before; nothing else has them
 _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its timeline and its ledger
     "tensors": 0, "arrays": 1, "python-objects": 5, "native": 2, "native-held": 6, "allocator-free": 3,
-    "shared-memory": 7, "mapped-files": 4, "other": 11, "unexplained": 11,
+    "shared-memory": 7, "mapped-files": 4, "inherited": 8, "other": 11, "unexplained": 11,
 }  # fmt: skip
 _PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
 _FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself

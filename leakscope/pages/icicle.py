@@ -18,6 +18,7 @@ _NAMES = {
     "native": "native: allocated by libraries",
     "allocator-free": "allocator-free: freed, kept by malloc",
     "shared-memory": "shared memory",
+    "inherited": "inherited: pages of its parent's that it wrote to",
     "mapped-files": "mapped files: interpreter and libraries",
     "other": "other: interpreter and libraries",
     DEVICE_OTHER: "allocated, and held by no Python object: workspaces, graphs that were not followed",

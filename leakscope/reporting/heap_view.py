@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.split import ESTIMATES
 from ..facts.heap.paths import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
 from ..findings import DEVICE_CACHE, DEVICE_OTHER, Band, HeapHolder, HeapTake, HeapView
-from .timeline import ESTIMATES, accounts_of
+from .timeline import accounts_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,9 +1,6 @@
 """Memory of the whole tree over the run, to be drawn: by account, by process, with what happened marked on it.
 
 The accounts are those of the ledger, told at every moment instead of at two; ``other`` is what it calls unexplained.
-What only a snapshot can tell (tensors, arrays, Python objects) is a straight line between two of them, goes on after
-the last where the job leaks, and is never more than the memory there was; small Python objects are counted all the
-time, by the arenas they live in.
 """
 
 from __future__ import annotations
@@ -15,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..facts.accounts.ledger import TAKE_COLUMNS
 from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
-from ..facts.growth.tree import TreeGrowth
+from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, split
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import narrow, only, series, without_last
+from ..facts.tables import narrow, series
 from ..findings import Band, Timeline
 from .moments import moments
 
@@ -30,11 +26,8 @@ if TYPE_CHECKING:
 _SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
 _BAND_BUCKETS = 40  # more points for the peaks of single bands, whatever the total does there
-_MALLOC_COLUMNS = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
-_PYTHON = "python-objects"
-_NATIVE, _REST, _FREE, _SHARED, _FILES = "native", "other", "allocator-free", "shared-memory", "mapped-files"
-_ACCOUNTS = (*TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
-ESTIMATES = (*TAKE_COLUMNS, _NATIVE)
+_REST = "other"
+_ACCOUNTS = (*ESTIMATES, _REST, INHERITED, FREE, SHARED, MAPPED)  # as they are stacked, from the bottom
 
 
 def timeline(case: Case) -> Timeline | None:
@@ -107,65 +100,15 @@ def _levels(
 
 
 def accounts_of(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
-    """Bytes of each account of a process at these moments: 0 before its birth and after its death."""
+    """Bytes of each account of a process at these moments: 0 before its birth, after its death and if not measured."""
     alive = alive_in(process, time_s)
-
-    def at_moments(at_s: Floats, values: Floats) -> Floats:
-        return np.where(alive, np.interp(time_s, at_s, values), 0.0) if at_s.size else np.zeros_like(time_s)
-
-    def from_birth(rows: pd.DataFrame, column: str) -> Floats:
-        at_s, values = series(rows, column)
-        if at_s.size:  # the process began with none of it
-            at_s, values = np.insert(at_s, 0, min(process.time_s[0], at_s[0])), np.insert(values, 0, 0.0)
-        return at_moments(at_s, values)
-
-    private = at_moments(process.time_s, process.private_bytes)
-    sentinels = _narrow(case, process, "sentinels", *_MALLOC_COLUMNS)
-    in_use, malloc_free, arenas, small = (from_birth(sentinels, column) for column in _MALLOC_COLUMNS)
-    # malloc counts as free also what it gave back to the kernel: never more than the room there is.
-    room = np.maximum(0.0, private - in_use - arenas)
-    free = np.minimum(np.minimum(malloc_free, room) + np.maximum(0.0, arenas - small), private)
-    takes = _narrow(case, process, "takes", "take", "reason", *TAKE_COLUMNS.values())
-    takes = without_last(takes, takes)
-    there = private - free
-    estimates = {account: from_birth(takes, column) for account, column in TAKE_COLUMNS.items()}
-    if len(takes):
-        _carry_on(estimates, takes, there, time_s, case.growth)
-        estimates[_PYTHON] = np.maximum(estimates[_PYTHON], small)
-    said = sum(estimates.values(), start=np.zeros_like(time_s))
-    part = np.where(said > there, there / np.maximum(said, 1.0), 1.0)
-    levels = {account: level * part for account, level in estimates.items()}
-    rest = np.maximum(0.0, there - said)
-    explained = said - np.minimum(small, estimates[_PYTHON])  # arenas are not malloc's
-    native = np.clip(in_use - explained, 0.0, rest) if len(takes) else np.zeros_like(time_s)
-    levels[_NATIVE], levels[_REST] = native, rest - native
-    levels[_FREE] = free
-    levels[_SHARED] = at_moments(process.time_s, process.shared_bytes)
-    levels[_FILES] = at_moments(process.time_s, process.file_bytes)
-    return levels
-
-
-def _carry_on(
-    estimates: dict[str, Floats], takes: pd.DataFrame, there: Floats, time_s: Floats, growth: TreeGrowth
-) -> None:
-    """After the last snapshot of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
-    judged = only(takes, takes["time_s"] >= growth.start_s)
-    takes = judged if len(judged) > 1 else takes.tail(2)
-    first_s, last_s = float(takes["time_s"].min()), float(takes["time_s"].max())
-    late = time_s > last_s
-    if not growth.leaking or not last_s > first_s or not late.any():
-        return
-    gains = {
-        account: max(0.0, float(values[-1] - values[0])) / (last_s - first_s)
-        for account, column in TAKE_COLUMNS.items()
-        if (values := series(takes, column)[1]).size > 1
-    }
-    after_s = np.clip(time_s[late], last_s, growth.end_s) - last_s
-    hoped = sum(gains.values()) * after_s
-    came = np.maximum(0.0, there[late] - float(np.interp(last_s, time_s, there)))
-    part = np.minimum(1.0, came / np.maximum(hoped, 1.0))
-    for account, gain in gains.items():
-        estimates[account][late] += part * gain * after_s
+    whole = next((p for p in case.growth.processes if p.key == process.key), process)
+    is_whole = process.tables is case.recording.tables  # and not a process as a closer look sees it
+    parts = case.accounts.of(whole) if is_whole else split(whole, process)
+    levels = {account: parts[account].fillna(0.0).to_numpy() for account in parts}
+    levels = {account: np.where(alive, np.interp(time_s, parts.index, level), 0.0) for account, level in levels.items()}
+    rest = levels.pop(UNEXPLAINED)
+    return {account: rest if account == _REST else levels[account] for account in _ACCOUNTS}
 
 
 def _narrow(case: Case, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:

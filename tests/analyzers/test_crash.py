@@ -368,7 +368,7 @@ AGENTS = """  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/heap.py",
 """
 IDLE = "  <no Python frame>\n"
 HANDS_ON = """  File "/opt/venv/lib/python3.11/site-packages/torch/serialization.py", line 9 in save
-  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/phases.py", line 160 in save
+  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/phases.py", line 160 in train
 """
 
 

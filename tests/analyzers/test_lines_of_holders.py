@@ -203,7 +203,7 @@ CLEARED = """class Audit:
 
     def add(self, row):
         self.rows.append(row)
-        if row.is_last:
+        {guard}:
             {remove}
 
 
@@ -215,10 +215,17 @@ def main():
 
 
 @pytest.mark.parametrize(
-    ("remove", "said"),
-    [("self.rows.clear()", "is not reached as often"), ("self.rows.remove(row)", "not find the key")],
+    ("guard", "remove", "said"),
+    [
+        ("if row.is_last", "self.rows.clear()", "empties Audit.rows only if row.is_last (train.py:7)"),
+        ("for row in old()", "self.rows.clear()", "is not reached as often"),
+        ("for row in old()", "self.rows.remove(row)", "not find the key"),
+        ("if not len(self.rows) < 99", "self.rows.clear()", "is not reached as often"),
+    ],
 )
-def test_what_would_empty_a_container_needs_no_key(tmp_path: Path, remove: str, said: str) -> None:
+def test_why_members_stay_is_told_by_what_stands_round_the_line_that_removes_them(
+    tmp_path: Path, guard: str, remove: str, said: str
+) -> None:
     def holders(f: float) -> list[dict[str, Any]]:
         own = {"owner": "Audit"}
         return [
@@ -226,9 +233,10 @@ def test_what_would_empty_a_container_needs_no_key(tmp_path: Path, remove: str, 
             place("main() audit.rows", 240 * MB * f, length=2000 * f, member_type="Row", **own),
         ]
 
-    found = told(tmp_path, CLEARED.format(remove=remove), holders)
+    found = told(tmp_path, CLEARED.format(guard=guard, remove=remove), holders)
     assert [said in advice for advice in found.remedy] == [True]
     assert says(found.remedy[0], "train.py:8", "train.py:6")
+    assert found.mechanism == "removal-not-reached"
 
 
 def test_nothing_is_removed_too_seldom_from_what_does_not_become_longer(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@
  * the stack, states.h of Python's structures, and stacks.h of the frames behind those. Little of the stack is taken, and
  * what is written lies in variables of ours.
  */
+#define ONE_UNIT
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -45,10 +46,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#include "../graph/reader/layout.h"
-#include "../graph/reader/words.h"
-#include "../graph/reader/text.h"
-#include "../graph/reader/frames.h"
+#include "../graph/reader/text.c"
+#include "../graph/reader/frames.c"
 
 #include "sampler/machine.h"
 #include "sampler/lives.h"

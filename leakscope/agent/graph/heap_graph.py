@@ -65,7 +65,7 @@ OBJECT, STORAGE, AUTOGRAD, DEVICE = 0, 1, 2, 6  # what a tie leads to
 _BLOCK = 5  # the type of what is native memory
 _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
-_ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader.c
+_ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader/types.c
 _FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_function_or_method")
 _THREADS_BYTES = 128 * 1024
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
@@ -122,7 +122,7 @@ _KnownTensor = _structure("KnownTensor", c_uint64="tensor node")
 
 
 class _Blocks(ctypes.Structure):
-    """``struct known_blocks`` of reader/blocks.h."""
+    """``struct known_blocks`` of reader/reader.h."""
 
     _fields_ = [
         ("at", ctypes.c_void_p), ("ranges", ctypes.c_void_p), ("count", ctypes.c_uint64),
@@ -131,7 +131,7 @@ class _Blocks(ctypes.Structure):
 
 
 class _Further(ctypes.Structure):
-    """``struct further`` of reader.c."""
+    """``struct further`` of reader/reader.h."""
 
     _fields_ = [
         ("ties", ctypes.POINTER(_Tie)), ("marks", ctypes.POINTER(ctypes.c_uint64)), ("tie_count", ctypes.c_uint64),
@@ -140,7 +140,7 @@ class _Further(ctypes.Structure):
 
 
 class _Largest(ctypes.Structure):
-    """``struct largest`` of reader.c: of large containers some rows, copied."""
+    """``struct largest`` of reader/reader.h: of large containers some rows, copied."""
 
     _fields_ = [
         ("least_bytes", ctypes.c_uint64), ("copied", ctypes.c_void_p), ("ends", ctypes.c_uint64 * 64),
@@ -149,7 +149,7 @@ class _Largest(ctypes.Structure):
 
 
 class _Sweep(ctypes.Structure):
-    """``struct sweep`` of reader.c. The objects it points to must outlive it."""
+    """``struct sweep`` of reader/reader.h. The objects it points to must outlive it."""
 
     _fields_ = [
         ("wanted", ctypes.POINTER(ctypes.c_uint64)), ("wanted_count", ctypes.c_uint64),
@@ -534,7 +534,7 @@ class HeapGraph:
     def _give_blocks(self) -> object:
         """Sampled blocks of malloc, for the next graph; returns what has to stay as long."""
         room, count = self.native() if self.native is not None else (None, 0)
-        ranges = _anonymous_ranges() if count else []
+        ranges = anonymous_ranges() if count else []
         flat = arrays.filled(ctypes.c_uint64, [end for one in ranges for end in one])
         blocks = _Blocks(
             at=ctypes.addressof(room) if room is not None else None, ranges=ctypes.addressof(flat), count=count,
@@ -597,7 +597,7 @@ class HeapGraph:
         following: Sequence[int],
         tensors: Sequence[tuple[int, int]],
     ) -> tuple[int, ...] | None:
-        """Where autograd's nodes have what is asked of them (``history_places`` of reader/history.h); None: not found.
+        """Where autograd's nodes have what is asked of them (``history_places`` of reader/history.c); None: not found.
 
         ``nodes``: (address, sequence number, where in ``following`` the addresses of those it leads to begin, how many
         there are). ``tensors``: (address of one, of its node).
@@ -684,7 +684,7 @@ class HeapGraph:
         """What was read last says. On the agent's thread, or as the process ends. None: nothing was, or too much.
 
         ``look(copy)``, columns of a data form or None, is given some rows of each container that retains
-        ``least_bytes``, as reader.c copies them. ``file``: for all nodes and edges.
+        ``least_bytes``, as reader/copies.c copies them. ``file``: for all nodes and edges.
         """
         at_work = self._at_work  # a fork has another
         at_work.append(None)  # before it is nobody's: another thread may come by
@@ -866,7 +866,7 @@ class HeapGraph:
             )
 
 
-def _anonymous_ranges() -> list[tuple[int, int]]:
+def anonymous_ranges() -> list[tuple[int, int]]:
     """(begin, end) of memory that can be written and is no file's, by rising addresses. **Cost** 1 us each."""
     found: list[tuple[int, int]] = []
     try:

@@ -53,7 +53,7 @@ _TAGS = 3  # in the last bits of what a frame refers to, since 3.14: who counts 
 
 
 class Layout(ctypes.Structure):
-    """``struct layout`` of reader.c."""
+    """``struct layout`` of reader/layout.h."""
 
     _fields_ = [
         (name, _WORD)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ...storage import derived
 from ..tables import cells, narrow, only, records
 from .graph import graph_places
 from .place import Place
@@ -38,12 +39,13 @@ def with_exact_holders(recording: Recording) -> Recording:
     if not len(takes):
         return recording
     exact = _Exact(recording, takes)
-    derived = recording.deriving(
+    with_holders = derived(
+        recording,
         {"holders": exact.holders, "data_forms": exact.data_forms, "tensors": exact.tensors}
-        | {name: partial(exact.with_weight_sets, name) for name in ("weights", "gradients")}
+        | {name: partial(exact.with_weight_sets, name) for name in ("weights", "gradients")},
     )
-    exact.reads_graphs_of(derived)
-    return derived
+    exact.reads_graphs_of(with_holders)
+    return with_holders
 
 
 class _Exact:

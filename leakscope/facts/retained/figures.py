@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...confidence import Ground
-from ..code.adding import CALLS, Line, Source, adding_lines, removing_lines
+from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.index import tail
 from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
@@ -149,7 +149,8 @@ def retained(
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
-    if lines and link is None and all(line.kind == CALLS for line in lines):
+    is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
+    if lines and link is None and (is_once or all(line.kind == CALLS for line in lines)):
         adding = _by_what_they_make(lines, place, process, made)
     else:
         adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
@@ -160,7 +161,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
-        removing=removing_lines(sources, holder_of(named.row)) if named.has_members and adding else (),
+        removing=removing_lines(sources, holder_of(named.row)) if adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
@@ -196,8 +197,8 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
 
     A line that makes it stands first where none was found that fills it: the others are about something else.
     """
-    adding = [line for line in lines if line.kind != "creates"]
-    if len(adding) < 2 or not made or lines[0].kind == "creates":
+    adding = [line for line in lines if line.kind != CREATES]
+    if len(adding) < 2 or not made or lines[0].kind == CREATES:
         return lines
 
     def allocated(line: Line) -> float:
@@ -211,7 +212,7 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
 
     total = sum(one.bytes for one in made if one.bytes > 0)
     adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand
-    return [*adding, *(line for line in lines if line.kind == "creates")]
+    return [*adding, *(line for line in lines if line.kind == CREATES)]
 
 
 def _by_what_they_make(
