@@ -669,6 +669,15 @@ TABLES: dict[str, Table] = {
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
             _STEP,
         )),
+        Table("allocation_lives", "agent", "How long a sampled piece of malloc's memory was in use: events in order", (
+            *_PROCESS,
+            _c("life", "int", "", "which event of the process it began with; a second row of it tells its end"),
+            _c("end_order", "int", "", "which event it ended with; null: it was there when the row was written"),
+            _c("thread_number", "int", "", "thread that asked for it, 1 the main one; null: an earlier row tells"),
+            _c("end_thread_number", "int", "", "thread that freed it; null beside end_order: lost from sight then"),
+            _c("size_bytes", "int", "bytes", "asked for"),
+            _c("weight_bytes", "int", "bytes", "all that was asked for for which it stands"),
+        )),
         Table("experiments", "agent", "What a popular remedy would free, tried once", (
             *_PROCESS,
             _c("experiment", "str", "",

@@ -39,6 +39,7 @@ ROOMS = {
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
+    "replaying": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"words", "agent", "facts", "recorder", "storage"},
     "metering": FOUNDATION | {"agent", "endpoints", "recorder", "storage", "watching"},
     "endpoints": {"errors"},  # where metrics go, as a user writes it
@@ -111,6 +112,7 @@ PACKAGES = {
     "fleet": {"duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich"},
+    "replaying": {"numpy", "pandas"},
     "pages": {"jinja2", "markupsafe", "resvg_py"},
     "importing": {"numpy", "memray", "tensorboard", "wandb"},  # heap dumps; extras, each in a process of its own
     "metering": {"opentelemetry"},
