@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 _OWN_SCRIPT = "leakscope-python"  # beside every command of ours
-_OWN_MAIN = b"leakscope.__main__"
+_OWN_MAIN = b"from leakscope.__main__ import"
 _HEAD_BYTES = 4096
 _METADATA = (".dist-info", ".egg-info")
 

@@ -84,7 +84,7 @@ class _Size(NamedTuple):
     findings: int
 
 
-_SIZES = (_Size(5, 3, 4), _Size(4, 3, 3), _Size(3, 2, 2), _Size(2, 1, 2))
+_SIZES = (_Size(5, 3, 4), _Size(4, 3, 3), _Size(4, 2, 2), _Size(3, 2, 2), _Size(3, 1, 2), _Size(2, 1, 2))
 
 
 def render(report: Report, *, width: int | None = None, color: bool | None = None, verbose: bool = False) -> str:
@@ -404,14 +404,14 @@ def _is_in_bill(row: BudgetRow) -> bool:
 
 
 def _bill_table(bill: _bill.Told, most: int | None) -> Table:
-    """Briefly, without what each line is made of."""
+    """Briefly, what the first line alone is made of."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (name, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for line in bill.lines[: None if most is None else most - 1]:
+    for number, line in enumerate(bill.lines[: None if most is None else most - 1]):
         name = _clean(line.name)
-        if line.details and most is None:
+        if line.details and (most is None or number == 0):
             name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
         cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
