@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..addresses import is_url
+from ..agent import config
 from ..agent.journal import open_regular
 from ..errors import FAILED_BEFORE_START, LeakscopeError
 from ..options import RecordOptions, parse_attach, parse_record
@@ -23,6 +24,7 @@ from ..units import format_bytes
 from ..version import __version__
 from . import attach, belonging, blind, console, finalizing, launch, namesakes, naming, preflight, proc
 from .answering import FIRST_S, Answer, Answering
+from .companion import Companion
 from .guard import ROOM_BYTES as GUARD_BYTES
 from .guard import Guard
 from .helpers import Room, too_full
@@ -34,10 +36,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     import socket
 
-    from .alerting import Alerting
-    from .metering import Metering
     from .tee import Tee
-    from .trackers import Trackers
     from .uploads import Upload
 
 _LEAST_SHOWN = 12  # characters of a command
@@ -208,11 +207,9 @@ class _Recording:
         self._helper_status: int | None = None
         self._size_bytes = 0  # of a file that was uploaded
         self._full: Room | None = None  # what leaves no room to finish the file
-        self._alerting: Alerting | None = None
-        self._metering: Metering | None = None
         self._listener = listener  # of --metrics
-        self._trackers: Trackers | None = None
         self._answering = Answering(output.path) if options.summary else None
+        self._companions: list[Companion] = [one for one in (self._answering, upload) if one is not None]
 
     def run(self) -> None:
         with self._guarded():
@@ -251,7 +248,7 @@ class _Recording:
         if options.alerts:
             from .alerting import alerting_of
 
-            self._alerting = alerting_of(options, self._job.pid, self._output.path)
+            self._companions.append(alerting_of(options, self._job.pid, self._output.path))
         sampler = Sampler(
             self._output,
             self._tree(),
@@ -261,9 +258,7 @@ class _Recording:
             max_cpu_fraction=options.max_overhead_fraction,
             asks_agents=options.agent,
             status=self._status,
-            alerting=self._alerting,
-            answering=self._answering,
-            upload=self._upload,
+            companions=self._companions,
         )
         self._sampler = self._finished = sampler
         if (pid := getattr(self._stderr, "pid", None)) is not None:
@@ -273,31 +268,23 @@ class _Recording:
         sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
-        if options.metrics is not None or options.otlp is not None:
-            self._begin_metering(sampler)
-        if options.log_to:
-            self._log_to(sampler)
-
-    def _begin_metering(self, sampler: Sampler) -> None:
-        from .metering import Metering
-
-        self._metering = Metering(self._options, self._output.path, self._listener)
-        sampler.begin_metering(self._metering)
-        if not self._options.quiet:
-            for note in self._metering.notes:
+        for companion in self._with_the_job():
+            self._companions.append(companion)
+            sampler.add_companion(companion)
+            for note in companion.notes if not options.quiet else ():
                 console.say(note)
 
-    def _log_to(self, sampler: Sampler) -> None:
-        from .trackers import Trackers
+    def _with_the_job(self) -> Iterator[Companion]:
+        """Those that read the journal, which is there by now."""
+        options = self._options
+        if options.metrics is not None or options.otlp is not None:
+            from .metering import Metering
 
-        self._trackers = trackers = Trackers(self._output.path, self._options.log_to)
-        for pid in trackers.pids:
-            sampler.tree.leave_out(pid)
-            sampler.helpers.add(pid, "logs to a tracker")
-        if trackers.full is not None:
-            shown = naming.shown(self._output.path)
-            left = f"{format_bytes(max(0, trackers.full.left_bytes))}, {trackers.full.name}"
-            console.say(f"too little memory is left to log while it runs ({left}): leakscope push {shown} later")
+            yield Metering(options, self._output.path, self._listener)
+        if options.log_to:
+            from .trackers import Trackers
+
+            yield Trackers(self._output.path, options.log_to)
 
     def _tree(self) -> Tree:
         if self._options.system:
@@ -308,8 +295,6 @@ class _Recording:
         for happening in happenings:
             if happening.pid == self._helper and happening.kind == "ended":
                 self._helper_status = happening.value
-            if self._trackers is not None and happening.kind == "ended":
-                console.pass_on(self._trackers.note_exit(happening.pid))
         if self._sampler is None:
             return
         self._sampler.take_in(happenings)
@@ -330,8 +315,8 @@ class _Recording:
                 self._look_for_us(row)
         with suppress(OSError):
             self._output.journal.close()
-        if self._metering is not None:
-            self._metering.close()
+        for companion in self._companions:
+            companion.close()
         self._output.release()
         self._full = finalizing.full_limit(self._output.written_bytes())
         if self._full is None and finalizing.is_possible():
@@ -376,16 +361,16 @@ class _Recording:
             console.say(self._ending(self._finished, elapsed_s))
         if self._helper is not None and self._helper_status is None:
             self._helper_status = finalizing.wait(self._helper)
-        if self._alerting is not None:
-            console.pass_on(self._alerting.finish())
-        if self._metering is not None:
-            console.pass_on(self._metering.finish())
+        for companion in self._companions:
+            if not companion.needs_file:
+                console.pass_on(companion.finish())
         answer = None
         if self._answering is not None and self._helper_status == 0:
             answer = self._answering.answer(elapsed_s, self._tell_wait if is_told else lambda: None)
         uploaded = self._uploaded() if self._upload is not None else ""
-        if self._trackers is not None:
-            console.pass_on(self._trackers.finish())
+        for companion in self._companions:
+            if companion.needs_file:
+                console.pass_on(companion.finish())
         if self._finished is None:
             return
         if is_told and self._helper_status == 0:
@@ -400,7 +385,7 @@ class _Recording:
         assert self._upload is not None
         with suppress(OSError):
             self._size_bytes = os.stat(self._output.path).st_size
-        is_done, reason = self._upload.finish(self._options.upload_wait_s)
+        is_done, reason = self._upload.upload(self._options.upload_wait_s)
         if is_done:
             return self._upload.shown
         if reason:
@@ -560,20 +545,10 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int, known: Map
 
 
 def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
-    return {
-        "probe": options.probe,
-        "sampling": options.sampling and not options.invited,  # it may be invited again
-        "flush_interval_s": options.flush_s,
-        "takes": options.takes,
-        "full_heap": options.full_heap,
-        "gpu_history": options.gpu_history,
-        "take_fraction": options.max_overhead_fraction,
-        "max_pause_s": options.max_pause_s,
-        "framework_logs": options.framework_logs,
-        "sources": options.sources,
-        "recorder_pid": os.getpid(),
-        "start_mono_ns": now_mono_ns,
-    }
+    """What the user asked for that is the agent's to do, under the names that it has here."""
+    asked = {name: value for name, value in options._asdict().items() if name in config.DEFAULTS}
+    asked["sampling"] = options.sampling and not options.invited  # it may be invited again
+    return {**asked, "recorder_pid": os.getpid(), "start_mono_ns": now_mono_ns}
 
 
 def _environment(options: RecordOptions, output: Output) -> dict[str, str]:

@@ -534,7 +534,7 @@ class HeapGraph:
     def _give_blocks(self) -> object:
         """Sampled blocks of malloc, for the next graph; returns what has to stay as long."""
         room, count = self.native() if self.native is not None else (None, 0)
-        ranges = _anonymous_ranges() if count else []
+        ranges = anonymous_ranges() if count else []
         flat = arrays.filled(ctypes.c_uint64, [end for one in ranges for end in one])
         blocks = _Blocks(
             at=ctypes.addressof(room) if room is not None else None, ranges=ctypes.addressof(flat), count=count,
@@ -866,7 +866,7 @@ class HeapGraph:
             )
 
 
-def _anonymous_ranges() -> list[tuple[int, int]]:
+def anonymous_ranges() -> list[tuple[int, int]]:
     """(begin, end) of memory that can be written and is no file's, by rising addresses. **Cost** 1 us each."""
     found: list[tuple[int, int]] = []
     try:
