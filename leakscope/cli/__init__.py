@@ -92,7 +92,7 @@ class _Commands(Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("`leakscope COMMAND --help` explains one. Documentation: docs/index.md of the project.")
+        formatter.write_text("`leakscope COMMAND --help` explains one. `leakscope demo` shows it all in 15 s.")
 
 
 @click.group(cls=_Commands, context_settings=_SETTINGS, invoke_without_command=True)

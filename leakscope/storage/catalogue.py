@@ -83,7 +83,8 @@ def write_catalogue(path: Path, key: str, found: Catalogue) -> None:
 def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalogue:
     """With ``columns`` as this version has them, and no others. **Errors** UnreadableRecording: it is no ``what``."""
     if not path.is_file():
-        raise UnreadableRecording(f"there is no {what} at {path}: make one with `leakscope fleet index`")
+        of = f"`leakscope fleet index {path}`" if path.is_dir() else "`leakscope fleet index FOLDER`"
+        raise UnreadableRecording(f"there is no {what} at {path}: make one with {of}")
     try:
         seal.check_file(path)
         with seal.opened(path) as file:
