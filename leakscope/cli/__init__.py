@@ -1,7 +1,7 @@
 """The command line: parse, call one function, print, exit status. Runs afterwards; ``record`` passes it by.
 
 One file a section of ``leakscope --help``. Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use,
-3 input that cannot be read, 4 nobody can tell, 5 a process that cannot be looked into.
+3 input that cannot be read, 4 unclear, 5 a process that cannot be looked into.
 """
 
 from __future__ import annotations
