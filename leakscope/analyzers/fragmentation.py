@@ -170,7 +170,10 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None
     bytes = max(0, min(process.growth_bytes, free))
-    copied = f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory freed around them"
+    copied = (
+        f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory freed "
+        "around them"
+    )
     is_endless = pin is not None and pin.is_counted and keeps_growing(pin.length)
     filled = f" (filled at {line.place})" if line is not None else ""
     between = "its members lie between what is freed, and each new one keeps more of that from being used again"

@@ -20,8 +20,8 @@ def found(environ: Mapping[str, str] = os.environ, folders: list[str] | None = N
     """One line about the first other one, and what to do; None: there is none. **Cost** 0.2 ms."""
     for name in distributions(sys.path if folders is None else folders):
         return (
-            f"another package named leakscope is installed in the same environment ({name}): it overwrites this command "
-            "and these modules; pip uninstall leakscope, then install leakscope-recorder again"
+            f"another package named leakscope is installed in the same environment ({name}): it overwrites this "
+            "command and these modules; pip uninstall leakscope, then install leakscope-recorder again"
         )
     for path in commands(environ):
         return f"{path} is another program named leakscope: this one is {sys.executable} -m leakscope"
