@@ -24,7 +24,7 @@ def in_a_line(verdict: Verdict) -> str:
 
 
 _BESIDE = {
-    "mapped-files": "mapped files, which the kernel takes back when memory is short",
+    "mapped-files": "mapped files, which the kernel can reclaim",
     "unmapped-shared-memory": "shared memory that no process maps, which stays until it is unlinked",
 }
 
@@ -38,7 +38,7 @@ def beside(rows: Sequence[LedgerRow]) -> Iterator[str]:
             format_bytes(sum(row.end_bytes for row in own)),
         )
         if own:
-            yield f"beside: {start} → {end} of {what}"
+            yield f"not counted: {start} → {end} of {what}"
 
 
 def judged(verdict: Verdict, *, briefly: bool = False) -> str:

@@ -582,7 +582,7 @@ def _let_library(one: Held, library: str) -> list[str]:
     if more and place.type_name.endswith(("dict", "Dict")):
         met = f"{_each_new(keys)} {at}" if keys else f"for each new key that it meets {at}"
         told = [
-            f"{library} keeps an entry in {place.said} {met}: let these repeat (no ids, no objects made anew), or end "
+            f"{library} keeps an entry in {place.said} {met}: let these repeat (no ids, no new objects), or end "
             f"what is done with by {ends} that removes it; {one.would_free}"
         ]
     elif more and _takes_nothing_out(one):
@@ -598,7 +598,7 @@ def _let_library(one: Held, library: str) -> list[str]:
     else:
         told = [f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}; {one.would_free}"]
     if not one.named.is_user and library not in STANDARD_LIBRARY:
-        told.append(f"look whether a newer {library} removes it")
+        told.append(f"check whether a newer {library} removes it")
     return told
 
 

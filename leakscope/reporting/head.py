@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
-_MOVES = ("grew", "moves", "rises", "rose", "stands", "stays")  # how a trend's reason begins
+_MOVES = ("grew", "moves", "rises", "rose", "stays")  # how a trend's reason begins
 _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 
 

@@ -245,7 +245,7 @@ class HeapGraph:
         )
         sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, structures)))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
-            return "its library is of another leakscope: install it anew"
+            return "its library is of another version: reinstall leakscope"
         held.graph_begin.argtypes = (ctypes.c_void_p,)
         if found is None or not held.graph_begin(ctypes.addressof(found)):
             return "objects do not lie in memory as in the Pythons that are known"
