@@ -454,9 +454,7 @@ class Taker:
         """(a look at torch's objects, if it may be had here, bytes that a write would copy)."""
         if not is_loaded() or safe_point == "agent-thread":
             return None, 0
-        if (
-            self.fork is not None
-        ):  # its torch is its parent's: a few tensors are asked where they have their memory
+        if self.fork is not None:  # its torch is its parent's: a few tensors are asked where they have their memory
             is_known = known_layout(self._memory) is not None
             return None if is_known else self._new_look(learns_only=True), 0
         shared_bytes = self._shared_bytes() or 0
