@@ -434,6 +434,28 @@ def test_many_containers_that_are_known_leave_room_for_what_lies_deeper() -> Non
     assert max(sizes) < 2 * min(sizes), "each of them is as large as the others"
 
 
+@pytest.mark.live
+def test_what_a_snapshot_takes_is_counted() -> None:
+    """As the kernel sees it: the high-water mark rises by as much."""
+    program = """
+import re
+from leakscope.agent.graph.heap_graph import HeapGraph
+held = [[number] for number in range(400_000)]
+def figure(name):
+    return int(re.search(name + r":\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) << 10
+graph = HeapGraph()
+before = figure("VmRSS")
+assert graph.read(1, 1e9, 1 << 40) is not None
+found = graph.work_out()
+(row,) = [row for table, row in found.rows if table == "heap_graphs"]
+print(row["reading_bytes"], figure("VmHWM") - before)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    counted, seen = map(int, run.stdout.split())
+    assert 0.6 * seen < counted < 1.7 * seen
+
+
 def test_room_is_given_back_where_nothing_is_read() -> None:
     def mapped_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

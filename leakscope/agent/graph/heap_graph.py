@@ -183,6 +183,7 @@ class _Graph(ctypes.Structure):
         ("strays", ctypes.POINTER(_Stray)), ("links", ctypes.POINTER(_Link)), ("pins", ctypes.POINTER(_Pin)),
         ("marks", ctypes.POINTER(_Mark)), ("mark_count", ctypes.c_uint64), ("marked_rows", ctypes.c_uint64),
         ("saved_storages", ctypes.POINTER(_Saved)), ("saved_count", ctypes.c_uint64),
+        ("most_bytes", ctypes.c_uint64),
     ]  # fmt: skip
 
 
@@ -1018,6 +1019,7 @@ def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[
         "storage_bytes": graph.storage_bytes,
         "native_bytes": graph.native_bytes,
         "device_bytes": graph.device_bytes or None,
+        "reading_bytes": graph.most_bytes,
         **(_pools(graph) if graph.arena_count else {}),
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,
