@@ -379,6 +379,7 @@ TABLES: dict[str, Table] = {
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
             _c("held_s", "float", "s", "how long the graph was in the process's memory, which is larger by as much"),
+            _c("reading_bytes", "int", "bytes", "memory that it took at most to read the graph and to work it out"),
         )),
         Table("heap_nodes", "agent", "An object that retains much, and those on the way to it, in one snapshot", (
             *_PROCESS, *_TAKE,
