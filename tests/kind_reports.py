@@ -82,7 +82,7 @@ def _judged(source: str) -> Report:
 def excerpt(report: Report, finding: Finding) -> str:
     """The first screen of a report with this finding alone: the verdict, the finding, its evidence."""
     alone = replace(
-        report, findings=[finding], ledger=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(), ruled_out=(),
+        report, findings=[finding], ledger=(), bill=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(), ruled_out=(),
         skipped=(), recording=replace(report.recording, notes=[], complete=True),
     )  # fmt: skip
     text = render(alone, "terminal", color=False, width=WIDTH)

@@ -13,7 +13,7 @@ from _ctypes import dlopen
 from time import thread_time
 
 from .. import libraries
-from ..interpreter import arrays, doors, files, names
+from ..interpreter import arrays, doors, files, names, reading
 from ..native.machines import other_machine
 from . import layout
 from .references import NoneCount
@@ -245,7 +245,7 @@ class HeapGraph:
         )
         sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, structures)))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
-            return "its library is of another leakscope: install it anew"
+            return "its library is of another version: reinstall leakscope"
         held.graph_begin.argtypes = (ctypes.c_void_p,)
         if found is None or not held.graph_begin(ctypes.addressof(found)):
             return "objects do not lie in memory as in the Pythons that are known"
@@ -257,6 +257,8 @@ class HeapGraph:
         held.graph_harmless(harmless, len(harmless))
         self._know_blocks = held.graph_blocks
         self._know_blocks.restype, self._know_blocks.argtypes = None, (pointer,)
+        self._know_jax = held.graph_jax
+        self._know_jax.restype, self._know_jax.argtypes = None, (ctypes.c_int,)
         self._know_arrow = held.graph_arrow
         self._know_arrow.restype, self._know_arrow.argtypes = None, (pointer,)
         take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
@@ -306,6 +308,13 @@ class HeapGraph:
         sizes = [_size_of_arrow(names.getattr_plain(library, name)) for name in _ARROW_TYPES]
         sizes.append(_made_in_c(names.getattr_plain(library, "total_allocated_bytes")))
         self._know_arrow(arrays.filled(ctypes.c_void_p, sizes))
+
+    def _find_jax(self) -> None:
+        """Where its arrays lie: in the host's memory as long as it has found no other device."""
+        backends = names.getattr_plain(sys.modules.get("jax._src.xla_bridge"), "_backends")
+        if type(backends) is dict:
+            found = [*reading.members(reading.KEYS, backends)]
+            self._know_jax(int(bool(found) and all(type(one) is str and one == "cpu" for one in found)))
 
     # ---- before
 
@@ -416,6 +425,7 @@ class HeapGraph:
         began = thread_time()
         if not self._knows_arrow:
             self._find_arrow()
+        self._find_jax()
         kept = self._give_blocks()
         given = id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep
         for place, one in zip(self._given, given):

@@ -274,6 +274,7 @@ def summary_of(graph: Any, number: int, took_s: float, analysed_s: float) -> dic
         "storage_bytes": graph.storage_bytes,
         "native_bytes": graph.native_bytes,
         "device_bytes": graph.device_bytes or None,
+        "reading_bytes": graph.most_bytes,
         **(_pools(graph) if graph.arena_count else {}),
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,

@@ -117,4 +117,5 @@ class Graph(ctypes.Structure):
         ("strays", ctypes.POINTER(Stray)), ("links", ctypes.POINTER(Link)), ("pins", ctypes.POINTER(Pin)),
         ("marks", ctypes.POINTER(Mark)), ("mark_count", ctypes.c_uint64), ("marked_rows", ctypes.c_uint64),
         ("saved_storages", ctypes.POINTER(Saved)), ("saved_count", ctypes.c_uint64),
+        ("most_bytes", ctypes.c_uint64),
     ]  # fmt: skip

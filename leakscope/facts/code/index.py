@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Optional, TypeVar, Union
 
+_T = TypeVar("_T")
+
 _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*", re.DOTALL)
@@ -29,7 +31,6 @@ _SITES = (
 )  # fmt: skip
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 Pair = tuple[ast.expr, Optional[ast.expr]]
-_T = TypeVar("_T")
 
 
 class Source(NamedTuple):
@@ -180,19 +181,19 @@ class Index:
             by_kind[tail(scope.source.module) if scope.kind == "module" else scope.name].append(scope)
             self._note_types(scope)
         self._related = {name: self._ancestors(name) for name in self.classes}
+        self._made: dict[object, Any] = {}  # what was asked for once
         self._callees: dict[int, list[Scope]] = {}  # by the node of what is called
         self.callers: dict[Scope, list[tuple[Scope, Site]]] = defaultdict(list)
         self._given: dict[tuple[Scope, str], str | None] | None = None  # class by function and parameter
-        self._found: dict[object, Any] = {}
         self._repeated = self._find_repeated()
         self._given = {}
 
-    def once(self, make: Callable[[Index], _T]) -> _T:
-        """What ``make`` finds in it, found when it is first asked for."""
-        if make not in self._found:
-            self._found[make] = make(self)
-        found: _T = self._found[make]
-        return found
+    def once(self, made_of: Callable[[Index], _T]) -> _T:
+        """What follows from an index, made when it is first asked for."""
+        if made_of not in self._made:
+            self._made[made_of] = made_of(self)
+        answer: _T = self._made[made_of]
+        return answer
 
     def is_repeated(self, site: Site, scope: Scope) -> bool:
         """It runs again and again: in a loop, or in a function that does."""

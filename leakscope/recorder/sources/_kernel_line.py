@@ -1,4 +1,4 @@
-"""A line of the kernel's log, whoever kept it."""
+"""One line of the kernel's, from whichever log it was read."""
 
 from __future__ import annotations
 
