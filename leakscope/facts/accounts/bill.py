@@ -139,8 +139,8 @@ def _looks(recording: Recording, process: ProcessGrowth) -> list[_Inside]:
         return []
     at_exit = {take for (take,), why in zip(cells(takes, "take"), reasons_of(takes)) if why == AT_EXIT}
     malloc = dict(cells(takes, "take", "malloc_in_use_bytes"))
-    found = [_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit]
-    found = [one for one in found if one is not None]
+    read = (_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit)
+    found = [one for one in read if one is not None]
     whole = [one for one in found if not one.is_sampled]
     return whole if len(whole) >= MOST * len(found) else found
 
@@ -298,7 +298,7 @@ def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]
 def _tensors(process: ProcessGrowth, look: _Inside) -> dict[str, float]:
     """Bytes of the tensors in memory by what they are for; empty where nobody was asked."""
     rows = process.rows("tensors")
-    rows = only(rows, (rows["take"] == look.take) & (rows["moment"] == "take") & rows["path"].isna())
+    rows = only(rows, (rows["take"] == look.take) & (rows["moment"] == "take"))
     rows = only(rows, rows["node"].isna() & (rows["device"] == "cpu"))
     found: dict[str, float] = {}
     for owner, size in cells(rows, "tensor_owner", "storage_bytes") if len(rows) else ():
