@@ -12,8 +12,18 @@ from ._html import recording_html
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..api import Recording as _Reported
+    from ..findings import Report
+    from ..pages.plots import Plot
+    from ..storage import Recording
     from ._charts import Chart
+
+    class _Drawn(Report):
+        plots: dict[str, Plot]
+
+    class _Reported(Recording):
+        """What ``api.Recording`` is for its charts, which know no more of it."""
+
+        def report(self) -> _Drawn: ...
 
 
 __all__ = ["Heap", "Plots", "add_magics", "recording_html"]
