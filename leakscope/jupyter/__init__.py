@@ -12,19 +12,7 @@ from ._html import recording_html
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..findings import Report
-    from ..pages.plots import Plot
-    from ..storage import Recording
     from ._charts import Chart
-
-    class _Drawn(Report):
-        plots: dict[str, Plot]
-
-    class _Reported(Recording):
-        """What ``api.Recording`` is for its charts, which know no more of it."""
-
-        def report(self) -> _Drawn: ...
-
 
 __all__ = ["Heap", "Plots", "add_magics", "recording_html"]
 
@@ -42,7 +30,8 @@ class Plots:
     With ``ax``, axes of matplotlib's, a chart is drawn there instead, and these are returned.
     """
 
-    def __init__(self, recording: _Reported) -> None:
+    def __init__(self, recording: Any) -> None:
+        """``recording``: an ``api.Recording``, whose room stands on this one."""
         self._recording = recording
 
     def __repr__(self) -> str:
