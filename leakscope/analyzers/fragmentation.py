@@ -153,7 +153,7 @@ def _is_much(
 
 def _wasted_grounds(given: int | None) -> Iterator[Ground]:
     yield Ground("malloc counts what it keeps free", 0.6)
-    yield Ground("so much is resident beside what is in use", 0.7)
+    yield Ground("so much is resident and not in use", 0.7)
     if given is not None:
         yield Ground("malloc_trim() gave memory back", 0.8)
 
@@ -173,7 +173,8 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     name = holder_name(owner) if owner is not None else None
     bytes = max(0, min(process.growth_bytes, free))
     copied = (
-        f"make the temporary objects beside {name} in smaller pieces, or build what it holds anew after they are freed"
+        f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory freed "
+        "around them"
     )
     is_endless = pin is not None and pin.has_length and keeps_growing(pin.length)
     filled = f" (filled at {line.place})" if line is not None else ""

@@ -1,14 +1,14 @@
 """What is held and not used: results of a phase that is over; a cache, queue or list that filled and is kept since.
 
 Looks for:     variables and attributes of yours that hold much and that no line still to run reads; then holders
-               that gained much between two snapshots and have stood since, where nobody can tell whether they are read.
-               Where memory does not keep growing, also those that were full as the run ended; where nobody can tell
+               that gained much between two snapshots and have stood since, where unclear whether they are read.
+               Where memory does not keep growing, also those that were full as the run ended; where unclear
                whether it does, those that gained most of what was gained.
 Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
                is over, a cache that is idle. It ends when its holder lets go.
 Decides by:    min_idle_share of what its process holds and min_idle_bytes, where each line that reads it stands before
                the last one that was seen to run, or in a function that nothing calls any more, and nothing else refers
-               to it. Else min_share and min_bytes, gained during the run (where nobody can tell, most of the growth is
+               to it. Else min_share and min_bytes, gained during the run (where unclear, most of the growth is
                enough); still there in the last snapshot, and hardly more than in the one before, or never less.
 Mistaken when: it is read by a name that the source does not show, or wanted: a data set that was read in, a copy of the
                weights that evaluation uses.
@@ -57,7 +57,7 @@ def findings(
     *,
     min_bytes: int = 32 * MiB,
     min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
-    min_growth_share: float = 0.5,  # where nobody can tell: of what was gained
+    min_growth_share: float = 0.5,  # where unclear: of what was gained
     min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
     min_idle_share: float = 0.05,  # of what the process holds: the same
 ) -> Iterator[Finding | RuledOut | Skipped]:
@@ -130,7 +130,7 @@ def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
 def _is_explained(
     case: Case, process: ProcessGrowth, place: Place, idle: Sequence[_Idle], so_far: Sequence[Finding]
 ) -> bool:
-    """What it holds is told in parts, or is seen to be read; where nobody can tell whether memory grows it is told."""
+    """What it holds is told in parts, or is seen to be read; where unclear whether memory grows it is told."""
     told = sum(one.bytes for one in idle if one.place.said.startswith(place.said))
     told += sum(f.bytes for f in so_far if f.wasted and (f.subject.path or "").startswith(place.said))
     if told >= MOST * float(place.deep_bytes[-1]):
@@ -246,7 +246,8 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
     stood_s = takes_s[-1] - one.since_s
     if stood_s >= 1:
         yield Evidence(
-            f"it stood for {format_duration(stood_s)}, up to the last snapshot", {"stood_s": round(stood_s, 1)}
+            f"it stayed that large for {format_duration(stood_s)}, up to the last snapshot",
+            {"stood_s": round(stood_s, 1)},
         )
     elif one.stood:
         yield Evidence("after the last snapshot its process hardly grew or shrank")

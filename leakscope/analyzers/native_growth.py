@@ -8,7 +8,7 @@ Decides by:    the ledger: min_native_share of what a process gained is native, 
                Python's own allocator grow, and objects in them do not: C code may ask there, too. A known cache that
                took much and fills ever more slowly is waste: it may not be a leak.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
-Do:            look whether a newer version mends it, or a setting bounds what it keeps; or call it in a process that
+Do:            check whether a newer version mends it, or a setting bounds what it keeps; or call it in a process that
                ends now and then.
 """
 
@@ -92,7 +92,7 @@ def findings(
             text = f"{only} of {process.label}'s growth is native (C/C++) memory"
             reasons.append(RuledOut(_KIND, text, figures))
         elif (handles := leaked_handles(process, growth)) is not None:
-            text = f"{handles.type_name} objects that nobody refers to stand for it: see refcount-drift"
+            text = f"{handles.type_name} objects without any reference explain it: see refcount-drift"
             reasons.append(RuledOut(_KIND, text, figures))
         elif (large := leaked_large(case, process)) is not None:
             text = f"{large.type_name} objects that nobody refers to are most of it: see refcount-drift"
@@ -315,8 +315,8 @@ def _is_partly_read(process: ProcessGrowth) -> bool:
 
 def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:
     if library:
-        mends = f"look whether a newer {library} mends it, or a setting bounds what it keeps"
-        return f"{mends}; or call it in a process that ends"
+        fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
+        return f"{fixes}; otherwise call it in a process that ends"
     name = f"{place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else "C code"
     return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
 
@@ -388,7 +388,7 @@ def _doubts(look: _Look, frozen: Frozen | None) -> list[str]:
     elif look.place is not line:
         doubts.append(look.library_calls.doubt)
     elif line is None:
-        doubts.append("no line stood out while it grew: a thread of the library may allocate it")
+        doubts.append("no single line is responsible for its growth: a thread of the library may allocate it")
     elif line.share < 0.5:
         doubts.append("it was allocated under several lines: this line has the largest part, but less than half")
     if cache is not None and cache.is_bounded:

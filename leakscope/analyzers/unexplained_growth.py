@@ -310,7 +310,7 @@ def _remedy(case: Case, process: ProcessGrowth, first: Place | None, inside: boo
     if inside:
         return ["look at leakscope heap --diff: it lists all that gained, also what is too little for a finding"]
     blind = blind_spot(case.recording, process.pid)
-    return [blind if blind is not None else "record a longer run: it takes two snapshots to tell who holds it"]
+    return [blind if blind is not None else "record a longer run: two snapshots are needed to see who holds it"]
 
 
 def _doubts(case: Case, suspects: Sequence[Place], inside: bool, process: ProcessGrowth) -> list[str]:

@@ -139,7 +139,7 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         last,
         f"Weights have become NaN: {_named(last)}",
         "critical",
-        grounds=[Ground("no rounding makes NaN, and no later step mends it; some mark unused cells with it", 0.95)],
+        grounds=[Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", 0.95)],
         evidence=[
             Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures)
         ],

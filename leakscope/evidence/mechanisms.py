@@ -582,7 +582,7 @@ def _let_library(one: Held, library: str) -> list[str]:
     if more and place.type_name.endswith(("dict", "Dict")):
         met = f"{_each_new(keys)} {at}" if keys else f"for each new key that it meets {at}"
         told = [
-            f"{library} keeps an entry in {place.said} {met}: let these repeat (no ids, no objects made anew), or end "
+            f"{library} keeps an entry in {place.said} {met}: let these repeat (no ids, no new objects), or end "
             f"what is done with by {ends} that removes it; {one.would_free}"
         ]
     elif more and _takes_nothing_out(one):
@@ -598,7 +598,7 @@ def _let_library(one: Held, library: str) -> list[str]:
     else:
         told = [f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}; {one.would_free}"]
     if not one.named.is_user and library not in STANDARD_LIBRARY:
-        told.append(f"look whether a newer {library} removes it")
+        told.append(f"check whether a newer {library} removes it")
     return told
 
 
@@ -685,8 +685,8 @@ def _how_to_bound(one: Held, place: Place) -> str:
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
     if kind == "list":
-        keep = f", or keep only the latest (del {name}[:-N])" if len(name) <= 40 else ""
-        return f"empty {variable}{one.filled} once what it holds has been used{keep}"
+        keep = f", or keep the latest (del {name}[:-N])" if len(name) <= 40 else ""
+        return f"empty {variable}{one.filled} once it has been used{keep}"
     return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
 
 

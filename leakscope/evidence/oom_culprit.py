@@ -41,7 +41,7 @@ class Culprit:
     bytes: int
     share: float
     finding: Finding | None = None
-    bytes_per_s: float | None = None  # as it grew; None: it did not, or nobody can tell
+    bytes_per_s: float | None = None  # as it grew; None: it did not, or unclear
 
 
 def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:

@@ -120,7 +120,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     yield Evidence(text, figures)
     if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
         gained = f"gained {format_bytes(found.holder.growth_bytes)} between those snapshots"
-        text = f"{found.name} stands for several objects, which together {gained}"
+        text = f"{found.name} is several objects, which together {gained}"
         yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
     native = float(place.native_bytes[-1])
     if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
@@ -149,7 +149,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(
-            f"beside that, malloc kept {format_bytes(look.pinned_bytes)} more of freed memory, in pieces between live "
+            f"in addition, malloc kept {format_bytes(look.pinned_bytes)} more of freed memory, in pieces between live "
             f"objects, which are too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
@@ -193,7 +193,7 @@ def doubts(found: Retained) -> Iterator[str]:
     if len(heap.takes) < 4:
         few = f"only {len(heap.takes)} snapshots"
         fills = found.place.has_length and not found.is_graph and not holds_hooks(found)
-        cache = "a cache whose limit cannot be seen would look the same while it fills"
+        cache = "this could be a bounded cache still filling"
         yield f"{few}: {cache}" if fills else f"{few} of its growth"
     if found.constructor is not None:
         running = f"{found.constructor}() still ran at the last of these snapshots"

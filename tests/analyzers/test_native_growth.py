@@ -234,7 +234,7 @@ def test_few_shapes_or_a_model_without_convolutions_fill_no_kernel_cache(tmp_pat
 
 
 def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
-    """New shapes become rare: nobody can tell whether it ends, but not that nothing happened."""
+    """New shapes become rare: unclear whether it ends, but not that nothing happened."""
     report = analyze(kernels(tmp_path, EVER_NEW, rss=SLOWING).open())
     (finding,) = [one for one in report.findings if one.kind == "native-growth"]
     assert not report.verdict.leaking and finding.wasted and finding.bytes_per_hour is None

@@ -64,6 +64,20 @@ def test_idle_threads_of_pools_are_named_by_the_line_that_makes_the_pool(tmp_pat
     assert "_bootstrap" not in finding.title
 
 
+def test_threads_of_a_library_are_named_by_what_they_run_and_by_what_is_made_with_them(tmp_path):
+    source = "import kube\n\n\ndef fetch(host):\n    client = kube.ApiClient(host)\n    return client.get()\n"
+    builder = trainer(tmp_path, leak=0, thread_count=RISING).source(PID, "/home/me/score.py", source)
+    file = "/usr/lib/python3.11/multiprocessing/pool.py"
+    for number, at_s in enumerate((4, 9, 17), 1):
+        worker = {"function": "worker", "owner_file": file, "owner_line": 97, "object_count": 20.0 * number}
+        types = [{"type_name": "kube.client.ApiClient", "object_count": 5.0 * number}, {"type_name": "dict"}]
+        builder.take(PID, number, at_s, threads=[worker], types=types)
+    (finding,), _ = looked(builder.open())
+    assert "multiprocessing.pool.worker()" in finding.title
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/score.py", 5)
+    assert says(finding.remedy[0], "one ApiClient", "score.py:5") and finding.mechanism == "not-closed"
+
+
 def test_timers_that_were_not_cancelled_are_named_by_what_they_will_call(tmp_path):
     source = "class Poll:\n  def __init__(self):\n    Timer(900, self.expire).start()\n  def expire(self): ...\n"
     builder = trainer(tmp_path, thread_count=RISING).source(PID, "/home/me/poll.py", source)

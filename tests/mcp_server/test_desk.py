@@ -59,6 +59,13 @@ def refused(desk: Desk, tool: str, **arguments) -> str:
     return str(caught.value)
 
 
+def test_an_edit_is_told_with_its_advice_or_why_there_is_none(desk: Desk) -> None:
+    told = ask(desk, "fix", recording="before.parquet")
+    assert "+++ b/" in told and "do: " in told.splitlines()[1]
+    assert "nothing to fix" in refused(desk, "fix", recording="runs/after.parquet")
+    assert "there is no number 9" in refused(desk, "fix", recording="before.parquet", number=9)
+
+
 def state(folder: Path) -> dict[str, object]:
     """All that is in a folder, and when it was changed."""
     return {

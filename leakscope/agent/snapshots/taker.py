@@ -439,7 +439,7 @@ class Taker:
         if snapshot.is_sampled:
             self._say_what_was_left_out("long containers were sampled, so that their sizes are estimates")
         elif snapshot.left_out:
-            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others stand for them")
+            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others represent them")
         if shared_bytes and look is not None:
             begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
         if get_ident() == self._thread.ident or self.is_exiting:
@@ -574,7 +574,7 @@ class Taker:
             self._outbox.note("reduced-take", text)
 
     def _shared_bytes(self) -> int | None:
-        """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
+        """Bytes that a write would copy; 0: this process is no fork and never forked; None: unclear."""
         if self.fork is None and not self._has_forked:
             return 0
         return sharing.shared_dirty_bytes()

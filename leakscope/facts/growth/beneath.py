@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SETTLED = 0.1  # of the run: what is filled before is start-up
 _GIVEN_BACK = 0.5  # of what it held, after the last snapshot: it may be gone, as it should
 _STEADY, _IN_STEP = 6, 4  # snapshots, to be believed; of what gains members with each step
-_HIDES = "It is hidden by what comes and goes beside it, which is more than it gained."
+_HIDES = "It is hidden by what comes and goes meanwhile, which is more than it gained."
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class Riser:
 
     @property
     def doubt(self) -> str:
-        """Why nobody can tell, where it is not steady enough to be believed and too much to be called none."""
-        return f"{self._seen}; a longer run would tell"
+        """Why unclear, where it is not steady enough to be believed and too much to be called none."""
+        return f"{self._seen}; a longer run would show"
 
     @property
     def view(self) -> View:

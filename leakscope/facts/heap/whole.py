@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _NONE = (
-    "has no file with the whole heap beside it: record with --full-heap, or `leakscope snapshot --full-heap`. "
-    "The files lie beside the recording (run.heap-PID-SNAPSHOT.parquet) and have to be moved with it"
+    "has no file with the whole heap: record with --full-heap, or `leakscope snapshot --full-heap`. "
+    "The files are next to the recording (run.heap-PID-SNAPSHOT.parquet) and have to be moved with it"
 )
 _NODES = ["object", "address", "type_name", "own_bytes", "retained_bytes", "dominator", "reference_count", "node"]
 

@@ -128,7 +128,7 @@ class Retained:
         if self.limit is not None:
             found.append(Ground("it has a limit of its own", 0.2))
         if self.holder.handle is not None:
-            found.append(Ground("nobody has weighed what its members stand for", 0.35))
+            found.append(Ground("what its items refer to has not been measured", 0.35))
         return found
 
 
