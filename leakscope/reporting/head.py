@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
-_MOVES = ("grew", "moves", "rises", "rose", "stands", "stays")  # how a trend's reason begins
+_MOVES = ("grew", "moves", "rises", "rose", "stays")  # how a trend's reason begins
 _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 
 
@@ -250,7 +250,11 @@ def _waste(told: Told) -> str:
 
 
 def _held(told: Told) -> str:
-    held = next((f for f in told.findings if f.tells(HELD)), None) if told.growth.leaking is not True else None
+    held = (
+        next((f for f in told.findings if f.tells(HELD) and not f.wasted), None)
+        if told.growth.leaking is not True
+        else None
+    )
     return f"{held.title}." if held is not None else ""
 
 

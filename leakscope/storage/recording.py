@@ -550,7 +550,7 @@ def _check_is_parquet(path: Path) -> None:
         raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
     if not path.exists():
         raise UnreadableRecording(
-            f"there is no file {path}: check the name, or record with `leakscope record -o {path}`"
+            f"there is no file {path}: check the name, or record with `leakscope record -o {path} -- COMMAND`"
         )
     if not path.is_file():
         raise UnreadableRecording(f"{path} is not a regular file: name a recording")

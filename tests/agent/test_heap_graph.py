@@ -24,7 +24,7 @@ import pandas
 import pyarrow
 import pytest
 
-from leakscope.agent.graph import heap_graph
+from leakscope.agent.graph import heap_graph, structures
 from leakscope.agent.graph.heap_graph import BYTES_AN_OBJECT, MEMORY_SHARE, HeapGraph
 
 from ..harm.interpreters import Interpreter, interpreters
@@ -45,7 +45,7 @@ class Node:
         )
 
 
-_ROW = heap_graph._Row
+_ROW = structures.Row
 _NAMES = ("address", "own_bytes", "retained_bytes", "dominator_row")
 _FIELDS = [getattr(_ROW, name) for name in _NAMES]
 _LAYOUT = numpy.dtype({
@@ -625,7 +625,7 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
 WHOLE = """
 import ctypes, sys
 sys.path.insert(0, {folder!r})
-from agent.graph import heap_graph
+from agent.graph import heap_graph, structures
 
 class Words(ctypes.Structure):
     _fields_ = [("at", ctypes.POINTER(ctypes.c_uint32)), ("bytes", ctypes.c_size_t)]
@@ -633,7 +633,7 @@ class Words(ctypes.Structure):
 class Long(ctypes.Structure):
     _fields_ = [("at", ctypes.POINTER(ctypes.c_uint64)), ("bytes", ctypes.c_size_t)]
 
-class Whole(heap_graph._Graph):
+class Whole(structures.Graph):
     _fields_ = [
         ("left", ctypes.c_size_t), ("is_spent", ctypes.c_size_t), ("address", Long), ("own", Long), ("type", Words),
         ("references", Words), ("begin", Words), ("edge", Words),

@@ -40,7 +40,8 @@ _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrap
 class Storage:
     """One storage: ``owner`` is None while nobody claims it, ``root`` is the id of the model or optimizer it is in.
 
-    ``factor``: how many it stands for, as long as nobody claims it.
+    ``factor``: how many it stands for, as long as nobody claims it. ``whole``: the id of a tensor that has all of it,
+    and is no view.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Storage:
         "has_history",
         "trained",
         "print",
+        "whole",
     )
 
     def __init__(self, size: int, device: str, dtype: str, extents: tuple[int, ...] | None) -> None:
@@ -69,6 +71,7 @@ class Storage:
         self.print: bytes | None = None
         self.has_history = False
         self.trained = False
+        self.whole: int | None = None
 
     @property
     def shape(self) -> str | None:
@@ -407,6 +410,8 @@ def _add(inventory: Inventory, tensor: Any, factor: int = 1) -> Storage | None:
             storage = Storage(size, device, inventory.dtype_name(tensor), base.size(tensor))
             storage.factor = factor
             inventory.storages[address] = storage
+        if not is_view:
+            storage.whole = id(tensor)
         if base.requires_grad.__get__(tensor):
             storage.trained = True
             if not base.is_leaf.__get__(tensor):

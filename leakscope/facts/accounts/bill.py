@@ -69,6 +69,7 @@ class _Inside:
     arenas: float
     blocks: float
     malloc: float | None
+    native: float  # of python: memory of C code to which objects lead, as sampled allocations found it
     is_sampled: bool
 
 
@@ -161,6 +162,7 @@ def _inside(row: Mapping[str, Any], malloc: Any) -> _Inside | None:
         arenas=float(row["arena_bytes"] or 0),
         blocks=blocks,
         malloc=None if malloc is None else float(malloc),
+        native=float(row["native_bytes"] or 0),
         is_sampled=bool(row["is_sampled"]),
     )
 
@@ -192,7 +194,7 @@ def _of_process(
 def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, private: float) -> list[BillRow]:
     """What its private memory was: rows that add up to it."""
     name = process.label
-    holders, models, ours = _holders(recording, process, look, private)
+    holders, models, of_users, ours = _holders(recording, process, look, private)
     data = sum(row.bytes for row in holders)
     tensors = _tensors(process, look)
     # Of the user's own tensors those in no row of a holder; without anybody asked of, all that is not told there.
@@ -201,7 +203,9 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     tensors[_USER_HELD] = max(0.0, tensors.get(_USER_HELD, 0.0) - in_rows)
     if not known:
         tensors[_TENSORS] = max(0.0, look.tensors - in_rows)
-    plain = look.python - look.tensors  # without what tensors have
+    # Without what tensors have, and what C code of libraries has: of that malloc knows more than the samples.
+    of_libraries = max(0.0, look.native - of_users)
+    plain = max(0.0, look.python - look.tensors - of_libraries)
     libraries = max(0.0, plain - (data - in_rows) - ours) + max(0.0, look.blocks - look.small)
     in_arenas = max(look.blocks, look.small)
     of_malloc = max(0.0, plain - look.small) + max(known, look.tensors)
@@ -213,7 +217,8 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     native, rows = _cut(rows, native, private - kept)
     rest = max(0.0, private - kept - native - sum(row.bytes for row in rows))
     free = min(rest, _sentinel(process, "malloc_free_bytes", look.time_s) or 0.0)
-    rest -= free
+    mapped = min(rest - free, max(0.0, of_libraries - native))  # what C code took from the kernel itself
+    native, rest = native + mapped, rest - free - mapped
     rows = [replace(row, name=_NAMES.get(row.account, row.name)) for row in rows if row.bytes]
     return [
         *_of_user(rows),
@@ -314,8 +319,10 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
 
 def _holders(
     recording: Recording, process: ProcessGrowth, look: _Inside, private: float
-) -> tuple[list[BillRow], list[BillRow], float]:
-    """(what each variable of the user's holds, without tensors of a model; the models; bytes of leakscope's own)."""
+) -> tuple[list[BillRow], list[BillRow], float, float]:
+    """(what each variable of the user's holds, without tensors of a model; the models; how much of it C code has;
+    bytes of leakscope's own).
+    """
     places = as_people_see_it(graph_places(recording, process.pid, [look.take], by_holder=True))
     tensors = process.rows("tensors")
     tensors = only(tensors, (tensors["take"] == look.take) & (tensors["moment"] == "take") & tensors["node"].notna())
@@ -330,7 +337,8 @@ def _holders(
     if rest > 0:
         large.append(BillRow(DATA, "smaller variables", round(rest), process.label, True))
     models = [one for place in tops for one in told.models(place)]
-    return large, models, _of_agent(process, look)
+    native = sum(float(place.native_bytes[-1]) for place in tops)
+    return large, models, native, _of_agent(process, look)
 
 
 def _of_the_user(place: Place) -> list[Place]:
@@ -362,7 +370,7 @@ class _Told:
         parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
         return BillRow(
             DATA, carrier.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            carrier.type_name or None, round(float(carrier.length[-1])) if carrier.is_counted else None,
+            carrier.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
             round(self._own_tensors(place)), parts,
         )  # fmt: skip
 
@@ -416,7 +424,7 @@ def _with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
 
 
 def _is_model(place: Place) -> bool:
-    return any(child.row["variable"] in MODULE_DICTS for child in place.children)
+    return any(child.reference.variable in MODULE_DICTS for child in place.children)
 
 
 def _carrier(place: Place) -> Place:

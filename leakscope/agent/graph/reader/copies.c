@@ -9,12 +9,13 @@
  *   L count value...                    members of a container
  *   D count (is a name of tokens, value)...
  *   X address                           a tensor, of which only torch can say what is in it
+ *   F count (address, double)...        numbers of a row of an array, and where each is
  *   N                                   anything else
  */
 #include "reader.h"
 
 enum { LEAST_ROWS = 1000, MOST_CHARACTERS = 4000, END = 64, MOST_INTEGERS = 512, MOST_VALUES = 48, MOST_COLUMNS = 64, DEEPEST_ROW = 3,
-       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 8 << 20 };
+       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 8 << 20, LINES = 24, ACROSS = 12 };
 
 #define NO_INTEGER INT64_MIN
 
@@ -376,6 +377,107 @@ static uint64_t copy_rows_of_array(struct copy *to, const object *array)
     return (uint64_t)most;
 }
 
+struct figures { /* of an array of numbers whose memory may be read */
+    const char *data;
+    int64_t lengths[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];
+    int dimensions, number, rows; /* number: of its type, by numpy; rows: which of its dimensions counts them */
+};
+
+/* Bytes of one by the number of its type: truth values, integers, float32, float64, and float16; 0: of none of these. */
+static int bytes_of_figure(int number)
+{
+    static const char BYTES[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8, 4, 8};
+    return number >= 0 && number <= 12 ? BYTES[number] : number == 23 ? 2 : 0;
+}
+
+/* Whether all of it lies in the memory of the array that owns it. As for ``form_of``. */
+static int figures_of(const object *array, struct figures *of)
+{
+    const object *base = (object *)pointer_at(array, 48), *owner = half_at(array, 64) & OWNS ? array : base;
+    const char *kind = pointer_at(array, 56), *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
+    uintptr_t begin;
+    uint64_t bytes;
+    *of = (struct figures){.data = pointer_at(array, 16), .dimensions = half_at(array, 24)};
+    if (!owner || owner->type != array->type || !kind || kind[26] == '>' || !of->data || of->dimensions < 1 ||
+        of->dimensions > MOST_DIMENSIONS || !lengths || !strides || !memory_of(owner, &begin, &bytes))
+        return 0;
+    of->number = half_at(kind, 28);
+    int64_t low = 0, high = bytes_of_figure(of->number);
+    if (!high)
+        return 0;
+    for (int i = 0; i < of->dimensions; i++) {
+        int64_t further;
+        of->lengths[i] = (int64_t)word_at(lengths, 8ul * (size_t)i);
+        of->strides[i] = (int64_t)word_at(strides, 8ul * (size_t)i);
+        if (of->lengths[i] < 1 || __builtin_mul_overflow(of->lengths[i] - 1, of->strides[i], &further) ||
+            __builtin_add_overflow(further < 0 ? low : high, further, further < 0 ? &low : &high))
+            return 0;
+    }
+    of->rows = of->dimensions == 2 && of->lengths[1] > of->lengths[0]; /* a block of pandas: one column a line */
+    uint64_t before = (uintptr_t)of->data - begin;
+    return before <= bytes && (uint64_t)-low <= before && (uint64_t)high <= bytes - before;
+}
+
+static double figure_at(const char *at, int number)
+{
+    union {
+        int8_t i8; uint8_t u8; int16_t i16; uint16_t u16; int32_t i32; uint32_t u32; int64_t i64; uint64_t u64; float f; double d;
+    } one = {0};
+    memcpy(&one, at, (size_t)bytes_of_figure(number));
+    switch (number) {
+    case 1: return one.i8;
+    case 0: case 2: return one.u8;
+    case 3: return one.i16;
+    case 4: return one.u16;
+    case 5: return one.i32;
+    case 6: return one.u32;
+    case 7: case 9: return (double)one.i64;
+    case 8: case 10: return (double)one.u64;
+    case 11: return one.f;
+    case 12: return one.d;
+    }
+    int exponent = one.u16 >> 10 & 31, fraction = one.u16 & 1023; /* float16 */
+    double size = exponent == 31 ? (fraction ? __builtin_nan("") : __builtin_inf())
+                                 : __builtin_ldexp(exponent ? fraction + 1024 : fraction, (exponent ? exponent : 1) - 25);
+    return one.u16 >> 15 ? -size : size;
+}
+
+/* Of some rows, the first ones and as many spread over all, some numbers: the same ones of each. Of more dimensions than
+ * two the first counts the rows. */
+static uint64_t copy_figures(struct copy *to, const object *array)
+{
+    struct figures of;
+    if (!figures_of(array, &of) || of.lengths[of.rows] < 2 * LINES)
+        return 0;
+    int64_t length = of.lengths[of.rows], across = 1;
+    for (int i = 0; i < of.dimensions; i++)
+        across *= i == of.rows ? 1 : of.lengths[i]; /* no more than there are bytes */
+    int64_t count = across < ACROSS ? across : ACROSS;
+    put_number(to, (uint64_t)length);
+    put_number(to, 2 * LINES);
+    for (int64_t i = 0; i < 2 * LINES; i++) {
+        int64_t at = i < LINES ? i : (int64_t)((uint64_t)length / (LINES + 1) * (uint64_t)(i - LINES + 1));
+        const char *line = of.data + at * of.strides[of.rows];
+        begin_row(to, (uint64_t)at, (uintptr_t)line);
+        put_bytes(to, "F", 1);
+        put_number(to, (uint64_t)count);
+        for (int64_t k = 0; k < count; k++) {
+            int64_t rest = across <= ACROSS ? k : (int64_t)((uint64_t)across * (uint64_t)(2 * k + 1) / (2 * ACROSS));
+            const char *cell = line;
+            for (int d = of.dimensions; d-- > 0;) {
+                if (d == of.rows)
+                    continue;
+                cell += rest % of.lengths[d] * of.strides[d];
+                rest /= of.lengths[d];
+            }
+            double figure = figure_at(cell, of.number);
+            put_number(to, (uintptr_t)cell);
+            put_bytes(to, &figure, sizeof figure);
+        }
+    }
+    return (uint64_t)length;
+}
+
 struct ends { /* of what can only be gone through */
     const type *cls;
     uint64_t seen;
@@ -417,7 +519,7 @@ static int copy_rows(struct copy *to, const object *one, const struct kind *kind
 {
     const type *cls = one->type;
     if (kind->base == NDARRAY)
-        return !(cls->flags & HEAP_TYPE) && is_called(cls, "numpy.ndarray", 80) && copy_rows_of_array(to, one);
+        return !(cls->flags & HEAP_TYPE) && is_called(cls, "numpy.ndarray", 80) && (copy_rows_of_array(to, one) || copy_figures(to, one));
     if (cls == L.list || cls == L.tuple) {
         const char *items = cls == L.list ? pointer_at(one, 24) : items_of(one);
         uint64_t length = items ? (uint64_t)one->size : 0;

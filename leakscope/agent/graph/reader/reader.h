@@ -52,7 +52,7 @@ struct kind { /* of a type: how its objects are read */
 };
 
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED };
+       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED, JAX_ARRAY };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
@@ -229,6 +229,7 @@ enum { OF_USER = 1u << 31, WAITS_FOR_USER = 0x80 };
 enum { ARROW_TYPES = 4 };
 /* A function of each that says an object's bytes, and one for the bytes of Arrow's memory in all; NULL: none. */
 INTERNAL object *arrow_sizes[ARROW_TYPES + 1];
+INTERNAL int jax_is_on_host;
 
 enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
 
