@@ -435,6 +435,29 @@ def test_many_containers_that_are_known_leave_room_for_what_lies_deeper() -> Non
 
 
 @pytest.mark.live
+def test_containers_near_a_root_with_many_members_leave_room_for_what_these_hold() -> None:
+    """In a process that has not loaded much else: there they are among the nearest."""
+    program = """
+from leakscope.agent.graph.heap_graph import HeapGraph
+class Holder: pass
+holder = Holder()
+def read(number):
+    return [{"id": number * 1000 + n, "words": [f"{number}-{n}-{m}" for m in range(2)]} for n in range(524)]
+holder.documents = {number: read(number) for number in range(500)}
+for number, (objects, nodes) in enumerate([(1e9, 0), (1, 230_000)], 1):
+    graph = HeapGraph()
+    graph.user_namespaces = [id(globals())]
+    assert graph.read(number, objects, 1 << 40, None, nodes) is not None
+    rows = [row for table, row in graph.work_out().rows if table == "heap_nodes" and row["edge_name"] == "documents"]
+    print(rows[0]["retained_bytes"])
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    whole, sampled = map(int, run.stdout.split())
+    assert sampled == pytest.approx(whole, rel=0.1)
+
+
+@pytest.mark.live
 def test_what_a_snapshot_takes_is_counted() -> None:
     """As the kernel sees it: the high-water mark rises by as much."""
     program = """
