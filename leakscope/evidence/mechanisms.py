@@ -427,16 +427,19 @@ def _views(one: Held) -> list[str] | None:
 def _carries(one: Held) -> list[str] | None:
     """The members are of a class derived from str, bytes, int or float, and most of what is held is of another type."""
     kind, base = one.member_type, one.bases.get(one.member_type)
-    others = [part for part in one.place.children if part.type_name not in (kind, base)]
+    if base is None:
+        return None
+    keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive"
+    inside = [part for part in _much_of_members(one.place) if part.row["edge_kind"] == "attribute"]
+    if inside:
+        return [f"{keeps}, by its {inside[0].row['variable']} ({tail(inside[0].type_name)}); {one.would_free}"]
+    others = [part for part in one.place.children if part.type_name not in (kind, base)]  # several members share it
     heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
-    least = _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1])
-    if base is None or heavy is None or float(heavy.deep_bytes[-1]) < least:
+    if heavy is None or float(heavy.deep_bytes[-1]) < _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1]):
         return None
     by = [part for part in others if part.row["edge_kind"] == "attribute" and part.type_name == heavy.type_name]
     how = f", by its {by[0].row['variable']}" if by else ""
-    many = f"{format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"
-    keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive{how}"
-    return [f"{keeps}, {many}; {one.would_free}"]
+    return [f"{keeps}{how}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all; {one.would_free}"]
 
 
 def _all_below(place: Place) -> list[Place]:
