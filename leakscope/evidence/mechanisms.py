@@ -22,6 +22,7 @@ from ..facts.code.statements import (
     Statement,
     guard_of,
     is_looked_up_first,
+    is_never_read,
     new_each_time,
     statement_at,
     stored,
@@ -54,6 +55,7 @@ _TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
 _QUEUES = re.compile(r"(^|\.)(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)$")
 _TRANSPORT = re.compile(r"(Transport|StreamWriter|IOStream)$")
 _PLAIN = ("collections.", "builtins.", "__main__.")
+_FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
 
 
@@ -475,6 +477,17 @@ def _stored_for_good(one: Held) -> list[str] | None:
     ]
 
 
+def _never_read(one: Held) -> list[str] | None:
+    """A container of the program's own that its sources fill, and do not look at."""
+    name, kind = str(one.named.row["variable"]), one.named.type_name
+    if one.named is not one.place or not one.place.is_user or kind not in _FILLED or one.line is None:
+        return None
+    is_derived = one.statement is not None and one.statement.cls is not None and one.statement.cls.bases
+    if one.line.kind != "adds" or is_derived or not is_never_read(one.sources, name):
+        return None  # what a class is derived from may know the name
+    return [f"nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}"]
+
+
 def _slow_consumer(one: Held) -> list[str] | None:
     """A queue: what is put in is also taken out, but more slowly."""
     kinds = (one.named.type_name, one.place.type_name)
@@ -716,6 +729,7 @@ MECHANISMS: dict[str, Proof] = {
     "tracebacks": _tracebacks,
     "views": _views,
     "values-with-more": _carries,
+    "never-read": _never_read,
     "slow-consumer": _slow_consumer,
     "removal-not-reached": _removal_not_reached,
     "library-way-out": _way_out,
