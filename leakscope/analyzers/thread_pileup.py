@@ -25,7 +25,8 @@ from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import THREADS_ALIVE
+from ..facts.heap.accumulation import THREADS_ALIVE
+from ..facts.heap.place import Floats, Place
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
@@ -184,19 +185,22 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     """Growth the threads account for: their stacks, and what their functions were seen to hold more of."""
     if not case.growth.leaking:
         return 0
-    holders = process.rows("holders")
-    is_root = (holders["root_kind"] == "thread") & holders["parent_path"].isna()
-    roots = only(holders, is_root | (holders["path"] == THREADS_ALIVE))
-    by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
-    held = max(_gained(by_take), _gained(held_by_threads(process.rows("heap_children"))))
+    places = case.heap(process.pid).places
+    by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
+    of_frames = held_by_threads(process.rows("heap_children")).to_numpy(dtype=np.float64)
+    held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)
-    if not len(holders) or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
+    if not places or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 
 
-def _gained(by_take: pd.Series[float]) -> float:
-    return float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
+def _is_of_threads(place: Place) -> bool:
+    return (place.root_kind == "thread" and place.parent is None) or place.path == THREADS_ALIVE
+
+
+def _gained(by_take: Floats) -> float:
+    return float(by_take[-1] - by_take[0]) if len(by_take) > 1 else 0.0
 
 
 def _start_line(case: Case, function: str | None) -> Line | None:

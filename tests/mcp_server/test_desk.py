@@ -219,7 +219,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_tables_are_there_for_sql(desk):
     tables = rows(ask(desk, "query", recording="before.parquet", sql="SELECT * FROM recording_tables;"))
-    assert {"process_samples", "takes", "holders"} <= {row["table_name"] for row in tables}
+    assert {"process_samples", "takes", "heap_nodes"} <= {row["table_name"] for row in tables}
     sql = "SELECT column_name, unit FROM recording_columns WHERE table_name = 'process_samples'"
     assert {"column_name": "rss_bytes", "unit": "bytes"} in rows(
         ask(desk, "query", recording="before.parquet", sql=sql)

@@ -36,7 +36,7 @@ held by `Trainer.history (list)`, path `main() trainer.history[*]`, type `torch.
 
 Also: 2. The model's weights live twice
 
-Mend it, then prove it:
+Fix it, then prove it:
 
 ```bash
 leakscope record -o after.parquet -- python train.py

@@ -147,7 +147,7 @@ def _bounded(asked: Asked, statement: Statement) -> Result:
     if kind == "list" and not isinstance(statement.node, ast.Assign):
         beside = _filled_beside(statement, pair[0])
         if beside is not None:
-            return Unsure(f"{beside} is filled beside {name}: both have to keep the same members")
+            return Unsure(f"{beside} is filled together with {name}: both have to keep the same items")
         return _behind(statement, [f"del {name}[:-{most}]"], note)
     if kind in ("dict", "OrderedDict", "defaultdict") and isinstance(statement.node, ast.Assign):
         if _is_read_by_key(asked) and not is_looked_up_first(statement, pair[0]):
@@ -261,7 +261,7 @@ def _default_none(asked: Asked, statement: Statement) -> Result:
     lines = lines_of(source.text)
     indent = _indent(lines[first.lineno - 1])
     if lines[first.lineno - 1][: first.col_offset].strip():
-        return Unsure("the function stands on one line")
+        return Unsure("the function is on one line")
     new = [f"{indent}if {asked.variable} is None:", f"{indent}    {asked.variable} = {text}"]
     lines[first.lineno - 1 : first.lineno - 1] = new
     inserted = source._replace(text=_joined(source, lines))
