@@ -10,6 +10,7 @@ Do:            tell the old thread to stop and join it before starting another, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from ..confidence import Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
-from ..evidence.sentences import at_line
+from ..evidence.sentences import at_line, grew_at
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
@@ -28,6 +29,7 @@ from ..facts.heap.paths import THREADS_ALIVE
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
@@ -42,7 +44,10 @@ SEEN_BY = ("process_samples.thread_count",)
 TELLS = (GROWTH, PILE)
 AFTER = ()
 _KIND = "thread-pileup"
-_OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
+_BOOTSTRAP = "Thread._bootstrap"  # every thread's first frame: that says nothing
+_LIBRARIES = re.compile(r"/(?:(?:site|dist)-packages|python3\.\d+)/((?:\w+/)*\w+)\.py$")
+_MAKES = ".__init__"
+_LEAST_UNDER = 0.5  # of what stays, asked for under the line that makes what has the threads
 _RUN = ".run"  # what a class derived from Thread runs
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
@@ -77,11 +82,16 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 def _finding(case: Case, pile: OwnPile) -> Finding:
     process, started = pile.owner, pile.risen
     kind = _kind_of_thread(process.rows("threads"))
-    function = text_of(kind, "function")
-    if function == _OF_LIBRARY:
+    function, file = text_of(kind, "function"), text_of(kind, "owner_file")
+    if function == _BOOTSTRAP:
         kind = function = None
+    of_library = _LIBRARIES.search(file or "") if function and not _is_users(case, file) else None
     bytes = _bytes(case, process, started)
-    start = _start_line(case, function)
+    start = _start_line(case, None if of_library else function)
+    makes = _making_line(case, process) if start is None else None
+    owner = _class_made(makes) if makes is not None else None
+    if of_library is not None:
+        function = f"{of_library[1].removesuffix('/__init__').replace('/', '.')}.{function}"
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
     kept = pile.keeper(case, THREADS, start, of_class=of_class)
     named = f" of {function}" if function else ""
@@ -95,6 +105,11 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         evidence.append(Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike}))
     if start is not None:
         evidence.append(at_line(start, "starts them"))
+    if makes is not None:
+        evidence.append(grew_at(makes))
+        if owner is not None:
+            text = f"{makes.file.rsplit('/', 1)[-1]}:{makes.line} makes {owner} objects, which have these threads"
+            evidence.append(Evidence(f"{text}: {makes.text}", {"line": makes.line}))
     evidence += kept.evidence
     if case.growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
@@ -105,21 +120,43 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
         grounds=[
             Ground("threads were counted; a library may mean to keep some", 0.85),
-            *([Ground("they run a function of the job's own", 0.77)] if function else ()),
+            *([Ground("they run a function of the job's own", 0.77)] if function and not of_library else ()),
+            *([Ground("what stays beside them was asked for under one line", 0.7)] if makes is not None else ()),
         ],
         bytes=bytes,
         process=process,
-        line=start or definition_of(kind, function),
+        line=start or makes or (None if of_library else definition_of(kind, function)),
         holder=f"{started} threads{named}{kept.words}",
         variable=kept.variable,
         type="threading.Thread",
         library="threading",
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
-        remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _ENDED],
+        remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _closed(makes, owner) if makes else _ENDED],
         mechanism="timers" if text_of(kind, "text") == _TIMER else "not-ended",
         series=[pile.curve("threads")],
     )
+
+
+def _is_users(case: Case, file: str | None) -> bool:
+    return any(source.file == file for source in case.sources)
+
+
+def _making_line(case: Case, process: ProcessGrowth) -> GrowthLine | None:
+    """Where a library is called that starts them: most of what stays was asked for there."""
+    line = next(iter(growth_lines(case.growth, process, case.sources)), None)
+    return line if line is not None and line.library and line.share >= _LEAST_UNDER else None
+
+
+def _class_made(line: GrowthLine) -> str | None:
+    """Of the library's objects that are made there the innermost: it has the threads, the others have it."""
+    calls = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
+    return next((call[: -len(_MAKES)] for call in reversed(calls) if call.endswith(_MAKES)), None)
+
+
+def _closed(line: GrowthLine, owner: str | None) -> str:
+    what = f"each {owner} that {line.file.rsplit('/', 1)[-1]}:{line.line} makes" if owner else "each one"
+    return f"close {what} once it is done with (close(), or a with statement), or make one and use it again"
 
 
 def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:

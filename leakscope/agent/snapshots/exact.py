@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .torch_look import Look
 
 _PROBES = probes.found()
+_THREADING = "/threading.py"
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
 MOST_STACKS = 50
 LEARNS_FROM_NODES = 20000  # 3 ms
@@ -182,7 +183,10 @@ def _types(found: Found) -> list[dict[str, Any]]:
 
 
 def _threads(found: Found) -> list[dict[str, Any]]:
-    """Python threads by the outermost user function that they run, or wait to run (``text``: in what)."""
+    """Python threads by the outermost user function that they run, or wait to run (``text``: in what).
+
+    Of threads of a library, by what it has them do: the outermost function behind those of threading.
+    """
     counts: dict[tuple[Any, ...], int] = {}
     for stack in found.stacks:
         key = _runs(stack)
@@ -199,4 +203,5 @@ def _runs(stack: list[Any]) -> tuple[Any, ...]:
     for _, type_name, waits in (frame for frame in reversed(stack) if frame[0] is None):
         if names.is_user_file(waits[1]):
             return (*waits, type_name)
-    return (*outermost[0], None) if outermost else ("?", None, None, None)
+    of_library = [frame for frame in outermost if not str(frame[1]).endswith(_THREADING)]
+    return (*(of_library or outermost)[0], None) if outermost else ("?", None, None, None)
