@@ -55,7 +55,7 @@ def check(
 
 
 def check_case(case: Case, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None) -> Check:
-    """The same for who knows the facts of the recording already."""
+    """Like ``check``, for callers that already have the case."""
     report = without_ignored(case.once(report_of), ignores or Ignores())
     outcomes = tuple(_unless_it_failed(report, _outcomes(case, report, rules, baseline)))
     found = {outcome.outcome for outcome in outcomes}
