@@ -17,21 +17,10 @@ from ...units import MOST, format_bytes, format_count, format_duration
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
 from .beneath import beneath
-from .doubts import (
-    breathing,
-    importing,
-    newborn,
-    observed,
-    reused,
-    settling,
-    starting,
-    starved,
-    uncollected,
-    unfinished,
-)
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
+from .passing import ENOUGH, Grown, newborn, passing, starved
 from .processes import ProcessGrowth, process_growths
 from .views import View, views
 
@@ -136,48 +125,46 @@ def _measured(job: Job, view: View) -> list[ProcessGrowth]:
     return sorted(measured, key=lambda p: ((p.pid, p.start_ticks) != judged, -p.growth_bytes, p.pid))
 
 
-def _doubted(
-    recording: Recording,
-    view: View,
-    main: ProcessGrowth,
-    filling: Fills | None,
-    *,
-    min_share: float = 0.5,  # of the growth: less, and what fills up does not explain it
-    sure_share: float = 0.75,  # of the growth: the rest is what lies between its members
-    most_besides: float = 0.25,  # of the growth, kept by others that have no limit: they are the answer then
-    certain_besides: float = 0.08,  # of the growth: what is told as a finding of its own
-) -> tuple[bool | None, str]:
+def _doubted(recording: Recording, view: View, main: ProcessGrowth, filling: Fills | None) -> tuple[bool | None, str]:
     """Growth that was seen, and what speaks against its going on."""
-    if filling is not None and filling.share >= min_share and filling.other_share < most_besides:
-        first = filling.found[0]
-        if first.limit is None or not filling.are_known:
-            line = next(one.line for one in filling.found if one.limit is None)
-            where = f" ({line.place})" if line is not None else ""
-            limited = f"{first.name} is kept below a number of members that is not known{where}"
-            return None, f"{limited}: it may stop growing there"
-        if filling.room is None:
-            limit = f"its limit of {format_count(first.limit)} members"
-            if first.is_far and first.level_bytes > float(main.held_bytes[-1]):  # a guess that means a multiple of it
-                in_s = first.full_in_s
-                pace = f", in {format_duration(in_s)} at this pace" if in_s is not None else ""
-                full = f"about {format_bytes(first.level_bytes)} once it is full{pace}"
-                return None, f"{first.name} is at {first.full_share:.1%} of {limit}, and may take {full}"
-            reason = f"{first.name} fills up to {limit}"
-            if filling.share >= sure_share and filling.other_share < certain_besides:
-                return False, reason
-            return (
-                None,
-                f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would tell about the rest",
-            )
+    limited = _limited(filling, main) if filling is not None else None
+    if limited is not None:
+        return limited
     window_s = (view.trend.start_s, view.trend.end_s)
-    doubt = settling(main, window_s) if view.may_settle else None
-    asked = (recording, main, window_s)
-    doubt = doubt or reused(main, window_s) or breathing(main, window_s) or observed(*asked)
-    doubt = doubt or uncollected(main, window_s) or starting(*asked)
-    doubt = doubt or importing(*asked, filling) or unfinished(*asked)
-    if doubt is not None:
-        return None, doubt
-    return _LEAKING[view.trend.verdict], view.trend.reason
+    doubt = passing(Grown(recording, main, window_s, filling, view.may_settle))
+    return (None, doubt) if doubt is not None else (True, view.trend.reason)
+
+
+def _limited(
+    filling: Fills,
+    main: ProcessGrowth,
+    *,
+    certain_besides: float = 0.08,  # of the growth: what is told as a finding of its own
+) -> tuple[bool | None, str] | None:
+    """What fills up is bounded by that, where it explains the growth."""
+    if filling.share < MOST or filling.other_share > 1 - ENOUGH:
+        return None
+    first = filling.found[0]
+    if first.limit is None or not filling.are_known:
+        line = next(one.line for one in filling.found if one.limit is None)
+        where = f" ({line.place})" if line is not None else ""
+        limited = f"{first.name} is kept below a number of members that is not known{where}"
+        return None, f"{limited}: it may stop growing there"
+    if filling.room is not None:
+        return None
+    limit = f"its limit of {format_count(first.limit)} members"
+    if first.is_far and first.level_bytes > float(main.held_bytes[-1]):  # a guess that means a multiple of it
+        in_s = first.full_in_s
+        pace = f", in {format_duration(in_s)} at this pace" if in_s is not None else ""
+        full = f"about {format_bytes(first.level_bytes)} once it is full{pace}"
+        return None, f"{first.name} is at {first.full_share:.1%} of {limit}, and may take {full}"
+    reason = f"{first.name} fills up to {limit}"
+    if filling.share >= ENOUGH and filling.other_share < certain_besides:
+        return False, reason
+    return (
+        None,
+        f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would tell about the rest",
+    )
 
 
 def _span(job: Job) -> tuple[float, float]:
