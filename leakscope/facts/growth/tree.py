@@ -1,8 +1,8 @@
 """Does the tree of processes grow without end: the question every growth finding starts from.
 
-One judge goes through the views of its memory: the first that shows growth is believed, and without one the plain view.
-Then it asks what speaks against that. What fills up to a limit of its own is no leak; and nobody can tell where growth
-may end by itself, or where a holder rises in memory that stands. A new view is one more in ``views``.
+Every witness is asked: the first that shows growth is believed, and without one what all processes hold over time. Then
+what speaks against that: what fills up to a limit of its own is no leak, and nobody can tell where growth may end by
+itself, or where a holder rises in memory that stands.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from ...findings import RuledOut, Skipped
 from ...units import MOST, format_bytes, format_count, format_duration
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
-from .beneath import beneath
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
 from .passing import ENOUGH, Grown, newborn, passing, starved
 from .processes import ProcessGrowth, process_growths
-from .views import View, views
+from .witnesses import Witness, riser_of, witnesses
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -74,12 +73,12 @@ def tree_growth(recording: Recording) -> TreeGrowth:
         nothing = np.empty(0)
         return TreeGrowth(None, _without_processes(recording), _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
     job = job_of(recording, processes)
-    looks = views(job)
-    plain = next(looks)
-    view = plain if plain.trend.verdict == GROWING else next((v for v in looks if v.trend.verdict == GROWING), plain)
-    riser = beneath(recording, job.worker, _span(job)) if view.trend.verdict != GROWING else None
-    if riser is not None and riser.is_steady:
-        view = riser.view
+    asked = witnesses(job)
+    plain = next(asked)
+    view = plain if plain.trend.verdict == GROWING else next((w for w in asked if w.trend.verdict == GROWING), plain)
+    riser = riser_of(recording, job.worker, _span(job))
+    if riser is not None and riser.is_steady and (view.trend.verdict != GROWING or riser.is_known_alone):
+        view = riser.witness
     window_s = (view.trend.start_s, view.trend.end_s)
     measured = _measured(job, view)
     growth = sum(p.growth_bytes for p in measured)
@@ -111,7 +110,7 @@ def _without_processes(recording: Recording) -> str:
     return f"memory of processes is not in this recording; {'; '.join(told)}"
 
 
-def _measured(job: Job, view: View) -> list[ProcessGrowth]:
+def _measured(job: Job, view: Witness) -> list[ProcessGrowth]:
     """The processes with what each gained in the window of the view, the most first; before all the one it judged."""
     window_s = (view.trend.start_s, view.trend.end_s)
     hidden_bytes = view.trend.growth_bytes
@@ -125,7 +124,9 @@ def _measured(job: Job, view: View) -> list[ProcessGrowth]:
     return sorted(measured, key=lambda p: ((p.pid, p.start_ticks) != judged, -p.growth_bytes, p.pid))
 
 
-def _doubted(recording: Recording, view: View, main: ProcessGrowth, filling: Fills | None) -> tuple[bool | None, str]:
+def _doubted(
+    recording: Recording, view: Witness, main: ProcessGrowth, filling: Fills | None
+) -> tuple[bool | None, str]:
     """Growth that was seen, and what speaks against its going on."""
     limited = _limited(filling, main) if filling is not None else None
     if limited is not None:
