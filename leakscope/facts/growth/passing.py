@@ -136,7 +136,7 @@ def _high_water(grown: Grown) -> Passing | None:
     did not. Batches of ever other size raise the mark until the largest has been seen.
     """
     at_s, used, free = _in_use(grown.process, grown.window_s)
-    if at_s.size < _LEAST_READINGS:
+    if at_s.size < _LEAST_READINGS or not grown.may_settle:
         return None
     floors = [float(half[1].min() - half[0].min()) for half in (np.array_split(one, 2) for one in (used, free))]
     (used_first, used_last), (free_first, free_last) = (
@@ -151,7 +151,7 @@ def _high_water(grown: Grown) -> Passing | None:
         text = f"{format_bytes(more)} more are free inside allocators at the end, and nearly all of that was in use in "
         return Passing(grown.bytes, f"{text}between: a longer run would tell whether it needs ever more")
     is_small = grown.bytes <= _VARIES * float(grown.process.held_bytes[-1])
-    if grown.may_settle and is_small and more >= (1 - ENOUGH) * grown.bytes:
+    if is_small and more >= (1 - ENOUGH) * grown.bytes:
         text = f"what is in use hardly grew; malloc keeps {format_bytes(more)} more free, as for batches of other sizes"
         return Passing(grown.bytes - (used_last - used_first), f"{text}: a longer run would tell whether that ends")
     return None
