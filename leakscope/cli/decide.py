@@ -13,6 +13,7 @@ from ._shared import (
     by_suffix,
     command,
     format_option,
+    horizon_option,
     is_job,
     not_the_recording,
     output_option,
@@ -90,8 +91,9 @@ def _compare_jobs(runs: Sequence[Path], format_name: str, output: Path | None) -
 @click.option(
     "--inconclusive", metavar="[pass|fail]", help="Result of a rule that cannot be decided.  [default: exit 4]"
 )
+@horizon_option
 @text_or_json
-def check(run: Path, format_name: str, **options: Any) -> int:
+def check(run: Path, horizon: str | None, format_name: str, **options: Any) -> int:
     """Hold a recording to rules: a gate for CI. Without any rule it must not leak.
 
     Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Findings that
@@ -100,6 +102,7 @@ def check(run: Path, format_name: str, **options: Any) -> int:
     """
     from .. import checking
     from ..ignoring import read_ignores
+    from ..settings import horizon_s
     from ..storage import open_recording
 
     rules = checking.read_rules({name.replace("_", "-"): value for name, value in options.items()}, Path.cwd())
@@ -107,6 +110,6 @@ def check(run: Path, format_name: str, **options: Any) -> int:
     ignores = read_ignores(Path.cwd())
     for note in ignores.notes:
         say(note)
-    result = checking.check(open_recording(run), rules, baseline, ignores)
+    result = checking.check(open_recording(run), rules, baseline, ignores, horizon_s(Path.cwd(), horizon))
     write_or_print(checking.render(result, format_name), None, format_name)
     return result.exit_status

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
-from ...units import MOST, format_bytes, format_count, format_duration
+from ...units import MOST, format_bytes, format_count, format_duration, format_rate
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
 from .filling import Fills, fills
 from .job import Job, job_of
-from .limits import gpu_series, limits
+from .limits import Limit, gpu_series, limits, nearest
 from .passing import ENOUGH, Grown, newborn, passing, starved
 from .processes import ProcessGrowth, process_growths
 from .witnesses import Witness, riser_of, witnesses
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
+_HORIZON_S = 86400.0
+_MATTERS = 0.01  # of the nearest limit
 _MOST_TOLD = 4  # of what is no process's
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
@@ -38,6 +40,7 @@ class TreeGrowth:
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
     ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
+    ``is_harmless``: it grows without end, too slowly to matter within the horizon.
     """
 
     leaking: bool | None
@@ -51,6 +54,7 @@ class TreeGrowth:
     processes: tuple[ProcessGrowth, ...] = field(default=())
     fills: Fills | None = None
     least_bytes_per_hour: float | None = None
+    is_harmless: bool = False
 
     @property
     def main(self) -> ProcessGrowth | None:
@@ -66,8 +70,12 @@ class TreeGrowth:
         return next((p for p in self.processes if p.pid == pid), None)
 
 
-def tree_growth(recording: Recording) -> TreeGrowth:
-    """Trends of every process and of their sum, and the verdict on them."""
+def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGrowth:
+    """Trends of every process and of their sum, and the verdict on them.
+
+    Growth is a leak if it matters within ``horizon_s``. Where that was asked for, a leak that matters has to be one
+    that would have shown; None: a day, for which the length of hardly any recording is enough.
+    """
     processes = process_growths(recording)
     if not processes:
         nothing = np.empty(0)
@@ -97,7 +105,30 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
-    return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
+    found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
+    return _weighed(found, nearest(limits(recording)), horizon_s)
+
+
+def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -> TreeGrowth:
+    """Whether growth matters within the horizon, and whether a leak that does would have shown."""
+    ahead_s = horizon_s if horizon_s is not None else _HORIZON_S
+    if limit is None or growth.main is None:
+        return growth
+    room = float(limit.limit_bytes[-1] - limit.used_bytes[-1])
+    least_per_hour = min(room, _MATTERS * float(limit.limit_bytes[-1])) / ahead_s * 3600
+    within = f"within {format_duration(ahead_s)}"
+    gained = growth.main.growth_bytes if growth.main.is_hidden else growth.growth_bytes
+    per_hour = gained / max(growth.end_s - growth.start_s, 1e-9) * 3600
+    if growth.leaking and 0 < per_hour < least_per_hour:
+        rate = f"{format_bytes(24 * per_hour)} per day"
+        reason = f"it grows by {rate}, less than {_MATTERS:.0%} of {limit.label} {within}"
+        return replace(growth, leaking=False, reason=reason, is_harmless=True)
+    least = growth.least_bytes_per_hour
+    if growth.leaking is False and horizon_s is not None and least is not None and least > least_per_hour:
+        needed_s = (growth.end_s - growth.start_s) * least / least_per_hour
+        reason = f"a leak of {format_rate(least, 0)} would not have shown, and matters {within}"
+        return replace(growth, leaking=None, reason=f"{reason}; record for about {format_duration(needed_s)}")
+    return growth
 
 
 def _without_processes(recording: Recording) -> str:
