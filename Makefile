@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 # Exactly this torch, and before anything else, so that no other requirement brings in a second one.
 TORCH := torch==2.13.0
-SOURCES := leakscope fixtures tests light
+SOURCES := leakscope fixtures tests light leakbench
 DEMO := demo-output/run.parquet
 
 # Set in many containers. Each of a thousand programs that the tests start would compile leakscope anew.
@@ -187,6 +187,7 @@ fuzz-objects: $(VENV)/installed-test
 	@LEAKSCOPE_OBJECTS=$(SEEDS) LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_objects.py
 
 docs: $(VENV)/installed-test
+	@$(RUN) -m tests.kind_reports
 	@$(RUN) -m tests.test_docs
 	@$(RUN) -m tests.architecture
 	@git status --short -- README.md docs
@@ -202,7 +203,6 @@ notebooks: $(VENV)/installed-test
 pictures: $(VENV)/installed-test
 	@$(RUN) -m tests.pictures
 
-# Pages open without a server; the search needs one: cd site && python3 -m http.server
 site: $(VENV)/installed-test
 	@$(PIP) --editable '.[docs]'
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build  # not --quiet: it would let broken links pass
@@ -221,11 +221,11 @@ bench-fleet: $(VENV)/installed-test
 SECONDS ?= 14
 leakbench: $(VENV)/installed-test
 	@echo "== $(SECONDS) s of every program of fixtures/, two at a time"
-	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
+	@$(RUN) -m leakbench --all --tools leakscope --at-once 2 --commit --seconds $(SECONDS) $(LEAKBENCH)
 
 unseen: $(VENV)/installed-test
 	@echo "== every program of fixtures/unseen, two at a time"
-	@$(RUN) -m tests.leakbench --unseen $(LEAKBENCH)
+	@$(RUN) -m leakbench --unseen --tools leakscope --at-once 2 --commit $(LEAKBENCH)
 
 power: $(VENV)/installed-test
 	@$(RUN) -m tests.power

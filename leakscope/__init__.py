@@ -12,13 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .api import analyze, open_recording, render
     from .beside import record
-    from .jupyter import open_recording, render
-    from .reporting import analyze
 
 __all__ = ["__version__", "analyze", "mark", "open_recording", "record", "render", "snapshot"]
 
-_HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "record": ".beside", "render": ".jupyter"}
+_HOMES = {"analyze": ".api", "open_recording": ".api", "record": ".beside", "render": ".api"}
 
 
 def mark(step: "int | None" = None, phase: "str | None" = None, label: "str | None" = None) -> None:
@@ -45,9 +44,9 @@ def snapshot() -> None:
 
 def load_ipython_extension(ipython: "Any") -> None:
     """``%load_ext leakscope`` in a notebook adds ``%%leakscope``, ``%leakscope start`` and ``%leakscope stop``."""
-    from . import jupyter
+    from . import api
 
-    jupyter.load_ipython_extension(ipython)
+    api.load_ipython_extension(ipython)
 
 
 def __getattr__(name: str) -> "Any":

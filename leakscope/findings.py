@@ -10,9 +10,13 @@ import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from .confidence import Ground
-from .kinds import GROWTH, KILL, Kind
+from .kinds import CRASH, GROWTH, KILL, Kind
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COUNT = re.compile(r"(?<!\w)\d[\d,]*(\.\d+)?(?!\w)")
 _GUESS = 0.5  # less sure than that
@@ -88,6 +92,17 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """``diff``: the smallest edit that follows the first remedy, as a unified diff; None where none is certain enough.
+
+    ``note``: what was chosen in it, or why there is none; a clause, which may be empty.
+    """
+
+    diff: str | None
+    note: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One diagnosis.
 
@@ -95,9 +110,10 @@ class Finding:
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
     ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run; None where
     nothing is named that could be the same again. ``also``: kinds of other findings about the same object, which are
-    told as evidence of this one. ``grounds``: what the confidence is computed from. ``means``, which is not in the
-    JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
-    verdict.
+    told as evidence of this one. ``grounds``: what the confidence is computed from. ``mechanism``: why memory is kept,
+    which the first remedy mends; None where none is proved. ``edit``: how, in the source. ``means``, which is not in
+    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of
+    the verdict.
     """
 
     kind: str
@@ -116,6 +132,8 @@ class Finding:
     fingerprint: str | None = None
     also: Sequence[str] = ()
     grounds: Sequence[Ground] = ()
+    mechanism: str | None = None
+    edit: Edit | None = None
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
     step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
 
@@ -127,6 +145,38 @@ class Finding:
     def tells(self, *meanings: str) -> bool:
         """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
         return self.means is not None and any(meaning in self.means.tells for meaning in meanings)
+
+
+_COLUMNS = {
+    "kind": "string", "severity": "string", "title": "string", "bytes": "int64", "bytes_per_hour": "Float64",
+    "bytes_per_step": "Float64", "wasted": "bool", "confidence": "float64", "file": "string", "line": "Int64",
+    "function": "string", "holder": "string", "type": "string", "path": "string", "process": "string", "pid": "Int64",
+    "evidence": "object", "doubts": "object", "remedy": "object", "fingerprint": "string",
+}  # fmt: skip
+
+
+class Findings(list[Finding]):
+    """The findings of a report, the answer first."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a finding: what was found, how much it is, where, who holds it, and why.
+
+        **Shape** ``evidence``, ``doubts`` and ``remedy`` are lists of sentences; ``bytes`` is what fixing it frees by
+        the end of the recording, ``confidence`` is from 0 to 1.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame([_row(finding) for finding in self], columns=list(_COLUMNS)).astype(_COLUMNS)
+        frame.attrs["units"] = dict.fromkeys(("bytes", "bytes_per_hour", "bytes_per_step"), "bytes")
+        return frame
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    """By the columns of a frame of findings."""
+    values = {**vars(finding.subject), **vars(finding)}
+    values["evidence"] = [evidence.text for evidence in finding.evidence]
+    values.update({name: list(values[name]) for name in ("doubts", "remedy")})
+    return {column: values[column] for column in _COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -193,6 +243,50 @@ class BudgetRow:
     account: str
     bytes: int
     time_s: float | None = None
+
+
+LEVEL, PEAK = "level", "peak"
+
+
+@dataclass(frozen=True)
+class BillRow:
+    """What some of the memory was. **Units** bytes.
+
+    ``account``: data (what the user's variables hold), model, gradients, optimizer, activations, batch, user-held,
+    other-tensors, tensors, libraries, native, code, mapped-files, shared-memory, allocator-free, leakscope, workers,
+    workers-shared, since-snapshot, not-measured. ``parts`` divide a row, and add up to it. ``error_bytes``: one
+    standard error, where members of long containers stood for others. ``type`` and ``count`` of what holds it;
+    ``tensor_bytes`` of it are tensors; ``file`` and ``line`` of who asked for it.
+    """
+
+    account: str
+    name: str
+    bytes: int
+    process: str
+    estimated: bool = False
+    error_bytes: int | None = None
+    type: str | None = None
+    count: int | None = None
+    tensor_bytes: int = 0
+    parts: Sequence[BillRow] = ()
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What all memory of a job was at one ``moment``: ``level`` (the last snapshot at work) or ``peak``.
+
+    **Units** bytes, and seconds since the recording began. ``rows`` add up to ``total_bytes``, the proportional set
+    size of all processes, pages of mapped files included. ``snapshot_s``: of the snapshot that divides what the largest
+    process held; None without one.
+    """
+
+    moment: str
+    time_s: float
+    total_bytes: int
+    snapshot_s: float | None
+    rows: Sequence[BillRow]
 
 
 @dataclass(frozen=True)
@@ -471,15 +565,16 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole answer; ``findings`` are in order, the first is the report's answer.
+    """The whole answer; ``findings`` are in order, the first is the report's answer; ``.to_pandas()`` makes a table.
 
     ``left_out``: names of the parts that this copy of it does without, ``series`` of the findings among them.
     """
 
     recording: RecordingFacts
     verdict: Verdict
+    bill: Sequence[Bill] = ()
     ledger: Sequence[LedgerRow] = ()
-    findings: Sequence[Finding] = ()
+    findings: Findings = field(default_factory=Findings)
     ruled_out: Sequence[RuledOut] = ()
     skipped: Sequence[Skipped] = ()
     tensor_budget: Sequence[BudgetRow] = ()
@@ -493,13 +588,16 @@ class Report:
     ignored: Sequence[Ignored] = ()
     left_out: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "findings", Findings(self.findings))
+
 
 DRAWN = ("timeline", "laps", "devices", "heap", "series")  # many figures, for who draws them
 
 
 def without_drawn(report: Report) -> Report:
     """The report for who reads it: without what is there to be drawn, which is nine tenths of it."""
-    findings = [replace(finding, series=()) for finding in report.findings]
+    findings = Findings(replace(finding, series=()) for finding in report.findings)
     ignored = [replace(one, finding=replace(one.finding, series=())) for one in report.ignored]
     return replace(
         report, timeline=None, laps=None, devices=(), heap=(), findings=findings, ignored=ignored, left_out=DRAWN
@@ -546,6 +644,11 @@ def is_our_crash(finding: Finding) -> bool:
     return finding.subject.module == AGENT
 
 
+def ended_by_lack(finding: Finding) -> bool:
+    """Whether it tells how lack of memory ended a process, and what had filled it: killed, or refused some."""
+    return finding.tells(KILL) or (finding.tells(CRASH) and finding.severity == "critical" and finding.bytes > 0)
+
+
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence.
 
@@ -557,6 +660,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     def rank(f: Finding) -> tuple[object, ...]:
         severity, is_guess = SEVERITIES.index(f.severity), is_known and f.confidence < _GUESS
         weight = -f.bytes * f.confidence
-        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, weight, not f.tells(GROWTH), f.title
+        return not is_our_crash(f), severity, not ended_by_lack(f), is_guess, weight, not f.tells(GROWTH), f.title
 
     return sorted(findings, key=rank)

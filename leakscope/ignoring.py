@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadInput
-from .findings import Finding, Ignored, Report, stands_for_all
+from .findings import Finding, Findings, Ignored, Report, stands_for_all
 from .settings import FILE, of_project
 
 _KEYS = ("holder", "fingerprint", "kind", "reason", "until")
@@ -44,7 +44,7 @@ class Entry:
         mark = (self.fingerprint or "").lower()
         if finding.fingerprint is None and stands_for_all(finding.kind).startswith(mark):
             raise BadInput(
-                f"{FILE}: ignore of fingerprint {self.fingerprint}: it stands for all {finding.kind} of which nothing "
+                f"{FILE}: ignore of fingerprint {self.fingerprint}: it applies to all {finding.kind} of which nothing "
                 "is known, also the next; name a holder"
             )
 
@@ -91,7 +91,7 @@ def without_ignored(report: Report, ignores: Ignores) -> Report:
     notes = [*report.recording.notes, *ignores.notes]
     verdict = replace(report.verdict, headline=headline(report.verdict.headline, ignored))
     recording = replace(report.recording, notes=notes)
-    return replace(report, recording=recording, verdict=verdict, findings=kept, ignored=ignored)
+    return replace(report, recording=recording, verdict=verdict, findings=Findings(kept), ignored=ignored)
 
 
 def headline(text: str, ignored: Sequence[Ignored]) -> str:

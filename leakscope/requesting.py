@@ -33,7 +33,7 @@ from .version import __version__
 LOOK_S = 0.1
 WAIT_S = 60.0  # for a moment at which the process can be looked at, and while its graph is worked out
 _SETTLED_S = 3.0  # of readings after a snapshot, without its graph: none was read
-_OF_THE_PROCESS = ("agent_notes", "sources")  # rows that belong to no snapshot and help to read one
+_OF_THE_PROCESS = ("agent_notes", "sources", "library_sources")  # rows that belong to no snapshot and help to read one
 
 Row = dict[str, Any]
 

@@ -29,7 +29,7 @@ from .ignoring import Ignores, read_ignores, without_ignored
 from .renderers import render
 from .renderers.html import timeline_data
 from .reporting import Judged
-from .storage import Recording, open_recording
+from .storage import Recording, open_recording, thinned
 from .storage.finalize import JOURNAL_SUFFIX, journal_of
 from .units import format_bytes, format_count
 from .version import __version__
@@ -63,7 +63,7 @@ def view(run: Path, *, browser: bool, say: Callable[[str], None]) -> int:
     server = Server(site)
     try:
         print(server.address, flush=True)
-        if browser and not (_has_screen() and webbrowser.open(server.ticket())):
+        if browser and not (has_screen() and webbrowser.open(server.ticket())):
             say("no browser could be opened: open this address in one, from afar by ssh -L")
         say("^C ends it")
         server.serve_forever()
@@ -151,7 +151,7 @@ class Site:
             whole = open_recording(self._output)
             is_live = _is_live(whole.meta)
             number = self._version + 1
-            recording = whole.thinned(MOST_ROWS)
+            recording = thinned(whole, MOST_ROWS)
             judged = Judged(recording, whole)
             report = without_ignored(judged.report, self._ignores)
             text = render(report, "html", renewal=number if is_live else None, is_paged=judged.has_more)
@@ -292,6 +292,6 @@ def _said(title: str, text: str, more: Sequence[str] = ()) -> bytes:
     return _WAITING.format(title=html.escape(title), text=html.escape(text), more=lines).encode()
 
 
-def _has_screen() -> bool:
+def has_screen() -> bool:
     """Else ``webbrowser`` would start one that takes this terminal."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))

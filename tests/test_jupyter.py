@@ -19,8 +19,9 @@ import pytest
 
 import leakscope
 from leakscope import findings
+from leakscope.api import Recording, Report
 from leakscope.errors import BadInput, UnreadableRecording
-from leakscope.jupyter import Recording, Report, _cell
+from leakscope.jupyter import _cell
 from tests.builders import RecordingBuilder
 
 MiB = 1024**2
@@ -130,7 +131,7 @@ def with_finding(report: Report) -> Report:
     )
     excerpt = findings.Excerpt("train.py", 88, 87, ["for x in y:", "    history.append(<x>)"])
     ledger = [findings.LedgerRow(f"account-{n}", "train.py[7]", 0, n * MiB, n * MiB) for n in range(10)]
-    return Report(dataclasses.replace(report._plain, findings=[finding], ledger=ledger, excerpts=[excerpt]))
+    return dataclasses.replace(report, findings=[finding], ledger=ledger, excerpts=[excerpt])
 
 
 def test_a_report_shows_the_page_with_its_charts_and_lines(tmp_path: Path):
@@ -152,19 +153,50 @@ def test_the_style_of_a_report_leaves_the_notebook_alone(tmp_path: Path):
     assert not re.search(r"(^|\s)(:root|body) \{", style)
 
 
-def test_findings_are_a_frame_and_the_report_is_rendered_as_any(tmp_path: Path):
+def test_findings_are_a_list_that_becomes_a_frame(tmp_path: Path):
     recording = a_recording(tmp_path)
     report = with_finding(recording.report())
-    (row,) = report.findings.to_dict("records")
+    (finding,) = report.findings
+    assert (finding.kind, finding.subject.line) == ("retained-objects", 88)
+    (row,) = report.findings.to_pandas().to_dict("records")
     assert (row["kind"], row["bytes"], row["file"], row["line"]) == ("retained-objects", 50 * MiB, "train.py", 88)
     assert row["evidence"] == ["it held more each time"] and row["remedy"] == ["clear it"]
-    assert report.findings.attrs["units"]["bytes"] == "bytes"
+    assert report.findings.to_pandas().attrs["units"]["bytes"] == "bytes"
     none = recording.report(only=["oom-kill"]).findings
-    assert none.empty and "holder" in none
+    assert none == [] and "holder" in none.to_pandas()
     assert "history <grows>" in repr(report)
     assert '"leakscope.report/1"' in leakscope.render(report, "json")
     assert {"verdict", "timeline", "to_html"} <= set(dir(report))
     assert report.verdict.headline
+
+
+def test_a_path_is_analysed_as_an_open_recording_is(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    by_path = leakscope.analyze(recording.path, only=["oom-kill"])
+    assert by_path == leakscope.analyze(str(recording.path), only=["oom-kill"])
+    assert by_path == recording.report(only=["oom-kill"])
+    assert type(by_path) is type(recording.report())
+    with pytest.raises(UnreadableRecording, match=r"there is no file .*none\.parquet"):
+        leakscope.analyze(tmp_path / "none.parquet")
+
+
+def test_a_recording_is_closed_by_with(tmp_path: Path):
+    path = a_recording(tmp_path).path
+    with leakscope.open_recording(path) as recording:
+        assert len(recording.tables.sentinels) == 20
+    assert len(recording.tables.sentinels) == 20, "what was read stays"
+    with pytest.raises(BadInput, match="closed before table process_samples was read"):
+        _ = recording.tables.process_samples
+    recording.close()
+
+
+def test_what_a_recording_offers_is_for_its_user(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    offered = {name for name in dir(recording) if not name.startswith("_")}
+    assert offered == {
+        "between", "close", "compare", "complete", "describe", "ended", "goes_on", "heap", "location", "meta", "names",
+        "notes", "path", "plot", "report", "tables", "units", "whole_heaps",
+    }  # fmt: skip
 
 
 def test_a_report_is_written_as_a_page(tmp_path: Path):
@@ -257,6 +289,30 @@ def test_a_chart_that_is_not_there_is_no_picture(tmp_path: Path):
         plot.tensors().to_svg()
     with pytest.raises(BadInput, match=r"process 'train\.py\[9\]'"):
         plot.holders(process="train.py[9]")
+
+
+def test_charts_are_drawn_on_axes_of_matplotlib(tmp_path: Path):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    recording = a_recording(tmp_path)
+    figure, (above, below) = pyplot.subplots(2)
+    assert recording.plot.processes(ax=above) is above
+    roof = max(path.vertices[:, 1].max() for band in above.collections for path in band.get_paths())
+    assert roof == 119 * MiB
+    assert above.get_title() and "MiB" in above.yaxis.get_major_formatter()(100 * MiB, 0)
+    recording.plot.ledger(ax=below)
+    assert sum(bar.get_width() for bar in below.patches) == sum(
+        row.growth_bytes for row in recording.report().ledger if row.in_total
+    )
+    figure.savefig(tmp_path / "both.png")
+    assert recording.plot.laps().to_axes().lines, "axes of its own"
+    pyplot.close("all")
+
+
+def test_without_matplotlib_axes_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(BadInput, match=r"pip install 'leakscope-recorder\[plots\]'"):
+        a_recording(tmp_path).plot.timeline().to_axes()
 
 
 def test_tensors_are_divided_by_owner(tmp_path: Path):

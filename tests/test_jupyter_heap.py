@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import leakscope
+from leakscope.api import Recording
 from leakscope.errors import BadInput
 from leakscope.facts.case import Case
-from leakscope.jupyter import Recording
 from leakscope.reporting.heap_view import heap_views
 from tests.builders import RecordingBuilder
 

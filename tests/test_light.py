@@ -186,7 +186,7 @@ def test_the_wheel_records_in_an_environment_without_anything_else(built: Path, 
 def test_its_source_distribution_has_the_sources_of_the_libraries(built: Path, tmp_path: Path) -> None:
     (archive,) = built.glob("leakscope_record-*.tar.gz")
     listed = subprocess.run(["tar", "-tzf", str(archive)], capture_output=True, text=True, check=True).stdout
-    assert "/leakscope/agent/graph/reader.c" in listed and "/leakscope/agent/graph/reader/blocks.h" in listed
+    assert "/leakscope/agent/graph/reader.c" in listed and "/leakscope/agent/graph/reader/blocks.c" in listed
     assert "/setup.py" in listed and "/LICENSE" in listed
 
 
@@ -199,7 +199,7 @@ def test_the_archive_is_small_and_the_same_each_time(built: Path, tmp_path: Path
     names = zipfile.ZipFile(archive).namelist()
     assert not [name for name in names if name.endswith(".pyc") or "site-packages" in name]
     in_wheel = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
-    assert len(in_wheel) == 3 and set(in_wheel) <= set(names)
+    assert len(in_wheel) == 4 and set(in_wheel) <= set(names)
 
 
 @pytest.mark.slow

@@ -34,12 +34,15 @@ DEFINITIONS = {
     "verdict": findings.Verdict,
     "ledger_row": findings.LedgerRow,
     "finding": findings.Finding,
+    "edit": findings.Edit,
     "ground": confidence.Ground,
     "subject": findings.Subject,
     "evidence": findings.Evidence,
     "series": findings.Series,
     "ruled_out": findings.RuledOut,
     "skipped": findings.Skipped,
+    "bill": findings.Bill,
+    "bill_row": findings.BillRow,
     "budget_row": findings.BudgetRow,
     "gpu_line": findings.GpuLine,
     "process_row": findings.ProcessRow,
@@ -70,7 +73,7 @@ OF_A_JOB = {
     "node": jobs.NodeRow,
     "account": jobs.Account,
     "cluster": jobs.Cluster,
-    **{name: DEFINITIONS[name] for name in ("finding", "subject", "evidence", "series", "ground", "excerpt")},
+    **{name: DEFINITIONS[name] for name in ("finding", "subject", "evidence", "series", "edit", "ground", "excerpt")},
 }
 OF_A_FLEET = {"claim": claims.Claim, "condition": explaining.Condition, "heat": report.Heat, "trend": commits.Trend}
 ALL = pytest.mark.parametrize("schema", [SCHEMA, JOB, FLEET], ids=["report", "job", "fleet"])
@@ -190,7 +193,7 @@ def test_they_are_installed_with_the_package():
 
 
 def test_a_finding_of_a_job_is_one_of_a_report():
-    for name in ("finding", "subject", "evidence", "series", "ground", "excerpt"):
+    for name in ("finding", "subject", "evidence", "series", "edit", "ground", "excerpt"):
         assert JOB["$defs"][name] == SCHEMA["$defs"][name]
 
 

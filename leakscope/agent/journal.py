@@ -38,6 +38,7 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
 MAX_BLOCK_BYTES = 256 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
 MAX_BLOCK_VALUES = 8 * 1000 * 1000  # and each "[]," of it to 64 bytes; three times what ours may have
 GPU_SNAPSHOT = ".gpu.pickle"  # of a file that torch wrote: its memory snapshot
+WHOLE_HEAP = ".graph"  # of a file with a whole graph of the heap
 REQUEST_TAKE = "request-take"  # a file that asks every agent for a snapshot
 FOR_ALL = "full-heap"  # how its text begins where the whole graph of the heap is asked for
 

@@ -200,7 +200,7 @@ class Agent:
         if not self.taker.is_exiting:
             self.taker.work_out()
         if now >= self._next_flush or self.outbox.ends_with("takes") or self.outbox.ends_with("heap_graphs"):
-            self._next_flush = now + self._options["flush_interval_s"]
+            self._next_flush = now + self._options["flush_s"]
             self._add_counters()
             self.outbox.write()
 
@@ -215,9 +215,16 @@ class Agent:
             sampler.begin()
             self.taker.know_blocks(sampler.blocks)
         sampler.tick(pymalloc_bytes)
+        self._add_lives()
         if sampler.refusal is not None:
             self.outbox.note("no-allocation-samples", sampler.refusal)
             self._sampler = None
+
+    def _add_lives(self) -> None:
+        if self._sampler is not None:
+            moment = stamps()
+            for row in self._sampler.lives():
+                self.outbox.add_stamped("allocation_lives", dict(row, **moment))
 
     def _look_for_watchers(self) -> None:
         """While somebody traces, profiles or debugs no snapshot is made: it would be seen, and what it reads used."""
@@ -280,6 +287,7 @@ class Agent:
             moment, step = stamps(), self.steps.current()  # rows that belong together
             for row in self._sampler.rows():
                 self.outbox.add_stamped("allocation_stacks", dict(row, step=step, **moment))
+            self._add_lives()
 
     def _add_last_words(self, columns: dict[str, Any] | None) -> None:
         if columns is not None:
@@ -376,7 +384,7 @@ class Agent:
             self._last_rows()
             self._end_sampling()
             if self.taker.takes or self._options["probe"]:
-                limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["take_fraction"])
+                limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["max_overhead_fraction"])
                 for row in experiments.run(self._options["probe"], allocators.malloc_figures()[1], limit_s):
                     self.outbox.add("experiments", row)
                     self.outbox.write()  # each by itself: the finalizers that a collection runs might not come back

@@ -230,7 +230,7 @@ class Masker:
 
     def row(self, table: str, row: dict[str, Any]) -> dict[str, Any] | None:
         """The row, cleaned in place; None if it must not be written at all. **Cost** 2 us, a new text 5 us and more."""
-        if not self._sources and table == "sources":
+        if not self._sources and table in ("sources", "library_sources"):
             return None
         for name in row:
             value = row[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from _thread import allocate_lock
 
@@ -13,7 +14,7 @@ from .journal import stamps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .interpreter.waiting import LastWill
@@ -24,6 +25,8 @@ SHUT = "take-skipped", "the main thread may only read and write (seccomp): the a
 WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no snapshots while it is"
 _MOST_SOURCES = 300
 _SOURCE_BYTES = 256 * 1024  # of one of them
+_MOST_LIBRARY_SOURCES = 8
+_GROWN_BYTES = 2 << 20  # an object of a library, or a module of it: then what lets go of that may stand in its source
 
 
 class Outbox:
@@ -35,6 +38,8 @@ class Outbox:
         self._may_add_sources = options["sources"]
         self.with_sources = False  # once there is a snapshot: they say what its lines are
         self._sources_written: set[str] = set()
+        self._retained: dict[str, int] = {}  # by module of a library: by one object of it, or by itself, at first
+        self._grown: dict[str, None] = {}
         self._rows: list[tuple[str, dict[str, Any]]] = []
         self._writing = allocate_lock()
         self._failures = 0
@@ -109,6 +114,7 @@ class Outbox:
                 return
             if self.with_sources and self._may_add_sources:
                 self._add_sources()
+                self._add_library_sources()
             while self._rows:
                 table, row = self._rows.pop(0)
                 row["pid"] = self.pid
@@ -145,15 +151,73 @@ class Outbox:
             file = names.getattr_plain(module, "__file__")
             if type(file) is not str or file in self._sources_written or len(self._sources_written) > _MOST_SOURCES:
                 continue
-            if not file.endswith(".py") or not names.is_user_module(name, file):
-                continue
-            self._sources_written.add(file)
-            try:
-                with open(file, "rb", opener=files.open_high) as stream:
-                    text = stream.read(_SOURCE_BYTES).decode("utf-8", "replace")
-            except OSError:
-                continue
-            self.add("sources", {"module": name, "file": file, "source_text": text})  # as stacks name it
+            if file.endswith(".py") and names.is_user_module(name, file):
+                self._add_source("sources", name, file)  # as stacks name it
+        for module, file, text in _unfiled():
+            if file not in self._sources_written and names.is_user_file(file):
+                self._sources_written.add(file)
+                self.add("sources", {"module": module, "file": file, "source_text": text[:_SOURCE_BYTES]})
+
+    def _add_library_sources(self) -> None:
+        """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
+        nodes = [row for table, row in self._rows if table == "heap_nodes"]
+        modules = {row["node"]: row["edge_name"] for row in nodes if row["type_name"] == "module"}
+        now: dict[str, int] = {}
+        for row in nodes if len(self._retained) < _MOST_SOURCES else ():
+            module = _module_of(row, modules)
+            if module is not None:
+                now[module] = max(now.get(module, 0), row["retained_bytes"])
+        for module, retained in now.items():
+            if retained >= self._retained.setdefault(module, retained) + _GROWN_BYTES:
+                self._grown.setdefault(module)
+        for module in list(self._grown)[:_MOST_LIBRARY_SOURCES]:
+            file = names.getattr_plain(sys.modules.get(module), "__file__")
+            if type(file) is str and file.endswith(".py") and file not in self._sources_written:
+                self._add_source("library_sources", module, file)
+
+    def _add_source(self, table: str, module: str, file: str) -> None:
+        self._sources_written.add(file)
+        try:
+            with open(file, "rb", opener=files.open_high) as stream:
+                text = stream.read(_SOURCE_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return
+        self.add(table, {"module": module, "file": file, "source_text": text})
+
+
+def _unfiled() -> Iterator[tuple[str, str, str]]:
+    """(module, name, text) of code that is in no file of its own: of -c, of stdin, and what linecache was told."""
+    main = sys.modules.get("__main__")
+    if names.getattr_plain(main, "__file__") is None:
+        arguments = names.getattr_plain(sys, "orig_argv")
+        given = [one for one in arguments if type(one) is str] if type(arguments) is list else []
+        if "-c" in given[1:-1]:
+            yield "__main__", "<string>", given[given.index("-c", 1) + 1]
+        elif given[1:] in ([], ["-"]):
+            yield "__main__", "<stdin>", _standard_input()
+    cache = names.getattr_plain(sys.modules.get("linecache"), "cache")
+    for name, entry in list(cache.items()) if type(cache) is dict else ():
+        if type(name) is str and name.startswith("<") and type(entry) is tuple and len(entry) == 4:
+            lines = entry[2] if type(entry[2]) is list else []
+            yield name.strip("<>"), name, "".join(line for line in lines if type(line) is str)
+
+
+def _standard_input() -> str:
+    """As the interpreter read it, if it is a file: its position stays where it is."""
+    try:
+        is_file = stat.S_ISREG(os.fstat(0).st_mode)
+        return os.pread(0, _SOURCE_BYTES, 0).decode("utf-8", "replace") if is_file else ""
+    except OSError:
+        return ""
+
+
+def _module_of(row: dict[str, Any], modules: dict[int, str | None]) -> str | None:
+    """Of an object of a library the module of its class, of the globals of a module its name."""
+    if row["edge_kind"] == "namespace":
+        name = modules.get(row["path_node"])
+        return name[2:-2] if type(name) is str and name.startswith("['") else None
+    kind = row["type_name"]
+    return kind.rpartition(".")[0] or None if type(kind) is str else None
 
 
 def _version(pid: int) -> str:

@@ -14,13 +14,20 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.crash_cases import LAST_WORDS, Told, tell
-from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
+from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
+from ..facts.endings.meanings import (
+    FATAL_SIGNALS,
+    Meaning,
+    known,
+    of_broken_pipe,
+    of_full_shared_memory,
+    of_signal,
+)
 from ..facts.endings.members import Member
 from ..facts.endings.texts import (
     Frame,
@@ -48,7 +55,7 @@ if TYPE_CHECKING:
 NEEDS = ("processes",)
 SEEN_BY = ("processes.exit_code", "processes.exit_signal", "crash_text.last_words")
 TELLS = (DANGER, CRASH)
-AFTER = ()
+AFTER = ("*", "unexplained-growth")  # what filled the memory that was refused is theirs to name
 _KIND = "crash"
 _MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
@@ -87,6 +94,7 @@ class Failure:
 def findings(
     case: Case,
     *,
+    so_far: Sequence[Finding] = (),
     near_fraction: float = 0.8,  # of a limit, at the last look: half a second later it may have been reached
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
@@ -100,7 +108,7 @@ def findings(
     ended_well = root is not None and root.exit_code == 0
     groups: dict[object, list[Finding]] = {}
     for failure in sorted(failures, key=lambda failure: failure.time_s):
-        finding = _finding(case, failure, stderr, near_fraction)
+        finding = _finding(case, failure, stderr, near_fraction, so_far)
         if ended_well and finding.severity == "critical" and not is_our_crash(finding):
             finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job itself succeeded"])
         about = finding.subject
@@ -173,21 +181,24 @@ def _stderr(case: Case) -> str:
     return "".join(words for source, words in told if source == "stderr" and words is not None)
 
 
-def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
+def _meaning(case: Case, failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
     """The meaning of a failure, and the text that says so."""
     words = said(failure.text)
     if failure.signal is not None:
         # Python, malloc and C++ say on stderr why they abort; faulthandler knows only where.
         why = said(stderr)
-        return known(why, failure.signal) or of_signal(failure.signal), why
+        if (meaning := known(why, failure.signal)) is None:
+            is_full = failure.signal == signal.SIGBUS and was_shared_memory_full(case)
+            meaning = of_full_shared_memory() if is_full else of_signal(failure.signal)
+        return meaning, why
     for text in (said(final(failure.text)), words):
         if found := known(text):
             return found, text
     return of_broken_pipe(failure.exception_type, failure.text), words
 
 
-def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) -> Finding:
-    meaning, words = _meaning(failure, stderr)
+def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float, so_far: Sequence[Finding]) -> Finding:
+    meaning, words = _meaning(case, failure, stderr)
     text = failure.text
     if failure.signal is not None and not text:
         text = last_fatal_error(stderr)  # of a faulthandler that is the job's own
@@ -201,7 +212,7 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
         return replace(finding, subject=ours)
     told = _ordinary(failure, place)
     if meaning is not None:
-        told = tell(case, failure.member, meaning, words, near_fraction)
+        told = tell(case, failure.member, meaning, words, near_fraction, so_far)
     if not failure.text and not stderr:
         told = told._replace(doubts=["no error output was recorded: 2> FILE or --tee keeps the end of stderr"])
     if failure.signal is not None and (agents_call := agent_elsewhere(text)):
@@ -272,7 +283,7 @@ def _with_place(
         told.title,
         severity=told.severity,
         grounds=told.grounds,
-        bytes=0,
+        bytes=told.filled_by.bytes if told.filled_by is not None else 0,
         subject=subject,
         evidence=evidence,
         doubts=told.doubts,

@@ -1,46 +1,54 @@
-"""A cache, queue or list that filled during the run and is kept since: held, not growing.
+"""What is held and not used: results of a phase that is over; a cache, queue or list that filled and is kept since.
 
-Looks for:     holders with a name of yours that gained much between two snapshots, and have stood since; where memory
-               does not keep growing, also those that were full as the run ended; where nobody can tell whether it
-               does, those that gained most of what was gained.
+Looks for:     variables and attributes of yours that hold much and that no line still to run reads; then holders
+               that gained much between two snapshots and have stood since, where unclear whether they are read.
+               Where memory does not keep growing, also those that were full as the run ended; where unclear
+               whether it does, those that gained most of what was gained.
 Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
                is over, a cache that is idle. It ends when its holder lets go.
-Decides by:    min_share of what its process holds and min_bytes, gained during the run (where nobody can tell, most of
-               the growth is enough); still there in the last snapshot, and hardly more than in the one before, or never
-               less than in any before.
-Mistaken when: it is wanted: a data set that was read in, a copy of the weights that evaluation uses.
+Decides by:    min_idle_share of what its process holds and min_idle_bytes, where each line that reads it stands before
+               the last one that was seen to run, or in a function that nothing calls any more, and nothing else refers
+               to it. Else min_share and min_bytes, gained during the run (where unclear, most of the growth is
+               enough); still there in the last snapshot, and hardly more than in the one before, or never less.
+Mistaken when: it is read by a name that the source does not show, or wanted: a data set that was read in, a copy of the
+               weights that evaluation uses.
 Do:            let go of it once it is no longer needed, or nothing.
 
-Weights of a model and the state of its optimizer are left out, and so is what was there at the first snapshot.
+Weights of a model and the state of its optimizer are left out, and of what only stands what was there at first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import Ground
 from ..evidence import retained
+from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line
+from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import heap_of
-from ..facts.heap.standing import Standing, standing
+from ..facts.heap.comparable import Heap, heap_of
+from ..facts.heap.place import Place
+from ..facts.heap.standing import Standing, has_key, held_by_users, standing
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
-from ..facts.subject import definition_of
-from ..facts.tables import text_of
-from ..facts.where.holders import holder_name, named_in
+from ..facts.subject import Held
+from ..facts.tables import cells, only
+from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import MOST, MiB, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
-AFTER = ("retained-objects", "filling")
+AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model")
 _KIND = "held-memory"
+_MOST_NAMED = 3
+_MUCH = 0.25  # of what the process holds
 
 
 def findings(
@@ -49,10 +57,12 @@ def findings(
     *,
     min_bytes: int = 32 * MiB,
     min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
-    min_growth_share: float = 0.5,  # where nobody can tell: of what was gained
+    min_growth_share: float = 0.5,  # where unclear: of what was gained
+    min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
+    min_idle_share: float = 0.05,  # of what the process holds: the same
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
-    looked = False
+    looked = has_idle = False
     found: dict[tuple[str, str], list[tuple[Standing, ProcessGrowth, list[float]]]] = {}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
         heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
@@ -63,16 +73,106 @@ def findings(
         if case.growth.leaking is None:  # whoever lets it run for longer wants to know what to watch
             least = min(least, max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes))
         told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
+        idle = list(_idle(case, process, heap, so_far)) if heap.is_exact else []
+        if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
+            has_idle = True
+            yield _of_idle(case, process, idle)
+            told |= {one.place.said for one in idle}
         for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
-            if one.place.said not in told:
+            if one.place.said not in told and not _is_explained(case, process, one.place, idle, so_far):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
-    elif not found:
-        yield RuledOut(_KIND, "no holder of yours filled during the run and kept it")
+    elif not found and not has_idle:
+        yield RuledOut(
+            _KIND, "no holder of yours filled during the run and kept it, or holds what nothing reads any more"
+        )
+
+
+class _Idle(NamedTuple):
+    place: Place
+    named: Place
+    bytes: int
+    line: Line | None
+    use: Use
+
+
+def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Finding]) -> Iterator[_Idle]:
+    """The largest first; what other kinds told is left out."""
+    nodes = process.rows("heap_nodes")
+    nodes = only(nodes, nodes["take"] == heap.takes[-1])
+    alone = {node for node, edges, counted in cells(nodes, "node", "edge_count", "reference_count")
+             if edges is not None and edges <= 1 and (counted or 0) <= 1}  # fmt: skip
+    places = [place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)]
+    for place in sorted(places, key=lambda one: -float(one.deep_bytes[-1])):
+        named, lines = named_in(case.sources, place)
+        if _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
+            continue
+        holder = place.parent if place.parent is not None and has_key(place) else place
+        use = use_of(case, process, holder.as_holder(), place.said)
+        if use.is_over:
+            yield _Idle(place, named, round(float(place.deep_bytes[-1])), _line(lines), use)
+
+
+_LEAST_IDLE = 4 * MiB  # of one of several
+
+
+def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
+    names = {holder_name(named), holder_name(place), place.said}
+    return any(f.wasted and any(name in f.title for name in names) for f in so_far) or any(
+        f.subject.path == place.said for f in so_far
+    )
+
+
+def _is_explained(
+    case: Case, process: ProcessGrowth, place: Place, idle: Sequence[_Idle], so_far: Sequence[Finding]
+) -> bool:
+    """What it holds is told in parts, or is seen to be read; where unclear whether memory grows it is told."""
+    told = sum(one.bytes for one in idle if one.place.said.startswith(place.said))
+    told += sum(f.bytes for f in so_far if f.wasted and (f.subject.path or "").startswith(place.said))
+    if told >= MOST * float(place.deep_bytes[-1]):
+        return True
+    is_known = case.growth.leaking is not None
+    return is_known and use_of(case, process, place.as_holder(), place.said).is_over is False
+
+
+def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Finding:
+    total = sum(one.bytes for one in idle)
+    names = [one.place.said if has_key(one.place) else holder_name(one.place) for one in idle]
+    first, held = idle[0], max(float(process.held_bytes[-1]), 1.0)
+    listed = ", ".join(names[:_MOST_NAMED]) + (
+        f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    )
+    verb = "holds" if len(idle) == 1 else "hold"
+    is_scarce = case.kills.of_root or is_short(case.limits)
+    return case.finding(
+        _KIND,
+        f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
+        severity="warning" if is_scarce or total >= _MUCH * held else "note",
+        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", 0.8)],
+        bytes=total,
+        process=process,
+        line=first.line or defined_at(first.named),
+        device="cpu",
+        evidence=[
+            *(
+                Evidence(f"{name} holds {format_bytes(one.bytes)}; {one.use.text}", {"bytes": one.bytes})
+                for name, one in zip(names, idle)
+            ),
+            Evidence(f"that is {total / held:.0%} of what its process held at the end", {"process_bytes": int(held)}),
+        ],
+        doubts=["what reads it by another name, or out of C code, is not in the sources"],
+        remedy=[
+            "let go of it once it is read last (del, or return only what is needed from the function that makes it): "
+            f"frees about {format_bytes(total)}"
+        ],
+        mechanism="idle",
+        wasted=True,
+        **(about(first.named, first.place) | Held(holder=names[0])),
+    )
 
 
 def _after(process: ProcessGrowth, last_s: float, min_share: float = 0.15) -> float | None:
@@ -104,19 +204,15 @@ def _finding(
         grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
         bytes=int(one.held_bytes),
         process=process,
-        line=_line(lines) or definition_of(named.row),
+        line=_line(lines) or defined_at(named),
         device="cpu",
-        holder=name,
-        variable=text_of(named.row, "variable"),
-        path=place.said,
-        type=place.type_name,
-        module=text_of(named.row, "owner_module"),
         evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
         doubts=[
             "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
         ],
         remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
         series=series,
+        **about(named, place),
     )
 
 
@@ -150,7 +246,8 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
     stood_s = takes_s[-1] - one.since_s
     if stood_s >= 1:
         yield Evidence(
-            f"it stood for {format_duration(stood_s)}, up to the last snapshot", {"stood_s": round(stood_s, 1)}
+            f"it stayed that large for {format_duration(stood_s)}, up to the last snapshot",
+            {"stood_s": round(stood_s, 1)},
         )
     elif one.stood:
         yield Evidence("after the last snapshot its process hardly grew or shrank")

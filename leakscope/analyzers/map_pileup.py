@@ -97,7 +97,7 @@ def findings(
     for pile in piles:
         other = told.get(pile.owner.pid)
         if other is not None:
-            reason = f"the mappings of {pile.owner.label} are those of what {other.kind} tells of"
+            reason = f"the mappings of {pile.owner.label} are those of the finding {other.kind}"
             yield RuledOut(_KIND, reason, {"risen": pile.risen})
         else:
             yield _finding(case, pile)
@@ -161,5 +161,6 @@ def _finding(case: Case, pile: _Looks) -> Finding:
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
         remedy=["close() each mapping after use, or take many small pieces from one large mapping"],
+        mechanism="not-closed",
         series=[curve("mappings", pile.time_s, pile.total, "mappings")],
     )

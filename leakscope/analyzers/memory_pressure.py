@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import LIKELY, Ground
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples",)
 TELLS = (DANGER, LIMIT)
-AFTER = ("*", "fragmentation")  # it is never worse than what leads to it
+AFTER = ("*", "crash", "fragmentation")  # it is never worse than what leads to it
 _KIND = "memory-pressure"
 _SHOWN_POINTS = 400
 _THEN = {
@@ -138,7 +138,7 @@ class _Pressure:
         """By level and growth, never above the finding that names the cause."""
         level = 0 if self._limit.peak_fraction >= self._levels[1] else 1
         level += self._ahead is None  # it is near, but goes no further
-        causes = [f for f in so_far if not f.wasted]
+        causes = [f for f in so_far if not f.wasted and f.confidence >= LIKELY]
         if causes:
             level = max(level, min(SEVERITIES.index(f.severity) for f in causes))
         return SEVERITIES[min(level, 2)]

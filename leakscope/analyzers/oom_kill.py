@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.oom_culprit import Culprit, culprit, hog_of
+from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
@@ -181,6 +181,8 @@ def _evidence(
     if blamed is not None and blamed.finding is not None:
         yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
         yield from blamed.finding.evidence[:2]
+    if hog is not None and (enough := would_have_been_enough(case, hog, blamed)) is not None:
+        yield enough
     rise = _curve(case, hog)
     if rise:
         first, last = rise[0].y[0], rise[0].y[-1]

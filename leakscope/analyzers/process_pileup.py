@@ -147,6 +147,7 @@ def _finding(case: Case, pile: _Children) -> Finding:
         bytes=bytes,
         evidence=evidence,
         remedy=[_ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST],
+        mechanism="not-ended",
     )
 
 
@@ -165,6 +166,7 @@ def _zombie_finding(case: Case, pile: _Zombies) -> Finding:
         bytes=0,
         evidence=[Evidence(never, {"zombie_count": last})],
         remedy=[_WAIT],
+        mechanism="not-waited-for",
     )
 
 

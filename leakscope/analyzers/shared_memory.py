@@ -164,6 +164,7 @@ def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Find
         evidence=evidence,
         doubts=[] if mapping else ["no process of the job was seen with one of them: readings are seconds apart"],
         remedy=[f"{unlink}; that saves about {format_rate(trend.growth_bytes / hours, trend.growth_bytes)}"],
+        mechanism="not-unlinked",
         series=[curve(f"segments {where}", time_s, size)],
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from ..errors import BadInput
 from ..options import RECORD_OPTIONS, Option
-from ..words import plain, plain_json, printable
+from ..words import folded, plain, plain_json, printable
 
 HELP_NAMES = ["-h", "--help"]
 FORMAT_HELP = "[default: terminal, or by the suffix of -o]"
@@ -43,6 +45,14 @@ class Group(Command, click.Group):
     """A command with commands behind it."""
 
     command_class = Command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """A folder or a file in place of a command: whoever types that means the first of them."""
+        name = args[0] if args else ""
+        if self.get_command(ctx, name) is None and os.path.exists(name) and self.list_commands(ctx):
+            reads = "report" if ctx.parent is None else next(iter(self.commands))
+            raise BadInput(f"{name} is no command: `{ctx.command_path} {reads} {name}` reads it")
+        return super().resolve_command(ctx, args)
 
 
 class RecorderCommand(Command):
@@ -157,6 +167,8 @@ def write_or_print(
     """
     if output is None or format_name != "csv":  # a file of figures has texts as they are
         text = _HARMLESS.get(format_name, str)(text)
+    if output is None and format_name == "terminal" and sys.stdout.isatty():
+        text = folded(text, shutil.get_terminal_size().columns)
     if output is not None:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:

@@ -39,7 +39,7 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
 
     Of more recordings, the oldest first, the last is compared with the first, and it is said since which run it is so.
     Two folders are two jobs: they are compared rank by rank.
-    Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell: of another program, or of a run
+    Exits with 0 if it is better or the same, 1 if it is worse, 4 if unclear: of another program, or of a run
     that failed, neither is said.
     """
     from .. import comparing
@@ -57,6 +57,51 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     result = comparing.compare_in_order(opened) if several else comparing.compare(opened[0], opened[1])
     text = comparing.render(result, format_name)
     write_or_print(text, output, format_name)
+    return comparing.EXIT_STATUS[result.verdict]
+
+
+@command(
+    examples=[
+        ("leakscope fix", "print the edit as a diff; nothing is changed"),
+        ("leakscope fix | git apply", "make it"),
+        ("leakscope fix --prove", "record a copy of the program with it, and compare"),
+    ]
+)
+@run_argument
+@click.option("--finding", "number", type=int, metavar="NUMBER", help="[default: the first that has an edit]")
+@click.option("--prove", is_flag=True, help="Record the program with the edit, in a copy of its sources, and compare.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="fixed.parquet", show_default=True,
+    help="With --prove: where to write the recording.",
+)  # fmt: skip
+def fix(run: Path, number: int | None, prove: bool, output: Path) -> int:
+    """Print the smallest edit that follows the advice of a report, as a diff. Nothing of yours is changed.
+
+    The advice and what to look at are told on standard error. With --prove the program is run again, with the edit, as
+    long as it takes to end: what it prints goes to standard error, and what it writes is written.
+    Exits with 0 if there is an edit, 4 if none is certain enough: then it says why. With --prove as compare does.
+    """
+    from .. import comparing, fixing
+    from ..storage import open_recording
+
+    recording = open_recording(run)
+    if prove:
+        not_the_recording(output, run)
+    found = fixing.fix_of(recording, number)
+    say(f"finding {found.number}: {found.finding.title}")
+    for advice in found.finding.remedy[:1]:
+        say(f"do: {advice}")
+    if found.diff is None:
+        say(f"no edit is certain enough: {found.note}")
+        return fixing.NO_EDIT
+    if found.note:
+        say(f"look at this: {found.note}")
+    write_or_print(found.diff, None, "terminal")
+    if not prove:
+        return 0
+    result = fixing.prove(found, recording, output)
+    write_or_print(comparing.render(result, "terminal"), None, "terminal")
+    say(fixing.told(result, found))
     return comparing.EXIT_STATUS[result.verdict]
 
 

@@ -107,7 +107,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same fleet.")
 @click.option(
     "--faults", "kinds", metavar="KINDS",
-    help="Kinds of faults, parted by commas; or a number: so many, drawn by the seed. Without: seven kinds.",
+    help="Kinds of faults, separated by commas; or a number: so many, drawn by the seed. Without: seven kinds.",
 )  # fmt: skip
 @click.option("--whole", is_flag=True, help="With every sample of every process: 2 MB a recording for a day.")
 @quiet_option
@@ -139,7 +139,7 @@ def demo(folder: Path, nodes: int, hours: float, seed: int, kinds: str | None, w
     "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True,
     help="Print so many at most in the terminal; 0: all.",
 )  # fmt: skip
-@click.option("-c", "--columns", metavar="NAMES", help="Columns, parted by commas; 'all' for every one.")
+@click.option("-c", "--columns", metavar="NAMES", help="Columns, separated by commas; 'all' for every one.")
 @format_option("csv", "json", "terminal")
 @output_option
 def list_(
@@ -153,7 +153,7 @@ def list_(
 ) -> None:
     """List recordings of an index: as a table, CSV or JSON.
 
-    Without -c the table has the columns that matter most; CSV and JSON have all. Every column: docs/fleet.md.
+    Without -c the table has the columns that matter most; CSV and JSON have all. Every column: docs/reference/fleet.md.
     """
     from ..fleet import listing
 
@@ -225,7 +225,7 @@ def query(
     Views: recordings, findings, process_growth (slope and peak of each process), and every table of a recording, such
     as process_samples, with the column recording in front. -w limits which recordings are read. Nothing is written but
     -o, and no other file of this host can be read. CSV, JSON and parquet may be of any length; a table in the terminal
-    has to fit into memory. All views: docs/fleet.md.
+    has to fit into memory. All views: docs/reference/fleet.md.
     """
     from ..fleet import asking
     from ..units import parse_bytes

@@ -27,12 +27,21 @@ _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 
 
 def checks(root: str) -> Iterator[Check]:
+    yield from _namesakes()
     yield from _interpreters()
     yield _heap_graph()
     yield _allocations()
     yield _packages()
     yield _charts()
     yield _gpu(root)
+
+
+def _namesakes() -> Iterator[Check]:
+    """Said where there is one."""
+    from ..recorder import namesakes
+
+    if (other := namesakes.found()) is not None:
+        yield limited("this leakscope", other)
 
 
 def _interpreters() -> Iterator[Check]:
@@ -42,7 +51,16 @@ def _interpreters() -> Iterator[Check]:
         with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
             file.write(f"import sys; sys.{_MARK} = True\n")
         checks = [_interpreter(path, folder) for path in dict.fromkeys(found)]
-    yield from dict.fromkeys(checks)  # several names, shims among them, often stand for one interpreter
+    known: dict[tuple[str, str], Check] = {}
+    for check in checks:  # several names often stand for one interpreter
+        known.setdefault(_apart(check), check)
+    yield from known.values()
+
+
+def _apart(check: Check) -> tuple[str, str]:
+    """python and python3 of one folder are links to one file."""
+    path, colon, rest = check.text.partition(": ")
+    return os.path.realpath(path), rest if colon else check.text
 
 
 def _allocations() -> Check:
@@ -51,9 +69,9 @@ def _allocations() -> Check:
 
     refusal = Sampler.refusal_before()
     if refusal is None:
-        return ok("allocations", "what native code keeps is told with the lines that allocated it")
-    remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
-    return limited("allocations", f"{refusal}: native memory is told without lines", remedy)
+        return ok("allocations", "what native code keeps is reported with the lines that allocated it")
+    remedy = "install gcc, then reinstall leakscope" if "compiler" in refusal else None
+    return limited("allocations", f"{refusal}: native memory is reported without lines", remedy)
 
 
 def _heap_graph() -> Check:
@@ -63,7 +81,7 @@ def _heap_graph() -> Check:
     refusal = HeapGraph().refusal
     if refusal is None:
         return ok("heap graph", "who holds what is read exactly, in all Pythons from 3.8 to 3.14")
-    remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
+    remedy = "install gcc, then reinstall leakscope" if "compiler" in refusal else None
     return limited("heap graph", f"{refusal}: who holds what is estimated from samples", remedy)
 
 
@@ -116,7 +134,7 @@ def _gpu(root: str) -> Check:
     except (OSError, AttributeError):
         works = False
     if works:
-        return ok("GPU", "the driver's library (NVML) tells the memory of each GPU and of processes on it")
+        return ok("GPU", "the driver's library (NVML) reports the memory of each GPU and of processes on it")
     if has_device:
         text = "there is an NVIDIA GPU, but NVML does not answer: allocator figures only, no other processes"
         return limited("GPU", text, "in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility")

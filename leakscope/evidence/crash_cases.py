@@ -12,10 +12,10 @@ from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
 from ..facts.tables import only
-from ..findings import Evidence
+from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, signal_name
 from .memory_refused import refusal, requested_bytes, shared_memory_use
-from .oom_culprit import Culprit, culprit
+from .oom_culprit import Culprit, culprit, would_have_been_enough
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -36,8 +36,10 @@ class Told(NamedTuple):
     filled_by: Culprit | None = None
 
 
-def tell(case: Case, member: Member, meaning: Meaning, words: str, near_fraction: float) -> Told:
-    """What this text of this process means."""
+def tell(
+    case: Case, member: Member, meaning: Meaning, words: str, near_fraction: float, so_far: Sequence[Finding]
+) -> Told:
+    """What this text of this process means. ``so_far``: what was found to hold memory."""
     found = meaning.pattern.search(words)
     parts = found.groupdict() if found is not None else {}
     what = " ".join((parts.get("what") or "").split())
@@ -49,9 +51,9 @@ def tell(case: Case, member: Member, meaning: Meaning, words: str, near_fraction
         oom = parse(words)
         return told if oom is None else _with_figures(told, oom, member)
     if meaning.name == "no-memory":
-        return _refused(case, member, told, words, near_fraction)
+        return _filled(case, member, _refused(case, member, told, words, near_fraction), so_far)
     if meaning.name == "shared-memory":
-        return _shared(case, told)
+        return _filled(case, member, _shared(case, told), so_far)
     if meaning.name == "worker-died":
         return _worker(case, told, parts)
     return told
@@ -114,8 +116,6 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
     requested = requested_bytes(words)
     why = refusal(case, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
-    holder = culprit(case, member, ()) if not case.growth.leaking else None  # a leak is told elsewhere
-    is_most = holder is not None and holder.share >= MOST and holder.subject.line is not None
     return told._replace(
         title=title,
         grounds=[
@@ -123,11 +123,32 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
             if why.by is None
             else Ground("its last words say so, and the limit was seen", 0.95)
         ],
-        evidence=[*told.evidence, *why.evidence, *([Evidence(holder.clause)] if holder is not None else [])],
+        evidence=[*told.evidence, *why.evidence],
         doubts=why.doubts,
         remedy=why.remedy,
+    )
+
+
+def _filled(case: Case, member: Member, told: Told, so_far: Sequence[Finding]) -> Told:
+    """The same with what held most of the memory that was lacking: like a kill, it ends what filled it up."""
+    holder = culprit(case, member, so_far)
+    if holder is None or told.severity != "critical":
+        return told
+    is_most = holder.share >= MOST and holder.subject.line is not None
+    enough = would_have_been_enough(case, member, holder)
+    of_holder = holder.finding.remedy if is_most and holder.finding is not None else ()
+    return told._replace(
+        title=f"{told.title}; {holder.clause}",
+        evidence=[*told.evidence, *([enough] if enough is not None else [])],
+        remedy=[*of_holder, *told.remedy],
         filled_by=holder if is_most else None,
     )
+
+
+def was_shared_memory_full(case: Case) -> bool:
+    """Whether /dev/shm was seen as full as it gets."""
+    use = shared_memory_use(case)
+    return use is not None and use.used_bytes >= _FULL_FRACTION * use.limit_bytes
 
 
 def _shared(case: Case, told: Told) -> Told:

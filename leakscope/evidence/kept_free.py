@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MANY_ARENAS = 4
 _HALF = 0.5  # of what is kept: a remedy that may give less is not worth a line
 _LARGE_PIECE_BYTES = 128 * KiB  # from here on malloc would map a buffer of its own, if it had not learned otherwise
+PROBE = "record it with --probe: that measures whether malloc_trim(0) gives the memory back"
 _NO_LEAK = "no object holds this memory: it is no leak, and no change to what the program keeps frees it"
 
 
@@ -85,7 +86,9 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
                 f"start it with MALLOC_ARENA_MAX=2 in the environment: up to {format_bytes(fewer)} less, which is what "
                 "the other arenas keep (not tried; threads may then wait for each other in malloc)"
             )
-        if arenas.chunk_bytes >= _LARGE_PIECE_BYTES:
+        # Free pieces run together: where it was seen how large those were that the program asked for, that decides.
+        is_large = arenas.chunk_bytes >= _LARGE_PIECE_BYTES if kept.large_share is None else kept.large_share >= _HALF
+        if is_large:
             tells_how = True
             yield (
                 "set MALLOC_MMAP_THRESHOLD_=131072 in the environment, or make large temporaries in pieces: up to "
@@ -100,8 +103,10 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
             f"before a pause call ctypes.CDLL(None).malloc_trim(0): about {format_bytes(given)} ({how_sure}), until "
             "the program takes them again"
         )
-    if trimmed is None and not (tells_how and pages):
-        yield "record it with --probe: that measures whether malloc_trim(0) gives the memory back"
+    if kept.large_share is not None:
+        yield "leakscope whatif replays it under each of these, and under jemalloc and mimalloc if installed"
+    elif trimmed is None and not (tells_how and pages):
+        yield PROBE
 
 
 def title(kept: Kept) -> str:

@@ -27,7 +27,7 @@ _LIMITS = {
 
 
 class Use(NamedTuple):
-    """How far a limit was used when it was last looked at. **Units** bytes."""
+    """How far a limit was used at most, as far as it was looked at. **Units** bytes."""
 
     name: str
     used_bytes: int
@@ -64,11 +64,11 @@ def requested_bytes(text: str) -> int | None:
 def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_fraction: float) -> Refusal:
     """Of a process that got an error instead of memory."""
     evidence = [] if requested is None else [Evidence(f"it asked for {format_bytes(requested)} at once")]
-    uses = [use for name in _LIMITS if (use := _last(case, name, pid, start_ticks)) is not None]
+    uses = [use for name in _LIMITS if (use := _most(case, name, pid, start_ticks)) is not None]
     for use in uses:
         what, command, remedy = _LIMITS[use.name]
         figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
-        evidence.append(Evidence(f"its {what} is limited ({command}): {use.text} at the last reading", figures))
+        evidence.append(Evidence(f"its {what} is limited ({command}): {use.text} at most", figures))
         too_much = requested is not None and requested > use.room_bytes
         if too_much or use.used_bytes >= near_fraction * use.limit_bytes:
             by = f"its {what} is limited to {format_bytes(use.limit_bytes)} ({command})"
@@ -98,10 +98,12 @@ def shared_memory_use(case: Case) -> Use | None:
     return _use("dev-shm", rows.sort_values("used_bytes").iloc[-1]) if len(rows) else None
 
 
-def _last(case: Case, name: str, pid: int, start_ticks: int) -> Use | None:
+def _most(case: Case, name: str, pid: int, start_ticks: int) -> Use | None:
+    """At its fullest: what it was refused for an exception lets go of on its way out, before the last reading."""
     rows = case.rows("limit_samples")
     rows = only(rows, (rows["limit_name"] == name) & (rows["pid"] == pid) & (rows["start_ticks"] == start_ticks))
-    return _use(name, rows.sort_values("time_s", kind="stable").iloc[-1]) if len(rows) else None
+    rows = only(rows, rows["used_bytes"].notna())
+    return _use(name, rows.sort_values("used_bytes", kind="stable").iloc[-1]) if len(rows) else None
 
 
 def _use(name: str, row: pd.Series[Any]) -> Use | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence
-from ..units import format_bytes
+from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _LEAST_TAKES = 3  # fewer shapes are no sign of anything
 _MOST_ALIKE = 0.7  # of the snapshots have an input of a shape seen before: shapes repeat
+_MOST_BLOCKS = 0.5  # of the small objects that came into use
+_LOADED, _LAST_IMMORTAL = re.compile(r"Python 3\.12\.(\d+)"), 4  # CPython 113993
 _OWN_KERNELS = ("bfloat16", "float16")  # oneDNN also multiplies matrices of these types; MKL those of float32
 
 
@@ -32,11 +35,12 @@ class Cache:
     remedy: Sequence[str]
     is_bounded: bool
     leaves_free: bool = False
+    mechanism: str = "native-cache"
 
 
 def known_cache(case: Case, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None) -> Cache | None:
     """The cache that the growth fits, if the recording speaks for one."""
-    named = _arrow(case, process, native_bytes) or _tokenizers(line)
+    named = _interned(case, process, line) or _arrow(case, process, native_bytes) or _tokenizers(line)
     if named is not None or (line is not None and line.library not in (None, "torch")):
         return named
     return kernel_cache(case, process)
@@ -45,6 +49,24 @@ def known_cache(case: Case, process: ProcessGrowth, native_bytes: int, line: Gro
 def arrow_pool_bytes(case: Case, process: ProcessGrowth) -> float:
     """What Arrow's memory pool handed out more in the judged window; it may have an allocator of its own."""
     return case.gained(process, "native_cache_bytes") or 0.0
+
+
+def _interned(case: Case, process: ProcessGrowth, line: GrowthLine | None) -> Cache | None:
+    """Strings that the interpreter interned for good: most of the blocks that came into use are such."""
+    strings, blocks = (case.gained(process, column) or 0.0 for column in ("interned_count", "allocated_blocks"))
+    loaded = _LOADED.search(" ".join(process.rows("agent_notes")["text"].dropna().astype(str)))
+    if strings < _MOST_BLOCKS * blocks or blocks <= 0 or loaded is None or int(loaded.group(1)) > _LAST_IMMORTAL:
+        return None
+    by = f" by {line.library}" if line is not None and line.library else ""
+    text = f"the interpreter interned {format_count(strings)} more strings{by}, and {loaded.group()} frees none of them"
+    remedy = [
+        "run it on Python 3.12.5, 3.13 or later, or 3.11: in 3.12.0 to 3.12.4 an interned string stays until the "
+        "process ends, and each new key of a dict that is decoded may be one"
+    ]
+    figures = {"interned_count": round(strings), "allocated_blocks": round(blocks)}
+    library = line.library if line is not None and line.library else "python"
+    name = "the interpreter's interned strings"
+    return Cache(name, library, Evidence(text, figures), remedy, False, mechanism="interned-strings")
 
 
 def _arrow(case: Case, process: ProcessGrowth, native_bytes: int) -> Cache | None:

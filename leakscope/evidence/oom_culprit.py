@@ -6,27 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ..facts.code.adding import adding_lines
-from ..facts.code.names import holder_of
 from ..facts.endings.members import Member
-from ..facts.heap.paths import NAMING_EDGES, Accumulation, accumulations, heaps, user_place
+from ..facts.heap.accumulation import Accumulation, accumulations
+from ..facts.heap.comparable import heaps
+from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
-from ..facts.subject import definition_of, subject_of
-from ..facts.tables import only, records, text_of
-from ..facts.where.holders import holder_name
-from ..findings import Finding, Subject, in_order
+from ..facts.subject import subject_of
+from ..facts.tables import only
+from ..facts.where.holders import about, defined_at, holder_name
+from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import MOST, MiB, format_bytes, format_duration
+from ..units import MOST, GiB, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
+_SAME_S = 2.0  # who ended later than so long before it was there with it
+_WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run
+_LEAST_READINGS = 4
+_LEAST_REST = 0.01  # of what it held: the interpreter alone, say
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Culprit:
     bytes: int
     share: float
     finding: Finding | None = None
+    bytes_per_s: float | None = None  # as it grew; None: it did not, or unclear
 
 
 def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
@@ -61,17 +65,24 @@ def _is_about(finding: Finding, hog: Member) -> bool:
 
 def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit:
     weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.is_of_holder]  # with its beginning
+    who = "it"
+    if finding.tells(SIBLINGS):  # its bytes are those of all of them
+        alike = [
+            m for m in case.members if (m.role, m.name) == (hog.role, hog.name) and m.died_s >= hog.died_s - _SAME_S
+        ]
+        held = max(held, sum(m.held_bytes or 0 for m in alike))
+        who = "it" if len(alike) == 1 else "all of them"
     share = min(1.0, max([finding.bytes, *weighed]) / held)
     growth = case.growth
     seconds = growth.end_s - growth.start_s
-    if finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
-        rate = f"{format_bytes(finding.bytes_per_hour / 3600)}/s"
+    per_s = finding.bytes_per_hour / 3600 if finding.bytes_per_hour and not finding.wasted else None
+    if finding.subject.holder and per_s is not None:
+        rate = f"{format_bytes(per_s)}/s"
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
         clause = f"{finding.title[:1].lower()}{finding.title[1:]}"
-    if not finding.tells(SIBLINGS):
-        clause += f": {share:.0%} of what it held"
-    return Culprit(clause, finding.subject, finding.bytes, share, finding)
+    clause += f": {share:.0%} of what {who} held"
+    return Culprit(clause, finding.subject, finding.bytes, share, finding, per_s)
 
 
 def _name(holder: str) -> str:
@@ -94,8 +105,43 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     first, last = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
     share = min(1.0, last / held)
     clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
-    subject = _subject(case, hog, named.row, name)
-    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share)
+    subject = _subject(case, hog, named)
+    per_s = (last - first) / max(seconds, 1e-9)
+    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share, bytes_per_s=per_s)
+
+
+def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> Evidence | None:
+    """How much memory the process would have needed without what filled it, and how long more of it would have lasted.
+
+    None: nothing is known to have filled it, and it did not grow.
+    """
+    held = hog.held_bytes or 0
+    per_s = blamed.bytes_per_s if blamed is not None else None
+    if per_s is None:
+        per_s = _last_rate(case, hog)
+    parts, figures = [], dict[str, object]()
+    if blamed is not None and blamed.subject.holder:
+        rest = round(max(_LEAST_REST, 1 - blamed.share) * held)
+        parts.append(
+            f"without what {_name(blamed.subject.holder)} held, about {format_bytes(rest)} would have been enough"
+        )
+        figures["enough_bytes"] = rest
+    if per_s is not None and per_s * _WORTH_A_WORD_S >= GiB:
+        per_gib = GiB / per_s
+        parts.append(f"with it no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
+        figures["seconds_per_gib"] = round(per_gib, 1)
+    return Evidence("; ".join(parts), figures) if parts else None
+
+
+def _last_rate(case: Case, hog: Member) -> float | None:
+    """Bytes a second over the second half of its life; None where it grew little."""
+    process = next((p for p in case.growth.processes if p.pid == hog.pid), None)
+    if process is None or process.time_s.size < _LEAST_READINGS:
+        return None
+    half = process.time_s.size // 2
+    seconds = float(process.time_s[-1] - process.time_s[half])
+    gained = float(process.held_bytes[-1] - process.held_bytes[half])
+    return gained / seconds if seconds > 0 and gained > _LEAST_SHARE * (hog.held_bytes or 0) else None
 
 
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
@@ -105,34 +151,21 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     if not len(takes):
         return None
     last = takes.sort_values("take").iloc[-1]
-    rows = case.rows("holders")
-    rows = only(rows, (rows["pid"] == hog.pid) & (rows["take"] == last["take"]))
-    rows = only(rows, rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES))
-    rows = only(rows, rows["deep_bytes"].fillna(0) >= MOST * held)
-    if not len(rows):
+    seen = case.heap(hog.pid)
+    at = seen.at(int(last["take"]))
+    large = [place for place in seen.of_user() if at is not None and place.deep_bytes[at] >= MOST * held]
+    place = min(large, key=lambda one: (float(one.deep_bytes[at or 0]), -len(one.path)), default=None)
+    if place is None:
         return None
-    row = min(records(rows), key=lambda r: (r["deep_bytes"], -len(r["path"])))
-    size = int(row["deep_bytes"])
-    zeros = np.zeros(1)
-    name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))
+    size, name = int(place.deep_bytes[at or 0]), holder_name(place)
     share = min(1.0, size / held)
     clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-    return Culprit(clause, _subject(case, hog, row, name), size, share)
+    return Culprit(clause, _subject(case, hog, place), size, share)
 
 
-def _subject(case: Case, hog: Member, row: dict[str, Any], name: str) -> Subject:
-    lines = adding_lines(case.sources, holder_of(row))
-    line = lines[0] if lines else None
-    return subject_of(
-        hog,
-        line or definition_of(row),
-        device="cpu",
-        holder=name,
-        variable=text_of(row, "variable"),
-        path=row["path"],
-        type=row["type_name"],
-        module=text_of(row, "owner_module"),
-    )
+def _subject(case: Case, hog: Member, named: Place) -> Subject:
+    line = next(iter(adding_lines(case.sources, named.as_holder())), None)
+    return subject_of(hog, line or defined_at(named), device="cpu", **about(named, named))
 
 
 def hog_of(victim: Member | None, others: Sequence[Member], at_s: float | None) -> Member | None:

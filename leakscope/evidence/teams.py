@@ -67,6 +67,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
         remedy=_remedy(suspect, sum(team.by_worker) / max(1, count), count, is_copying=is_copying),
+        mechanism="workers-copy" if is_copying else _MECHANISMS.get(suspect.how),
         series=_curves(team.alive),
     )
 
@@ -98,6 +99,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         ],
         doubts=["part of it is the interpreter's own and would be copied by any worker"],
         remedy=_remedy(suspect, each, count, is_copying=True),
+        mechanism="workers-copy",
         series=_curves(copies.workers),
         wasted=True,
     )
@@ -217,11 +219,14 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
             f"(pictures that are decoded, properties that are cached): {alone} would show it"
         )
     elif suspect.how == "asks":
-        yield "samples tell who asked for the memory, not who keeps it: no snapshot was taken in the workers"
+        yield "samples show who asked for the memory, not who keeps it: no snapshot was taken in the workers"
     elif suspect.how == "nothing":
         yield (
             f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
         )
+
+
+_MECHANISMS = {"found": "workers-keep", "adds": "workers-keep", "asks": "workers-call"}
 
 
 def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:
@@ -243,7 +248,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
     if suspect.how == "asks":
         library = suspect.grown[0].library
         once = f"call what is called{where} less often, or once for each worker"
-        yield f"{once}, or look whether a newer {library} mends it" if library else once
+        yield f"{once}, or check whether a newer {library} fixes this" if library else once
         fewer = f"or {fewer}"
     elif is_copying:
         fewer = f"or {fewer}"

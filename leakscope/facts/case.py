@@ -14,9 +14,12 @@ import numpy as np
 
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
+from ..storage import without_units
+from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
+from .accounts.peak import peak
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .endings.members import Member, members
@@ -27,7 +30,7 @@ from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.split import Accounts
 from .growth.tree import TreeGrowth, severity_of, tree_growth
-from .heap.holders import with_exact_holders
+from .heap.snapshots import HeapSnapshots, heap_snapshots
 from .processes.ranks import growth_of_ranks
 from .processes.segments import Segments, segments_of_job, unmapped
 from .processes.table import Process, processes
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-    from ..findings import LedgerRow
+    from ..findings import Bill, LedgerRow, Peak
     from ..storage import Recording
     from .code.index import Source
 
@@ -53,12 +56,16 @@ class Case:
     def __init__(self, recording: Recording, horizon_s: float | None = None) -> None:
         """``horizon_s``: how far ahead growth has to matter; None is a day."""
         self.horizon_s = horizon_s
-        self.recording = with_exact_holders(recording.without_units())
+        self.recording = without_units(recording)
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:
         """All rows of a table, by process and time; those of one process: ``ProcessGrowth.rows``."""
         return self.recording.tables[table]
+
+    def heap(self, pid: int) -> HeapSnapshots:
+        """All that the snapshots of a process found, by number; those that may be compared: ``heap.comparable``."""
+        return heap_snapshots(self.recording, pid)
 
     @cached_property
     def step_unit(self) -> str:
@@ -105,9 +112,25 @@ class Case:
         return Accounts()
 
     @cached_property
+    def library_sources(self) -> list[Source]:
+        """Modules of libraries of which an object has grown."""
+        return sources_of(self.recording, "library_sources")
+
+    @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
         return [*ledger(self.growth, self.accounts), *unmapped(self.segments, self.growth)]
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The most that the job held."""
+        return peak(self.recording, self.growth)
+
+    @cached_property
+    def bills(self) -> list[Bill]:
+        """What all memory was, at its level and at its peak."""
+        roles = {one.growth.key: one.role for one in self.processes if one.growth is not None}
+        return bills(self.recording, self.growth, roles, self.peak)
 
     @cached_property
     def segments(self) -> list[Segments]:
@@ -207,6 +230,7 @@ class Case:
         remedy: Iterable[str] = (),
         series: Iterable[Series] = (),
         wasted: bool = False,
+        mechanism: str | None = None,
         **about: Unpack[About],
     ) -> Finding:
         """One diagnosis, about a ``process``, a ``line`` and what ``about`` says, or a ``subject`` that is known.
@@ -233,6 +257,7 @@ class Case:
             remedy=list(remedy),
             series=list(series),
             wasted=wasted,
+            mechanism=mechanism,
             grounds=rests_on,
             step_unit=self.step_unit,
         )

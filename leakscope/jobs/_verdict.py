@@ -1,4 +1,4 @@
-"""One sentence for all ranks: which leak, which do not, on which nobody can tell, and what it is."""
+"""One sentence for all ranks: which leak, which do not, on which unclear, and what it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..facts.processes.ranks import named_ranks as named
 from ..facts.processes.ranks import who_leaks
-from ..findings import SEVERITIES, Finding
+from ..findings import SEVERITIES, Finding, ended_by_lack
 from ..kinds import FILLS, HELD, KILL
 from ..units import format_bytes, format_duration, format_rate
 from ..words import ended
@@ -66,7 +66,9 @@ _TESTS = (
 
 def what_grows(findings: Sequence[Finding]) -> Finding | None:
     """What tells best why the memory of a rank grows."""
-    return next((f for f in findings if f.bytes > 0 and not (f.wasted or f.tells(KILL, FILLS, HELD))), None)
+    return next(
+        (f for f in findings if f.bytes > 0 and not (f.wasted or f.tells(FILLS, HELD) or ended_by_lack(f))), None
+    )
 
 
 def _killed(parts: Sequence[Part], killed: Sequence[int], count: int) -> str:

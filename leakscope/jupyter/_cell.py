@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -199,14 +199,14 @@ def _objects() -> Objects:
 def _holders(heap: OwnHeap) -> Iterator[tuple[str, Holder]]:
     """By path, as the notebook has it."""
     from ..facts.heap.arrived import new_bytes
-    from ..facts.heap.paths import heap_of
+    from ..facts.heap.comparable import heap_of
 
     sources = [(module, file or "", "") for module, _, file in names.user_namespaces() if not _is_ours(module)]
     recording = heap.recording([*sources, (_NAMES, "", "")])
     found = heap_of(recording, os.getpid(), 0.0, float("inf"))
     places = () if found is None else found.places
     new = {} if found is None else new_bytes(recording, found.pid, *found.takes)
-    users = [place for place in places if place.row["is_user"] and not place.type_name.startswith("leakscope.")]
+    users = [place for place in places if place.reference.is_user and not place.type_name.startswith("leakscope.")]
     own = {place.path for place in users if _path(place.path)}
     for place in places:
         path = _path(place.path)
@@ -236,15 +236,15 @@ def _change(holder: Holder) -> str:
     return "" if holder.length is None else f"{holder.length[0]:,} → {holder.length[1]:,}"
 
 
-def register(ipython: Any) -> None:
-    """Add the magics to a running IPython."""
+def register(ipython: Any, open_recording: Callable[[str], Any]) -> None:
+    """Add the magics to a running IPython; ``open_recording`` makes what ``%leakscope stop`` shows."""
 
     recorder: list[Any] = []  # at most one
 
     def leakscope(line: str, cell: str | None = None) -> Any:
         """``%leakscope start [FILE]`` and ``%leakscope stop``; before a cell ``%%leakscope``: what it leaves behind."""
         if cell is None:
-            return _start_or_stop(line.split(None, 1), recorder)
+            return _start_or_stop(line.split(None, 1), recorder, open_recording)
         __tracebackhide__ = "__ipython_bottom__"
         watch = Watch(ipython.user_ns, frozenset(ipython.user_ns_hidden))
         try:
@@ -257,10 +257,9 @@ def register(ipython: Any) -> None:
     ipython.register_magic_function(leakscope, "line_cell", "leakscope")
 
 
-def _start_or_stop(words: list[str], recorder: list[Any]) -> Any:
+def _start_or_stop(words: list[str], recorder: list[Any], open_recording: Callable[[str], Any]) -> Any:
     """``recorder``: the one that is at work, if there is one."""
     from ..beside import record
-    from . import open_recording
 
     if words[:1] == ["start"]:
         if recorder:

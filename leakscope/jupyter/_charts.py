@@ -6,8 +6,9 @@ import base64
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -19,6 +20,10 @@ from ..pages.page import cell, page
 from ..pages.plots import Curve, Plot
 from ..renderers import html
 from ..storage import Recording
+from . import _axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TENSORS = "Live tensors, by owner"
 _LEDGER = "Where the growth went"
@@ -38,9 +43,10 @@ class Chart:
         values: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
         sentence: str = "",
+        draw: Callable[[Axes], None] | None = None,
     ) -> None:
-        """``svg`` makes the picture; ``values`` and ``data`` are what the template and the scripts take."""
-        self.title, self._table, self._svg, self._sentence = title, table, svg, sentence
+        """``svg`` makes the picture, ``draw`` the same on axes; ``values`` and ``data`` are what the scripts take."""
+        self.title, self._table, self._svg, self._sentence, self._draw = title, table, svg, sentence, draw
         self._values = {"drawn": None, "ledger": None, "heap": None, **(values or {})}
         self._data = data or {}
 
@@ -65,6 +71,17 @@ class Chart:
         if self._svg is None:
             raise BadInput(f"{self.title}: {self._sentence}")
         return self._svg()
+
+    def to_axes(self, ax: Axes | None = None) -> Axes:
+        """The chart on axes of matplotlib's, to be changed as any others: on new ones where none are given.
+
+        **Errors** BadInput where there is nothing to draw, or matplotlib is not installed.
+        """
+        if self._draw is None:
+            raise BadInput(f"{self.title}: {self._sentence}")
+        ax = _axes.new_axes() if ax is None else ax
+        self._draw(ax)
+        return ax
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as what the name says: ``.svg``, ``.png`` or ``.html``.
@@ -125,11 +142,12 @@ def of_plot(plot: Plot | None, title: str, nothing: str) -> Chart:
         lambda: pictures.of_plot(plot),
         {"drawn": described.drawn(plot)},
         {"plots": {"chart": described.data(plot)}},
+        draw=partial(_axes.draw_plot, plot),
     )
 
 
 def first_divided_by(plot: Plot | None, by: str) -> Plot | None:
-    """The same with another division first."""
+    """``plot`` with another division first."""
     if plot is None or plot.by == by:
         return plot
     ways = [(plot.by, plot.curves), *plot.divisions]
@@ -145,7 +163,8 @@ def of_ledger(rows: Sequence[LedgerRow]) -> Chart:
 
     if not any(row.growth_bytes for row in rows if row.in_total):
         return Chart(_LEDGER, table, sentence="No account grew or shrank.")
-    return Chart(_LEDGER, table, lambda: pictures.of_ledger(_LEDGER, rows), {"ledger": rows})
+    draw = partial(_axes.draw_ledger, _LEDGER, rows)
+    return Chart(_LEDGER, table, lambda: pictures.of_ledger(_LEDGER, rows), {"ledger": rows}, draw=draw)
 
 
 def of_heap(view: HeapView | None, step_unit: str) -> Chart:
@@ -160,7 +179,12 @@ def of_heap(view: HeapView | None, step_unit: str) -> Chart:
         return pd.DataFrame([holder.bytes for holder in view.holders], [h.path for h in view.holders], moments)
 
     return Chart(
-        title, table, lambda: pictures.of_heap(title, view), {"heap": values, "step_unit": step_unit}, {"heap": [data]}
+        title,
+        table,
+        lambda: pictures.of_heap(title, view),
+        {"heap": values, "step_unit": step_unit},
+        {"heap": [data]},
+        draw=partial(_axes.draw_heap, title, view),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -42,18 +43,34 @@ def of_plot(plot: Plot) -> str:
     return _svg(plot.title, chart.sentence, bottom, chart=chart, names=names, is_filled=plot.stacked)
 
 
-def of_ledger(title: str, rows: Sequence[LedgerRow], most: int = 12) -> str:
-    """SVG of what grew and what shrank, the largest ``most`` movements as bars; the others are added up in one more."""
+class Movement(NamedTuple):
+    """A bar of the ledger; ``slot`` is the number of its colour, None for one that has none of its own."""
+
+    label: str
+    slot: int | None
+    growth_bytes: int
+
+
+def movements(rows: Sequence[LedgerRow], most: int = 12) -> list[Movement]:
+    """What grew and what shrank, the largest ``most`` first; the others are added up in one more."""
     moved = sorted((row for row in rows if row.growth_bytes and row.in_total), key=lambda row: -abs(row.growth_bytes))
     several = len({row.process for row in rows}) > 1
-    told = [(f"{r.process}: {r.account}" if several else r.account, r.account, r.growth_bytes) for r in moved[:most]]
+    told = [
+        Movement(f"{r.process}: {r.account}" if several else r.account, charts.account_slot(r.account), r.growth_bytes)
+        for r in moved[:most]
+    ]
     if rest := moved[most:]:
-        told.append((f"{len(rest)} smaller", "", sum(row.growth_bytes for row in rest)))
+        told.append(Movement(f"{len(rest)} smaller", None, sum(row.growth_bytes for row in rest)))
+    return told
+
+
+def of_ledger(title: str, rows: Sequence[LedgerRow]) -> str:
+    """SVG of what grew and what shrank, as bars."""
+    told = movements(rows)
     low, high = min(0, *(grown for *_, grown in told)), max(0, *(grown for *_, grown in told))
     unit = (WIDTH - _LEFT_OF_BARS - 100) / (high - low)
     bars = []
-    for number, (label, account, grown) in enumerate(told):
-        slot = charts.account_slot(account)
+    for number, (label, slot, grown) in enumerate(told):
         x = _LEFT_OF_BARS + (min(0, grown) - low) * unit
         look = "more" if slot is None else f"area c{slot}"
         amount = format_bytes(grown, signed=True)
@@ -100,9 +117,14 @@ def _svg(title: str, sentence: str, height: float, **values: object) -> str:
     )
 
 
+def colours() -> dict[str, str]:
+    """The page's colours on white paper, by name: ``c0`` to ``c27`` of what is drawn, ``paper``, ``ink``, ``bad``."""
+    return dict(_VARIABLE.findall(bundle("colours.css").partition(":root {")[2].partition("\n}")[0]))
+
+
 def _style() -> str:
     """The page's colours on white paper, without variables: not every program that draws SVG knows them."""
-    values = dict(_VARIABLE.findall(bundle("colours.css").partition(":root {")[2].partition("\n}")[0]))
+    values = colours()
     rules = bundle("charts.css") + _OWN
     return re.sub(r"var\(--([\w-]+)\)", lambda found: values[found[1]].replace('"', "'"), rules)
 

@@ -145,10 +145,10 @@ def still(plot: Plot, buckets: int = axes.BUCKETS) -> Chart:
     values = [value for curve in plot.curves for value in curve.y if value is not None]
     values += [value for edge in edges for value in edge]
     low = 0.0 if plot.stacked or not min(values) > max(values) / 2 else min(values)  # a rise of a tenth should be seen
-    limit, is_near = plot.limit, _is_near(plot)
+    limit, limit_is_drawn = plot.limit, is_near(plot)
     label, step = (axes.size, axes.byte_step) if plot.y_unit == "bytes" else (axes.number, axes.decimal_step)
     y_ticks, low, high = axes.ticks(min(low, *values), max(*values, _top(plot)), step, label)
-    first, last = _ends(plot)
+    first, last = ends(plot)
     x, y, percent = axes.scale(first, last), axes.scale(high, low), axes.scale(first, last, 100.0)
     shapes = [
         Shape(curve.name, curve.slot, _outline(curve, edges[number : number + 2], x, y, buckets), curve.dash)
@@ -171,7 +171,7 @@ def still(plot: Plot, buckets: int = axes.BUCKETS) -> Chart:
         window=(percent(max(first, plot.common[0])), percent(min(last, plot.common[1]))) if plot.common else None,
         onset=axes.Tick(percent(plot.onset[0]), plot.onset[1]) if plot.onset is not None else None,
         trend=axes.path((x(at), y(trend.y(at))) for at in (trend.start[0], trend.until)) if trend is not None else None,
-        limit=y(limit[0]) / 10 if limit is not None and is_near else None,
+        limit=y(limit[0]) / 10 if limit is not None and limit_is_drawn else None,
         limit_label=limit[1] if limit is not None else "",
         marks=[axes.Tick(percent(min(max(at, first), last)), text) for at, text in plot.marks],
     )
@@ -193,7 +193,7 @@ def data(plot: Plot) -> dict[str, Any]:
         "ordered": plot.ordered,
         "names": {_key(at): printable(name) for at, name in plot.names.items()},
         "marks": [[at, printable(text)] for at, text in plot.marks],
-        "limit": [plot.limit[0], printable(plot.limit[1]), _is_near(plot)] if plot.limit is not None else None,
+        "limit": [plot.limit[0], printable(plot.limit[1]), is_near(plot)] if plot.limit is not None else None,
         "common": plot.common,
         "base": plot.base,
         "lanes": [
@@ -250,14 +250,14 @@ def _highest(plot: Plot) -> float:
     return max((value for curve in plot.curves for value in curve.y if value is not None), default=0.0)
 
 
-def _is_near(plot: Plot) -> bool:
+def is_near(plot: Plot) -> bool:
     """Whether the limit is drawn to scale. One that is further up is named at the edge."""
     return plot.limit is not None and plot.limit[0] <= _NEAR * max(_highest(plot), 1)
 
 
 def _top(plot: Plot) -> float:
     """How high the axis goes at least, where all of it is shown."""
-    limit = plot.limit[0] if plot.limit is not None and _is_near(plot) else 0.0
+    limit = plot.limit[0] if plot.limit is not None and is_near(plot) else 0.0
     return max(_highest(plot), limit, plot.trend.y(plot.trend.until) if plot.trend is not None else 0.0)
 
 
@@ -311,7 +311,7 @@ def _place(plot: Plot, at: float) -> str:
     return axes.clock(round(at)) if plot.x_unit == "s" else axes.number(at)
 
 
-def _ends(plot: Plot) -> tuple[float, float]:
+def ends(plot: Plot) -> tuple[float, float]:
     known = [curve.x for curve in plot.curves if len(curve.x)]
     return min(x[0] for x in known), max(*(x[-1] for x in known), plot.last or -math.inf)
 

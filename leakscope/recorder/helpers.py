@@ -33,7 +33,7 @@ class Room(NamedTuple):
 def too_full(needed_bytes: int, of_machine_bytes: int | None = None) -> Room | None:
     """The limit that leaves less than a process needs which starts now: of a cgroup of the recorder's, or above it.
 
-    ``of_machine_bytes``: what the machine has to have left, if that is more. None: there is room, or nobody can tell.
+    ``of_machine_bytes``: what the machine has to have left, if that is more. None: there is room, or unclear.
     **Cost** 0.1 ms for each level of cgroups.
     """
     least = {HOST: of_machine_bytes or needed_bytes}
@@ -90,9 +90,12 @@ class Helpers:
         if what is not None and exit_signal == signal.SIGKILL:
             self._killed.append(Killed(pid, what))
 
-    def stopped(self, pid: int) -> None:
-        """We are about to end it ourselves, unless the kernel was first."""
+    def before_stopping(self) -> None:
+        """We are about to end some ourselves: those that the kernel has killed by now are not among them."""
         self._find_dying()
+
+    def stopped(self, pid: int) -> None:
+        """We ended it ourselves."""
         self._living.pop(pid, None)
 
     def news(self) -> list[Killed]:

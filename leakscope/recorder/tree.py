@@ -252,9 +252,6 @@ class Tree:
         self.living[process.pid] = process
         status = proc.read(f"/proc/{process.pid}/status") or b""
         process.ns_pid = int((proc.text_of(status, b"NSpid") or str(process.pid)).split()[-1])
-        process.cgroup = proc.cgroup(process.pid)
-        if process.cgroup is not None:
-            self.cgroups[process.cgroup] = None
         rows = self._identify(process) or [process.row()]
         if (
             process.stat.is_dead and process.ppid != self._recorder_pid
@@ -265,7 +262,7 @@ class Tree:
         return rows
 
     def _identify(self, process: Process) -> list[Row]:
-        """Read what a process runs; a row if that is new."""
+        """Read what a process runs, and in which cgroup: who starts it may move it there. A row if that is new."""
         process.next_look_s = self.now_s if self.now_s < process.born_s + _SETTLED_S else self.now_s + _RECHECK_S
         process.looked_comm = process.stat.comm
         arguments = proc.command_line(process.pid) or process.arguments
@@ -279,9 +276,12 @@ class Tree:
         rank, local_rank = (_number(proc.environment_value(process.pid, name)) for name in ("RANK", "LOCAL_RANK"))
         if role in ("python", "python-fork") and (rank, local_rank) != _ranks_of(parent):
             role = "trainer"  # Lightning starts the other ranks by its own command line
-        if (arguments, exe, role) == (process.arguments, process.exe, process.role):
+        cgroup = proc.cgroup(process.pid) or process.cgroup
+        if (arguments, exe, role, cgroup) == (process.arguments, process.exe, process.role, process.cgroup):
             return []
-        process.arguments, process.exe, process.role = arguments, exe, role
+        process.arguments, process.exe, process.role, process.cgroup = arguments, exe, role, cgroup
+        if cgroup is not None:
+            self.cgroups[cgroup] = None
         process.rank, process.local_rank = rank, local_rank
         return [process.row()]
 

@@ -14,6 +14,7 @@ from ..findings import ROLES, BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, P
 from ..units import format_about, format_bytes, format_duration, format_rate, per_step, steps_together
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts
+from . import _bill
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, largest_holders
 from ._markdown import block, code, folded, head, row, text
@@ -37,6 +38,9 @@ def render(report: Report) -> str:
         parts += ["### Ignored by pyproject.toml", _fitted(known, len(known), _IGNORED)]
     if report.ledger:
         parts += ["### Where the growth went" + judged(report.verdict), _ledger(report.ledger)]
+    bill = _bill.told(report)
+    if bill is not None:
+        parts.append(folded(bill.heading, _bill_table(bill)))
     for heading, held in largest_holders(report):
         cells = ((code(path, 120), code(what, 120), *figures) for path, what, *figures in (one.cells for one in held))
         table = "\n".join([head([*COLUMNS[:2], *(f" {name}" for name in COLUMNS[2:])]), *map(row, cells)])
@@ -59,6 +63,15 @@ def render(report: Report) -> str:
     started = f" · recorded {text(report.recording.started_at, 40)}" if report.recording.started_at else ""
     parts.append(f"leakscope {__version__}{started}")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _bill_table(bill: _bill.Told) -> str:
+    rows = []
+    for line in bill.lines:
+        name = f"{text(line.name)}{f': {code(line.details, 400)}' if line.details else ''}"
+        rows.append(row([name, line.level, line.share, line.peak][: len(bill.columns)]))
+    total = row(["total", bill.total[0], "", bill.total[1]][: len(bill.columns)])
+    return "\n".join([head(["what", *(f" {name}" for name in bill.columns[1:])]), *rows, total])
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -93,6 +106,8 @@ def _finding(finding: Finding, number: int, excerpts: dict[tuple[str, int], Exce
     ]
     if finding.remedy:
         parts += ["**What to do**", _items(finding.remedy, _REMEDY)]
+    if finding.edit is not None and finding.edit.diff is not None:
+        parts.append(block(finding.edit.diff.rstrip("\n").split("\n"), "diff"))
     excerpt = excerpts.get((finding.subject.file or "", finding.subject.line or 0))
     details = [block(_numbered(excerpt))] if excerpt else []
     details += [_items([e.text for e in finding.evidence], _EVIDENCE)] if finding.evidence else []

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
 from ..evidence import experiments
+from ..evidence.edits import edit_of
 from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
-from ..findings import Excerpt, Finding, Report, Timeline, Verdict, fingerprint_of, in_order
-from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, peak, timeline
+from ..findings import Excerpt, Finding, Findings, Report, Timeline, Verdict, fingerprint_of, in_order
+from ..storage import thinned
+from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def analyze(
 class Judged:
     """A report whose timeline can be looked at more closely, also of a recording that is too long to be held whole.
 
-    ``recording`` may be thinned (``Recording.thinned``), ``whole`` has every row of it.
+    ``recording`` may be thinned (``storage.thinned``), ``whole`` has every row of it.
     """
 
     def __init__(self, recording: Recording, whole: Recording) -> None:
@@ -59,7 +61,7 @@ class Judged:
     def window(self, start_s: float, end_s: float, most_rows: int) -> Timeline | None:
         """The timeline between two moments, from at most about ``most_rows`` samples; None without two of them."""
         drawn = self.report.timeline
-        part = self._whole.thinned(most_rows, (start_s, end_s))
+        part = thinned(self._whole, most_rows, (start_s, end_s))
         return timeline.window(self._case, part, drawn) if drawn is not None else None
 
 
@@ -87,15 +89,18 @@ def answer_of(recording: Recording) -> Answer:
     return Answer(verdict, findings, excerpts.excerpts(case, findings), told, as_of_s)
 
 
-def _marked(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+def _marked(case: Case, findings: Sequence[Finding]) -> Findings:
     """In their order, one about each object, with its fingerprint."""
     cwd = case.recording.meta.get("cwd")
     folder = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
-    return [replace(finding, fingerprint=fingerprint_of(finding, folder)) for finding in folded(in_order(findings))]
+    return Findings(
+        replace(finding, fingerprint=fingerprint_of(finding, folder), edit=edit_of(case, finding))
+        for finding in folded(in_order(findings))
+    )
 
 
 def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
-    """``analyze`` for who asks the case more than that."""
+    """Like ``analyze``, for callers that already have a case."""
     results = analyzers.diagnose(case, only, thresholds)
     findings = _marked(case, results.findings)
     found = {kind for finding in findings for kind in (finding.kind, *finding.also)}
@@ -103,8 +108,9 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     drawn = timeline.timeline(case)
     verdict = attached.verdict(case, head.verdict(case, findings), findings)
     return Report(
-        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case)),
+        recording=replace(attached.facts(case, head.facts(case)), peak=case.peak),
         verdict=verdict,
+        bill=case.bills,
         ledger=case.ledger,
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),

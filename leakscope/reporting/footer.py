@@ -9,7 +9,6 @@ from ..facts.tables import only
 from ..findings import Finding, Verdict
 from ..version import __version__
 from . import head
-from .peak import peak as peak_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +45,7 @@ def figures(case: Case) -> dict[str, Any]:
     """**Units** as their names say; None where nobody read it."""
     facts, gpus, growth = head.facts(case), case.rows("gpu_samples"), case.growth
     held = growth.held_bytes
-    peak = peak_of(case)
+    peak = case.peak
     limit, steps = case.nearest_limit, case.rows("sentinels")["step"].dropna()
     devices = only(gpus, gpus["pid"].isna())
     return {

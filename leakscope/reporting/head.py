@@ -12,7 +12,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at, other_mallocs
 from ..facts.processes.ranks import who_leaks
 from ..facts.tables import AT_EXIT, narrow, only
-from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
+from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, signal_name
 from . import gpu
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
-_MOVES = ("grew", "moves", "rises", "rose", "stands", "stays")  # how a trend's reason begins
+_MOVES = ("grew", "moves", "rises", "rose", "stays")  # how a trend's reason begins
 _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 
 
@@ -34,7 +34,7 @@ def facts(case: Case) -> RecordingFacts:
         how = "oom-killed"
     duration_s = duration(case)
     return RecordingFacts(
-        path=case.recording.shown,
+        path=case.recording.location,
         command=[str(word) for word in case.recording.meta.get("command") or ()],
         started_at=str(case.recording.meta.get("started_at") or ""),
         duration_s=round(duration_s, 3),
@@ -68,6 +68,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     hours = (growth.end_s - growth.start_s) / 3600
     _, _, signal = case.recording.ended
     kill = next((f for f in findings if f.tells(KILL) and case.kills.sure), None)
+    end = kill or next((f for f in findings if ended_by_lack(f) and not f.tells(KILL)), None)
     wasted = sum(f.bytes for f in findings if f.wasted)
     ours = [f"{f.title}." for f in findings if is_our_crash(f)][:1]  # before anything else
     others = [f for f in findings if not is_our_crash(f)]
@@ -77,7 +78,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
-    told = Told(growth, gained, others, kill, wasted, signal, steps, unit, case.rank_growth)
+    told = Told(growth, gained, others, end, wasted, signal, steps, unit, case.rank_growth)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
@@ -104,14 +105,15 @@ def _unread_mallocs(case: Case) -> list[str]:
 class Told:
     """What the headline is made of: the growth, and of the findings those that it speaks of.
 
-    ``kill`` is the finding of a kill that is sure; ``signal`` ended the job. ``steps`` passed, each a ``step_unit``.
+    ``end`` is the finding of a kill that is sure, or of memory that was refused; ``signal`` ended the job. ``steps``
+    passed, each a ``step_unit``.
     ``ranks``: which of several ranks grow.
     """
 
     growth: TreeGrowth
     gained: int
     findings: Sequence[Finding]
-    kill: Finding | None = None
+    end: Finding | None = None
     wasted_bytes: int = 0
     signal: int | None = None
     steps: int = 0
@@ -141,8 +143,8 @@ class Told:
     @cached_property
     def first(self) -> Finding | None:
         """What tells best why memory grows."""
-        aside = (KILL, FILLS, HELD)
-        return next((f for f in self.findings if not (f.wasted or any(map(f.tells, aside)) or _is_danger(f))), None)
+        aside = (f.wasted or f.tells(FILLS, HELD) or ended_by_lack(f) or _is_danger(f) for f in self.findings)
+        return next((f for f, is_aside in zip(self.findings, aside) if not is_aside), None)
 
     @cached_property
     def elsewhere(self) -> Finding | None:
@@ -153,16 +155,23 @@ class Told:
     @cached_property
     def danger(self) -> Finding | None:
         dangers = (f for f in self.findings if _is_danger(f) and f.severity != "note")
-        if self.kill is not None or any(map(_is_crash, self.findings)):  # they say it all
+        if self.end is not None or any(map(_is_crash, self.findings)):  # they say it all
             dangers = (f for f in dangers if not f.tells(LIMIT))
         return next(dangers, None)
 
     @property
-    def is_all_in_the_kill(self) -> bool:
-        """Whether the title of the kill names the very thing that grew."""
-        if self.kill is None or self.first is None or not self.growth.leaking:
+    def is_all_in_the_end(self) -> bool:
+        """Whether the title of the end names the very thing that grew."""
+        if self.end is None or self.first is None or not self.growth.leaking:
             return False
-        return self.kill.subject == self.first.subject
+        one, two = self.end.subject, self.first.subject
+        return (one.pid, one.holder, one.path, one.file, one.line) == (
+            two.pid,
+            two.holder,
+            two.path,
+            two.file,
+            two.line,
+        )
 
 
 def headline(told: Told) -> str:
@@ -170,8 +179,8 @@ def headline(told: Told) -> str:
     return " ".join(text for part in _PARTS if (text := part(told)))
 
 
-def _killed(told: Told) -> str:
-    return f"{told.kill.title}." if told.kill is not None else ""
+def _ended(told: Told) -> str:
+    return f"{told.end.title}." if told.end is not None else ""
 
 
 def _danger(told: Told) -> str:
@@ -208,7 +217,7 @@ def _clause(reason: str) -> str:
 
 
 def _what_grows(told: Told) -> str:
-    if told.is_all_in_the_kill:
+    if told.is_all_in_the_end:
         return f"The job gained {told.amount} ({told.rate})."
     main = told.growth.main
     if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
@@ -226,7 +235,7 @@ def _what_grows(told: Told) -> str:
 
 def _hidden(told: Told) -> str:
     main = told.growth.main
-    if not told.growth.leaking or told.is_all_in_the_kill or main is None or not main.is_hidden:
+    if not told.growth.leaking or told.is_all_in_the_end or main is None or not main.is_hidden:
         return ""
     return main.hides
 
@@ -243,12 +252,16 @@ def _waste(told: Told) -> str:
 
 
 def _held(told: Told) -> str:
-    held = next((f for f in told.findings if f.tells(HELD)), None) if told.growth.leaking is not True else None
+    held = (
+        next((f for f in told.findings if f.tells(HELD) and not f.wasted), None)
+        if told.growth.leaking is not True
+        else None
+    )
     return f"{held.title}." if held is not None else ""
 
 
 def _danger_besides(told: Told) -> str:
-    if told.danger is None or not told.growth.leaking or told.is_all_in_the_kill:
+    if told.danger is None or not told.growth.leaking or told.is_all_in_the_end:
         return ""
     return f"Also: {_lower(told.danger.title)}."
 
@@ -260,10 +273,10 @@ def _ranks(told: Told) -> str:
 
 
 def _signal(told: Told) -> str:
-    return f"The job was ended by {signal_name(told.signal)}." if told.signal is not None and told.kill is None else ""
+    return f"The job was ended by {signal_name(told.signal)}." if told.signal is not None and told.end is None else ""
 
 
-_PARTS = (_killed, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)
+_PARTS = (_ended, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)
 
 
 def _is_crash(finding: Finding) -> bool:
@@ -298,6 +311,7 @@ def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
         "recorder_cpu_fraction": round(float(cpu_s) / duration_s, 5) if cpu_s is not None and known else None,
         "take_fraction": round(float(spent.sum()) / duration_s, 5) if len(spent) and known else None,
         "recorder_rss_bytes": int(rss) if rss is not None else None,
+        "take_bytes": int(taken) if (taken := largest(case.rows("heap_graphs"), "reading_bytes")) is not None else None,
         "longest_take_s": round(float(pause_s), 4) if pause_s is not None else None,
         "recording_bytes": _file_bytes(case),
         "max_overhead_fraction": asked.get("max_overhead_fraction") if isinstance(asked, dict) else None,

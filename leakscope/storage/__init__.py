@@ -9,11 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .footer import keep_answer
-    from .recording import Recording, open_recording, read_ahead, read_footer
+    from .recording import (
+        Recording,
+        derived,
+        open_recording,
+        read_ahead,
+        read_footer,
+        thinned,
+        without_units,
+    )
     from .rewriting import rewrite
     from .single import write_table
 
-__all__ = ["Recording", "keep_answer", "open_recording", "read_ahead", "read_footer", "rewrite", "write_table"]
+__all__ = [
+    "Recording",
+    "derived",
+    "keep_answer",
+    "open_recording",
+    "read_ahead",
+    "read_footer",
+    "rewrite",
+    "thinned",
+    "without_units",
+    "write_table",
+]
 _ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting", "write_table": "single"}
 
 

@@ -20,9 +20,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..agent.journal import NotOurs, create, open_regular
+from ..agent.journal import GPU_SNAPSHOT, WHOLE_HEAP, NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
-from . import gpu_history, whole_heap
 from .merge import merge
 from .segments import segments
 
@@ -80,15 +79,17 @@ def finalize(
     if not is_journal(journal):
         if path.is_file():
             return path
-        raise UnreadableRecording(f"there is no recording at {path}: neither the file nor {journal.name} beside it")
+        raise UnreadableRecording(f"there is no recording at {path}: neither the file nor {journal.name} next to it")
     with _alone(journal) as is_there, _lock_file(journal) as lock:
         if not is_there:  # another process finalised it while we waited for our turn
             return path
         if lock is None and not checkpoint:
             raise BadInput(f"{path} is still being recorded: wait until it ends, or finalize with --checkpoint")
         _replace(path, journal, checkpoint, salvages)
-        if not checkpoint:
-            whole_heap.move_out(journal, path)
+        if not checkpoint and any(journal.glob("*" + WHOLE_HEAP)):
+            from .whole_heap import move_out
+
+            move_out(journal, path)
         if not (checkpoint or keep_journal):
             _remove(journal)
     return path
@@ -97,25 +98,26 @@ def finalize(
 def run_lightly() -> None:
     """For a process that does nothing but finalise: one thread, memory goes back to the system at once, no pandas.
 
-    pyarrow imports pandas (50 MB, 0.4 s) to ask whether a list is a Series. It asks once, and remembers the answer.
+    pyarrow imports pandas (50 MB, 0.4 s) to ask whether a list is a Series, and dateutil (10 ms) for intervals that no
+    table of ours has. It asks once, and remembers the answer.
     """
     pa.set_cpu_count(1)
     pa.set_memory_pool(pa.system_memory_pool())
     if "pandas" in sys.modules:
         return
-    sys.meta_path.insert(0, _NoPandas)
+    sys.meta_path.insert(0, _Without)
     try:
         pa.array([0])
     finally:
-        sys.meta_path.remove(_NoPandas)
+        sys.meta_path.remove(_Without)
 
 
-class _NoPandas:
-    """An import finder to which pandas is not installed."""
+class _Without:
+    """An import finder to which neither is installed."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
+        if name in ("pandas", "dateutil.relativedelta"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
@@ -125,8 +127,10 @@ def _replace(path: Path, journal: Path, checkpoint: bool, salvages: bool) -> Non
         for stale in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):  # of one that was killed: we are alone
             with suppress(OSError):  # another user's
                 stale.unlink()
-        if not checkpoint:
-            gpu_history.fold_in(journal)
+        if not checkpoint and any(journal.glob("*" + GPU_SNAPSHOT)):
+            from .gpu_history import fold_in  # 40 ms that few have to wait for, this and what reads whole heaps
+
+            fold_in(journal)
         with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
             footer = merge(journal, stream, "checkpoint" if checkpoint else "final", salvages=salvages)
             if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):

@@ -8,10 +8,10 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from .. import schema
 from ..addresses import as_url, without_credentials
 from ..agent.journal import GPU_SNAPSHOT
-from ..errors import LeakscopeError, NoSuchTable, UnreadableRecording
+from ..errors import BadInput, LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from . import seal
 from .arrow import FOOTER_KEY, arrow_schema
@@ -58,7 +58,12 @@ _PANDAS_TYPES = {
 
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _types = {field.name: field.type for field in arrow_schema()}
+_ORDER = ("pid", "start_ticks", "time_mono_ns")
+_ROWS_OF_A_PART = 1 << 14
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
+
+
+_R = TypeVar("_R", bound="Recording")
 
 
 class _Units(dict[str, str]):
@@ -91,16 +96,16 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._shared: dict[int, pa.Table | None] = {}  # row groups of several tables
         self._makers: Mapping[str, Callable[[], pd.DataFrame]] = {}
 
-    def deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Tables:
-        """The same, but for some tables, each made by a function when it is asked for first."""
+    def _deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Tables:
+        """A copy with some tables replaced, each made by a function when it is asked for first."""
         derived = copy.copy(self)
         derived._frames = {name: frame for name, frame in self._frames.items() if name not in makers}
         derived._frames_with_units = None if self._frames_with_units is None else {}
         derived._makers = {**self._makers, **makers}
         return derived
 
-    def without_units(self) -> Tables:
-        """The same for who works with them: pandas copies what a frame says of itself in every operation."""
+    def _without_units(self) -> Tables:
+        """A copy for internal use: pandas copies what a frame says of itself in every operation."""
         derived = copy.copy(self)
         derived._frames_with_units = None
         return derived
@@ -145,7 +150,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         """Names of the tables that have rows."""
         return [name for name in self if name in self._groups]
 
-    def thinned(self, name: str, most_rows: int, time_s: Window) -> tuple[pd.DataFrame, int]:
+    def _thinned(self, name: str, most_rows: int, time_s: Window) -> tuple[pd.DataFrame, int]:
         """A table between two moments in about ``most_rows`` at most, and how many rows it has there.
 
         Of each process the highest and the lowest of so many readings in a row. **Errors** UnreadableRecording.
@@ -158,9 +163,29 @@ class Tables(Mapping[str, pd.DataFrame]):
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         rows = _with_nulls(rows, columns)
-        order = [(c, "ascending") for c in ("pid", "start_ticks", "time_mono_ns")]
-        rows = rows.sort_by(order)
+        rows = rows.sort_by([(c, "ascending") for c in _ORDER])
         return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
+
+    def parts(self, name: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: never all
+        of it. A column that the file does not have is null. The parts come about in the order of time.
+
+        **Errors** UnreadableRecording; ValueError where a window limits the tables.
+        """
+        if self._window is not None:
+            raise ValueError("a part of a recording is read whole")
+        names = list(dict.fromkeys((*_ORDER, *columns)))
+        there = [*(name for name in names if name in self._names), "table"]
+        groups = list(self._groups.get(name, {}))
+        batches = self._file.iter_batches(_ROWS_OF_A_PART, groups, there, use_threads=False) if groups else ()
+        try:
+            for batch in batches:
+                rows = pa.table(batch)
+                rows = rows.filter(pc.equal(rows["table"], name))
+                rows = _with_nulls(rows, names).sort_by([(column, "ascending") for column in _ORDER])
+                yield self._frame(self._timed(rows, rows["time_mono_ns"]), [])
+        except (OSError, pa.ArrowException) as error:
+            raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
 
     def groups(self, name: str) -> Mapping[int, int]:
         """The row groups a table is in, and how many rows of it are there."""
@@ -199,8 +224,8 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
-        order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in names]
-        self._check_fits(name, len(names))
+        order = [c for c in _ORDER if c in names]
+        self._check_can_be_read(name, len(names))
         try:
             is_shared = self._is_among_others(name)
             keys = self._columns(name, [*order, *(["table"] if is_shared else [])])
@@ -226,8 +251,10 @@ class Tables(Mapping[str, pd.DataFrame]):
         since_ns = pc.cast(pc.subtract(times_ns, self._start_mono_ns), pa.float64(), safe=False)
         return rows.add_column(0, "time_s", pc.divide(since_ns, 1e9))
 
-    def _check_fits(self, name: str, column_count: int) -> None:
-        """**Errors** UnreadableRecording for a table that would take most of this computer's memory."""
+    def _check_can_be_read(self, name: str, column_count: int) -> None:
+        """**Errors** BadInput once closed; UnreadableRecording for what would take most of this computer's memory."""
+        if self._file.closed:
+            raise BadInput(f"{self._where} was closed before table {name} was read: open it again")
         rows = sum(self._file.metadata.row_group(g).num_rows for g in self._groups.get(name, {}))
         bytes, most_bytes = rows * column_count * _BYTES_OF_VALUE, _most_bytes()
         if bytes > most_bytes:
@@ -282,8 +309,10 @@ class Tables(Mapping[str, pd.DataFrame]):
 class Recording:
     """One run as it was recorded.
 
-    ``shown`` is its path, or the URL it was read from. ``complete`` is False when anything is known to be missing;
-    ``notes`` says what, in sentences for a person.
+    ``location`` is its path, or the URL it was read from, without credentials. ``complete`` is False when anything is
+    known to be missing; ``notes`` says what, in sentences for a person.
+
+    It may be used with ``with``; what was read of it stays after ``close``.
     """
 
     def __init__(
@@ -293,61 +322,37 @@ class Recording:
         footer: dict[str, Any],
         notes: list[str],
         window: Window | None = None,
-        shown: str | None = None,
+        location: str | None = None,
     ) -> None:
         self.path = path
-        self.shown = shown or str(path)
+        self.location = location or str(path)
         self.meta = footer
         self.complete = bool(footer.get("complete", False))
         self.notes = [*map(str, footer.get("notes", [])), *notes]
-        self.tables = Tables(file, footer["start_mono_ns"], self.shown, window)
+        self.tables = Tables(file, footer["start_mono_ns"], self.location, window)
         self._file, self._added_notes, self._window = file, notes, window
 
     @classmethod
-    def of(cls, other: Recording) -> Self:
+    def _of(cls, other: Recording) -> Self:
         """The same recording, as one of a class that can do more with it."""
-        return cls(other.path, other._file, other.meta, other._added_notes, other._window, other.shown)
+        return cls(other.path, other._file, other.meta, other._added_notes, other._window, other.location)
 
-    def deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Self:
-        """The same recording with some tables made by functions out of others: ``self`` has them as they were written.
+    def close(self) -> None:
+        """Let go of the file. Tables that were read stay; another one is then a BadInput."""
+        self._file.close(force=True)
 
-        **Errors** none; a function is called when its table is asked for first.
-        """
-        derived = copy.copy(self)
-        derived.tables = self.tables.deriving(makers)
-        return derived
+    def __enter__(self) -> Self:
+        return self
 
-    def without_units(self) -> Self:
-        """The same recording, whose frames do not say the units of their columns."""
-        derived = copy.copy(self)
-        derived.tables = self.tables.without_units()
-        return derived
-
-    def thinned(self, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> Self:
-        """The same, but for the tables that grow with each second of each process: ``most_rows`` of each, about.
-
-        Only what lies between two moments is read of them, and never all at once. A note says what was left out.
-        """
-        counts = {name: sum(self.tables.groups(name).values()) for name in THINNED}
-        long = [name for name, count in counts.items() if count > most_rows or time_s != (-math.inf, math.inf)]
-        if not long:
-            return self
-        read = {name: self.tables.thinned(name, most_rows, time_s) for name in long}
-        derived = self.deriving({name: partial(frame.copy, deep=False) for name, (frame, _) in read.items()})
-        derived.notes = [*self.notes, *(thinned_note(name, len(read[name][0]), read[name][1]) for name in long)]
-        return derived
+    def __exit__(self, *failure: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
-        return f"<Recording {self.shown}: {', '.join(self.names()) or 'no rows'}>"
+        return f"<Recording {self.location}: {', '.join(self.names()) or 'no rows'}>"
 
     def names(self) -> list[str]:
         """Names of the tables that have rows."""
         return self.tables.written()
-
-    @property
-    def parquet_file(self) -> pq.ParquetFile:
-        """What it is read from, in whole."""
-        return self._file
 
     @property
     def ended(self) -> tuple[str, int | None, int | None]:
@@ -383,7 +388,40 @@ class Recording:
         if self._window is not None:
             window = max(window[0], self._window[0]), min(window[1], self._window[1])
         notes = [*self._added_notes, f"a part of the recording only: {as_text(window)}"]
-        return type(self)(self.path, self._file, self.meta, notes, window, self.shown)
+        return type(self)(self.path, self._file, self.meta, notes, window, self.location)
+
+
+def derived(recording: _R, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> _R:
+    """A copy with some tables made by functions out of others; ``recording`` keeps them as they were written.
+
+    A function is called when its table is asked for first.
+    """
+    made = copy.copy(recording)
+    made.tables = recording.tables._deriving(makers)
+    return made
+
+
+def without_units(recording: _R) -> _R:
+    """A copy for internal use: its frames do not say the units of their columns, which pandas copies each time."""
+    made = copy.copy(recording)
+    made.tables = recording.tables._without_units()
+    return made
+
+
+def thinned(recording: _R, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> _R:
+    """A copy with about ``most_rows`` of each table that grows with each second of each process.
+
+    Only what lies between two moments is read of them, and never all at once. A note says what was left out.
+    """
+    tables = recording.tables
+    counts = {name: sum(tables.groups(name).values()) for name in THINNED}
+    long = [name for name, count in counts.items() if count > most_rows or time_s != (-math.inf, math.inf)]
+    if not long:
+        return recording
+    read = {name: tables._thinned(name, most_rows, time_s) for name in long}
+    made = derived(recording, {name: partial(frame.copy, deep=False) for name, (frame, _) in read.items()})
+    made.notes = [*recording.notes, *(thinned_note(name, len(read[name][0]), read[name][1]) for name in long)]
+    return made
 
 
 def open_recording(path: str | os.PathLike[str], *, read_only: bool = False) -> Recording:
@@ -495,7 +533,7 @@ def _from_url(url: str) -> Recording:
             raise
         raise UnreadableRecording(f"{shown} is damaged or cannot be read: {_one_line(error)}") from error
     footer = _footer(file, path)
-    return Recording(path, file, footer, _NOTES.get(footer["state"], []), shown=shown)
+    return Recording(path, file, footer, _NOTES.get(footer["state"], []), location=shown)
 
 
 def _is_final(path: Path) -> bool:
@@ -512,7 +550,7 @@ def _check_is_parquet(path: Path) -> None:
         raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
     if not path.exists():
         raise UnreadableRecording(
-            f"there is no file {path}: check the name, or record with `leakscope record -o {path}`"
+            f"there is no file {path}: check the name, or record with `leakscope record -o {path} -- COMMAND`"
         )
     if not path.is_file():
         raise UnreadableRecording(f"{path} is not a regular file: name a recording")

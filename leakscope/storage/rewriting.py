@@ -26,7 +26,7 @@ def rewrite(recording: Recording, output: Path, text_of: TextOf, footer: Mapping
     temporary = output.with_name(f".{output.name}.tmp-{os.urandom(8).hex()}")
     try:
         with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
-            _copy(recording.parquet_file, stream, text_of, footer)
+            _copy(recording._file, stream, text_of, footer)
         os.link(temporary, output)  # fails where a rename would replace
     except OSError as error:
         raise LeakscopeError(f"cannot write {output}: {error.strerror or error}") from None

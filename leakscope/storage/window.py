@@ -28,7 +28,7 @@ def limited(name: str, frame: pd.DataFrame, window: Window, start_mono_ns: int) 
         born_s = (frame["born_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
         died_s = (frame["died_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
         kept = ~((born_s > last_s).fillna(False) | (died_s < first_s).fillna(False))
-    elif name == "sources":
+    elif name in ("sources", "library_sources"):
         kept = frame["time_s"] <= last_s
     else:
         kept = frame["time_s"].between(first_s, last_s)

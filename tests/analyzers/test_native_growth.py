@@ -110,8 +110,8 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
 
 def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     holder = {
-        "path": "main() codec", "root_kind": "frame", "variable": "codec", "owner": "main", "is_user": True,
-        "opaque": True, "type_name": "sqlite3.Connection",
+        "path": "main() codec", "edge_kind": "local", "variable": "codec", "owner": "main", "is_user": True,
+        "owner_file": FILE, "opaque": True, "type_name": "sqlite3.Connection",
     }  # fmt: skip
     builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SOURCE)
     report = asked(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])
@@ -174,6 +174,20 @@ def test_arrow_is_named_where_its_pool_has_an_allocator_of_its_own(tmp_path):
     assert finding.bytes > 100 * MiB
 
 
+@pytest.mark.parametrize(
+    ("version", "share", "is_told"), [("3.12.1", 0.9, True), ("3.12.5", 0.9, False), ("3.12.1", 0.1, False)]
+)
+def test_strings_that_are_interned_for_good_are_told_where_this_python_frees_none(tmp_path, version, share, is_told):
+    """Most of the small objects that came into use are such strings."""
+    strings = [30_000 + 8000 * second for second in range(20)]
+    blocks = [200_000 + round(8000 / share) * second for second in range(20)]
+    builder = leaking(tmp_path, interned_count=strings, allocated_blocks=blocks)
+    builder.row("agent_notes", 0.5, PID, note="loaded", text=f"Python {version}, pid {PID}")
+    (finding,) = asked(seen(builder, 5).open(), only=["native-growth"]).findings
+    assert (finding.mechanism == "interned-strings") is is_told
+    assert ("3.12.5" in finding.remedy[0]) is is_told
+
+
 SLOWING = [round(100 * MiB + 300 * MiB * (1 - 0.965**n)) for n in range(80)]
 
 
@@ -220,7 +234,7 @@ def test_few_shapes_or_a_model_without_convolutions_fill_no_kernel_cache(tmp_pat
 
 
 def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
-    """New shapes become rare: nobody can tell whether it ends, but not that nothing happened."""
+    """New shapes become rare: unclear whether it ends, but not that nothing happened."""
     report = analyze(kernels(tmp_path, EVER_NEW, rss=SLOWING).open())
     (finding,) = [one for one in report.findings if one.kind == "native-growth"]
     assert not report.verdict.leaking and finding.wasted and finding.bytes_per_hour is None

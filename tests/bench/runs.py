@@ -23,7 +23,7 @@ actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, null, 1)]
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=actions)
 _, status, usage = os.wait4(pid, 0)
 print(time.perf_counter() - began_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
-sys.exit(bool(status))
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
 
@@ -35,8 +35,13 @@ class Spent(NamedTuple):
     peak_rss_bytes: int  # of the largest of its processes
 
 
-def spent_by(command: Sequence[str], environ: Mapping[str, str] | None = None, most_s: float | None = None) -> Spent:
-    """One run of a command. **Errors** SystemExit if it fails, or takes longer than ``most_s`` and is stopped."""
+def spent_by(
+    command: Sequence[str], environ: Mapping[str, str] | None = None, most_s: float | None = None, status: int = 0
+) -> Spent:
+    """One run of a command that ends with ``status``.
+
+    **Errors** SystemExit if it ends otherwise, or takes longer than ``most_s`` and is stopped.
+    """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     run = subprocess.Popen(
         [PYTHON, "-S", "-c", _LAUNCHER, *command],
@@ -52,7 +57,7 @@ def spent_by(command: Sequence[str], environ: Mapping[str, str] | None = None, m
         os.killpg(run.pid, signal.SIGKILL)
         run.communicate()
         raise SystemExit(f"stopped after {most_s:.0f} s") from None
-    if run.returncode:  # a benchmark of failures measures nothing
+    if run.returncode != status:  # a benchmark of failures measures nothing
         raise SystemExit(f"{' '.join(command[:3])} failed:\n{complaint}")
     wall_s, cpu_s, peak_kib = map(float, told.split())
     return Spent(wall_s, cpu_s, int(peak_kib) * 1024)

@@ -11,14 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from leakbench import BENCH_PROGRAMS
+from leakbench.score import score
 from leakscope import analyze
 from leakscope.findings import Report
 from leakscope.renderers.json import as_dict
 from leakscope.storage import open_recording
 from tests.end_to_end import truth
 from tests.end_to_end.programs import FIXTURES, Place, Program, programs
-from tests.leakbench import BENCH_PROGRAMS
-from tests.leakbench.score import score
 
 FOLDER = Path(__file__).parent
 RECORDINGS = FOLDER / "recordings"

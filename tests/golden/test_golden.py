@@ -67,7 +67,7 @@ def test_it_is_of_the_program_as_it_is_now_and_of_no_machine(program: Program):
 
 def texts_of(recording: Recording) -> dict[str, list[str]]:
     """All texts in a recording, by column, each once. Numbers, which are most of it, are not read."""
-    file = recording.parquet_file
+    file = recording._file
     columns = [one.name for one in file.schema_arrow if pa.types.is_string(one.type) and one.name != "fingerprint"]
     rows = file.read(columns=columns)
     return {name: rows[name].unique().drop_null().to_pylist() for name in columns}

@@ -30,7 +30,7 @@ def trim(recording: Path, output: Path) -> None:
     """Write ``recording`` to ``output``."""
     opened = open_recording(recording)
     neutral = neutraliser()
-    table = opened.parquet_file.read().replace_schema_metadata()
+    table = opened._file.read().replace_schema_metadata()
     table = table.select([name for name in table.column_names if table[name].null_count < len(table)])
     for position, name in enumerate(table.column_names):
         if table[name].type == pa.string() and name != "table":

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from leakbench import BENCH_PROGRAMS, FIELD, UNSEEN_PROGRAMS, all_programs, area, sample, unseen_programs
+from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
+from leakbench.score import Score, calibration, score, score_of, share
+from leakbench.table import markdown, page
+from leakbench.tools import tools
 from leakscope import analyzers
 from tests.end_to_end.programs import Place, Program
-from tests.leakbench import BENCH_PROGRAMS, UNSEEN_PROGRAMS, all_programs, unseen_programs
-from tests.leakbench.score import Score, calibration, score, share
-from tests.leakbench.table import markdown
 
 FIELDS = {
     "kind",
@@ -114,6 +116,56 @@ def test_what_was_not_run_counts_nowhere(leaky):
     assert share([left_out], lambda s: s.kind) == (0, 0)
     text = markdown([left_out], {"seconds": 14, "at_once": 2, "date": "", "machine": "", "python": "", "torch": ""})
     assert "- `trainer/leaky.py`: torch not installed" in text
+
+
+OFFERS_ALL = frozenset(CLAIMS)
+
+
+def test_what_a_tool_does_not_claim_is_not_scored(leaky):
+    said = Answer(leaking=None, lines=((str(leaky.path), 3),))
+    scored = score_of(leaky, said, frozenset({LINE}), "profiler")
+    assert (scored.kind, scored.name, scored.verdict, scored.line) == (None, None, None, True)
+    assert score_of(leaky._replace(places=()), said, frozenset({LINE}), "profiler").alarm is None
+
+
+def test_the_second_line_counts_among_three_and_not_first(leaky):
+    said = Answer(True, lines=((str(leaky.path), 1), (str(leaky.path), 3)), holders=("[self.history]", "x"))
+    scored = score_of(leaky, said, OFFERS_ALL, "profiler")
+    assert (scored.line, scored.line_3, scored.name, scored.name_3) == (False, True, True, True)
+
+
+def test_a_line_in_the_function_of_the_right_one_is_near(tmp_path):
+    path = tmp_path / "trainer" / "leaky.py"
+    path.parent.mkdir()
+    path.write_text("def step(kept):\n    made = [1]\n    kept.append(made)\n\n\ndef other():\n    return []\n")
+    program = Program(path, (Place("retained-objects", "kept", "kept.append(made)"),), True)
+    near, far = (score_of(program, Answer(lines=((str(path), line),)), frozenset({LINE})) for line in (2, 7))
+    assert (near.line, near.function) == (False, True)
+    assert (far.line, far.function) == (False, False)
+
+
+def test_every_tool_says_what_it_offers_and_how_it_is_used(tmp_path, leaky):
+    assert next(iter(tools())) == "leakscope"
+    for name, tool in tools().items():
+        assert tool.offers <= OFFERS_ALL and tool.how, name
+        assert str(leaky.path) in tool.command(leaky.path, 14.0, tmp_path), name
+
+
+def test_a_page_has_each_tool_in_a_row_and_shows_markup_as_text(leaky):
+    told = [score_of(leaky, Answer(holders=("<b>",)), frozenset({HOLDER}), name) for name in ("leakscope", "peer")]
+    about = {"seconds": 14, "at_once": 1, "date": "", "machine": "", "python": "", "torch": ""}
+    about |= {"versions": {"peer": "1.0"}, "how": {"leakscope": "as ours", "peer": "as theirs"}}
+    text = page(told, about)
+    assert "<td>peer 1.0</td><td>as theirs</td>" in text and "not offered" in text
+    assert "&lt;b&gt;" in text and "<b>" not in text
+
+
+def test_a_sample_has_every_area_with_its_twins():
+    chosen = sample(all_programs(), 32)
+    assert {area(program) for program in chosen} == set(FIELD)
+    paths = {program.path for program in chosen}
+    assert all(p.path.with_name("clean.py") in paths for p in chosen if p.places)
+    assert len(chosen) < 60
 
 
 def test_calibration_counts_false_alarms_as_wrong():

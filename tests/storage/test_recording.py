@@ -20,7 +20,7 @@ from leakscope import open_recording, schema
 from leakscope.agent.journal import HEADER, decode_payload
 from leakscope.cli import main
 from leakscope.errors import UnreadableRecording
-from leakscope.storage import empty, recording
+from leakscope.storage import empty, recording, thinned
 from leakscope.storage.arrow import FOOTER_KEY, arrow_schema, parquet_writer
 from tests.builders import START_MONO_NS, RecordingBuilder
 
@@ -47,7 +47,7 @@ def test_a_long_table_is_thinned_to_the_extremes_of_each_process(tmp_path):
     rss = [1000 + (second * 37) % 100 for second in range(3000)]
     rss[1234], rss[777] = 9999, 1
     whole = builder.samples(100, rss=rss).samples(101, rss=[7, 8]).ends(3001.0).open()
-    part = whole.thinned(300)
+    part = thinned(whole, 300)
     samples = part.tables.process_samples
     own = samples[samples.pid == 100]
     assert 200 <= len(own) <= 400 and own.time_s.is_monotonic_increasing
@@ -56,8 +56,8 @@ def test_a_long_table_is_thinned_to_the_extremes_of_each_process(tmp_path):
     assert list(samples.columns) == list(whole.tables.process_samples.columns)
     assert samples.dtypes.equals(whole.tables.process_samples.dtypes)
     assert any(f"{len(samples)} of 3,002 rows of process_samples" in note for note in part.notes)
-    assert whole.thinned(5000) is whole
-    assert whole.thinned(5000, (10.0, 12.0)).tables.process_samples.time_s.tolist() == [10.0, 11.0, 12.0]
+    assert thinned(whole, 5000) is whole
+    assert thinned(whole, 5000, (10.0, 12.0)).tables.process_samples.time_s.tolist() == [10.0, 11.0, 12.0]
 
 
 def test_a_table_without_rows_has_its_columns(tmp_path):

@@ -70,7 +70,7 @@ def test_a_recording_elsewhere_is_read_as_one_here(
     assert size_of(url) == path.stat().st_size
     there, here = open_recording(url), open_recording(path)
     assert there.tables.process_samples.equals(here.tables.process_samples)
-    assert there.shown == url
+    assert there.location == url
     assert main(["report", url, "-f", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["recording"]["path"] == url
 

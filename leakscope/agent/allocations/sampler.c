@@ -12,6 +12,7 @@
  *   sampler_begin   with the GIL, once: what is known of this Python
  *   sampler_tick    without it, now and then: libraries that have come since, and native stacks of what is new
  *   sampler_rows    without it: what is alive, by stack
+ *   sampler_lives   without it: what began and ended since the last call
  *   sampler_forget  in a forked child: what its parent asked for is its parent's
  *   sampler_end     with the GIL: nothing more is drawn
  *
@@ -20,6 +21,7 @@
  * the stack, states.h of Python's structures, and stacks.h of the frames behind those. Little of the stack is taken, and
  * what is written lies in variables of ours.
  */
+#define ONE_UNIT
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -44,12 +46,11 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#include "../graph/reader/layout.h"
-#include "../graph/reader/words.h"
-#include "../graph/reader/text.h"
-#include "../graph/reader/frames.h"
+#include "../graph/reader/text.c"
+#include "../graph/reader/frames.c"
 
 #include "sampler/machine.h"
+#include "sampler/lives.h"
 #include "sampler/table.h"
 #include "sampler/own_stack.h"
 #include "sampler/states.h"

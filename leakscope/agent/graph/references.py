@@ -26,7 +26,7 @@ _IS_IMMORTAL = sys.version_info >= (3, 12)
 
 
 class _Lookup(ctypes.Structure):
-    """``struct known_lookup`` of reader.c."""
+    """``struct known_lookup`` of reader/reader.h."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in ("version", "name", "value", "place")]
 

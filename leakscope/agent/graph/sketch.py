@@ -1,13 +1,19 @@
 """What is in a large container of records, as a few hashes: the same rows show alike in whatever form they are held.
 
-Runs in the job, after a snapshot, on the agent's thread. A dozen rows were copied by reader.c: the first and last
-four, which also tell a part from the whole, and four between them. Of their text only checksums of three consecutive
-words are kept, so that a formatted string contains most hashes of the record it was made from, and no text leaves the
-process.
+Runs in the job, after a snapshot, on the agent's thread. A dozen rows were copied by reader/copies.c: the first and
+last four, which also tell a part from the whole, and four between them. Of their text only checksums of three
+consecutive words are kept, so that a formatted string contains most hashes of the record it was made from, and no text
+leaves the process.
 
 A sketch is a JSON list with one list a row: ``[position, size, address, hash, ...]``. ``size`` is the length of its
 text, or of its longest list of integers where there is none; rows of two containers with one ``address`` are
 the same memory: a second list of the same objects is no copy. **Cost** 0.1 to 0.3 ms a container.
+
+Of an array of numbers (NUMERIC) it has one list a column: ``[address, ranks, hashes]``. ``ranks`` has a letter for each
+of 24 rows spread over all: which place its number has among them, by size, ``-`` for none. Whatever the type, the unit
+and the scale are, the same column has the same order; of the numbers themselves nothing is kept. ``hashes`` are of the
+first 24 rows, four hexadecimal digits each, by their first digits: these are found again where rows are left out.
+**Cost** 0.5 ms an array.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LEAST_BYTES = 4 * 1024 * 1024  # a smaller container is nobody's problem, however often it is copied
-RECORDS, STRINGS, TOKEN_IDS, INTEGERS = "records", "strings", "token-ids", "integers"
+RECORDS, STRINGS, TOKEN_IDS, INTEGERS, NUMERIC = "records", "strings", "token-ids", "integers", "numeric"
 _ALL_WORDS = 60  # a longer text is thinned out by what its words are, not where they stand
 _LONG_WORD = 40  # bytes; longer ones are scripts without spaces, or codes
 _SHINGLE = 16
@@ -32,21 +38,27 @@ _MOST_HASHES = 24  # of a row: the smallest, so that two rows keep the same ones
 _MOST_INTEGERS = 512
 _LEAST_DISTINCT = 100  # ids of a vocabulary; tags and classes of words are fewer
 _LEAST_CHARACTERS = 8  # of an alphabet; masks and most classes are fewer
+LINES = 24  # of an array, that are compared by their order; as many by what they are
+ACROSS = 12  # columns of it
+_PLACES = "0123456789abcdefghijklmn"
+_NONE = "-"
 INTEGER_TYPES = ("uint8", "int8", "int16", "int32", "int64")
 
 
 def sketch_of_copy(
     copy: bytes, tensors: Mapping[int, tuple[int, int]] = MappingProxyType({})
 ) -> tuple[int, str, str] | None:
-    """(rows, data form, sketch) of a container of which reader.c has copied some rows.
+    """(rows, data form, sketch) of a container of which reader/copies.c has copied some rows.
 
     ``tensors``: {address of a tensor of integers: (how many dimensions it has, length of the last)}.
     """
     values = _Copied(copy, tensors)
-    length = values.number()
+    length, count = values.number(), values.number()
+    if copy[32:33] == b"F":
+        return length, NUMERIC, _of_copied_figures(values, count)
     form = None
     rows = []
-    for _ in range(values.number()):
+    for _ in range(count):
         position, address = values.number(), values.number()
         form = form or (STRINGS if values.letter() in b"TB" else RECORDS)
         row = _Row()
@@ -77,13 +89,49 @@ def _form_of_integers(rows: list[_Row], is_named: bool, distinct: int) -> str | 
     return INTEGERS if distinct >= _LEAST_CHARACTERS or not distinct else None
 
 
+# ---- numbers
+
+
+def _of_copied_figures(values: _Copied, count: int) -> str:
+    columns: list[tuple[int, list[float]]] = []
+    for row in range(count):
+        values.take(17)  # its position and address, and the letter
+        for column in range(values.number()):
+            address, figure = values.figure()
+            if not row:
+                columns.append((address, []))
+            columns[column][1].append(figure)
+    return sketch_of_figures(columns)
+
+
+def sketch_of_figures(columns: Sequence[tuple[int, Sequence[float]]]) -> str:
+    """``columns``: (address of the first number, those of the first rows and then of those spread over all)."""
+    return plain_json.dumps(
+        [[address, _ranks(figures[LINES:]), "".join(map(_hash, figures[:LINES]))] for address, figures in columns]
+    )
+
+
+def _ranks(figures: Sequence[float]) -> str:
+    order = sorted({figure for figure in figures if figure == figure})
+    places = {figure: _PLACES[at] for at, figure in enumerate(order)}
+    return "".join([places[figure] if figure == figure else _NONE for figure in figures])
+
+
+def _hash(figure: float) -> str:
+    """The same of what a narrower type makes of a number; a number near the middle of two may have another."""
+    if figure != figure:
+        return _NONE * 4
+    return "%04x" % (crc32(b"%.3g" % (figure or 0.0)) & 0xFFFF)
+
+
 # ---- one row
 
 
 class _Copied:
-    """Values as reader.c writes them: see copy_value there."""
+    """Values as reader/copies.c writes them: see copy_value there."""
 
     _NUMBER = struct.Struct("<Q")
+    _FIGURE = struct.Struct("<Qd")
 
     def __init__(self, data: bytes, tensors: Mapping[int, tuple[int, int]]) -> None:
         self._data = data
@@ -101,6 +149,11 @@ class _Copied:
     def number(self) -> int:
         (number,) = self._NUMBER.unpack(self.take(8))
         return int(number)
+
+    def figure(self) -> tuple[int, float]:
+        """(where it is, what it is)."""
+        address, figure = self._FIGURE.unpack(self.take(16))
+        return int(address), float(figure)
 
     def integers(self, count: int) -> list[int | None]:
         """None: what is no integer."""

@@ -12,13 +12,14 @@ import os
 
 from .. import plain_json
 from ..interpreter import files
+from ..journal import WHOLE_HEAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-SUFFIX, UNFINISHED = ".graph", ".part"
+SUFFIX, UNFINISHED = WHOLE_HEAP, ".part"
 MAGIC = b"LSGRAPH1"  # then the bytes of a header in JSON (64 bits), the header, the columns
 NODE_BYTES, EDGE_BYTES = 40, 4
 MOST_BYTES = 2 << 30

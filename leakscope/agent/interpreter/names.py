@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     # (qualified name, module, file, line) of whoever has a variable.
     Owner = Tuple[Optional[str], Optional[str], str, Optional[int]]
     # The same of a variable by its name, and whether its file is the user's.
-    Named = Tuple[Optional[str], Optional[str], Optional[str], Optional[str], Optional[int], bool]
 
+_VALUES = (str, bytes, int, float)
 _own: Any = type.__dict__
 _mro_of = _own["__mro__"].__get__
 _namespace_of = _own["__dict__"].__get__
@@ -78,6 +78,14 @@ def type_name(cls: type) -> str:
     if type(module) is not str or module == "builtins":
         return name
     return module + "." + name
+
+
+def value_base(name: str) -> str | None:
+    """``str`` of a class, by its full name, that is derived from str; also bytes, int and float. Else None."""
+    module, _, own = name.rpartition(".")
+    cls = getattr_plain(sys.modules.get(module), own)
+    is_class = is_a(type(cls), type) and module
+    return next((base.__name__ for base in _VALUES if is_class and is_a(cls, base)), None)
 
 
 def definition(cls: type) -> tuple[str | None, int | None]:
@@ -304,11 +312,6 @@ def user_namespaces() -> list[tuple[str, dict[str, Any], str | None]]:
             if is_user_module(name, file):
                 found.append((name, namespace, file))
     return found
-
-
-def named_by(variable: str, owner: Owner) -> Named:
-    qualname, module, file, line = owner
-    return (variable, qualname, module if type(module) is str else None, file, line, is_user_file(file))
 
 
 _LIBRARIES_WE_CALL = ("torch", "numpy", "pyarrow", "binascii", "ctypes", "mmap", "struct", "zlib")

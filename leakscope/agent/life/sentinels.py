@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IMMORTAL_NONE = sys.version_info >= (3, 12)
+_interned_count = getattr(sys, "getunicodeinternedsize", None)  # as it was when this was loaded; from 3.12 on
 _allocators = Allocators()
 _frozen = FrozenCount()
 
@@ -35,6 +36,7 @@ def row() -> dict[str, Any]:
         "tensor_count": _instance_count("Tensor"),
         "parameter_count": _instance_count("nn", "Parameter"),
         "refcount_none": None if _IMMORTAL_NONE else sys.getrefcount(None),
+        "interned_count": _interned_count() if _interned_count is not None else None,
         "allocated_blocks": doors.allocated_blocks(),
         "malloc_in_use_bytes": in_use,
         "malloc_free_bytes": free,

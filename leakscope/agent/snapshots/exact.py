@@ -25,6 +25,7 @@ from .torch_look import is_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..graph.heap_graph import Found, HeapGraph, Swept
@@ -34,14 +35,25 @@ if TYPE_CHECKING:
 
 _PROBES = probes.found()
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
+MOST_CLASSES, LEAST_OF_CLASS = 40, 20  # of which each may have a thread, a socket or a page of its own
 MOST_STACKS = 50
+LEARNS_FROM_NODES = 20000  # 3 ms
 
 
 class ExactSnapshot:
     """``run`` gives (table, row) pairs; the row of ``takes`` is ``summary``."""
 
-    def __init__(self, number: int, graph: HeapGraph, pauses: Pauses, look: Look | None = None) -> None:
+    def __init__(
+        self,
+        number: int,
+        graph: HeapGraph,
+        pauses: Pauses,
+        look: Look | None = None,
+        left_bytes: Callable[[], int] = room.left_bytes,
+    ) -> None:
+        """``left_bytes()``: memory that the process may still have, of which the graph takes a part."""
         self.number = number
+        self._left_bytes = left_bytes
         self._graph = graph
         self._pauses = pauses
         self._look = look
@@ -58,7 +70,7 @@ class ExactSnapshot:
     def make_room(self, most_s: float) -> None:
         """Have the kernel prepare memory for what is read next, in ``most_s`` at most: the job goes on meanwhile."""
         began = thread_time()
-        self._graph.make_room(room.left_bytes(), most_s)
+        self._graph.make_room(self._left_bytes(), most_s)
         self._room_s = thread_time() - began
 
     def read(self, *, holds_still: bool = False, is_after_step: bool = False) -> bool:
@@ -78,7 +90,7 @@ class ExactSnapshot:
     def _read_graph(self, wanted: set[int] | None) -> Swept | None:
         graph, pauses = self._graph, self._pauses
         most = pauses.most_objects(graph.object_s, graph.node_s)
-        swept = graph.read(self.number, most, room.left_bytes(), wanted, pauses.most_nodes(graph.node_s))
+        swept = graph.read(self.number, most, self._left_bytes(), wanted, pauses.most_nodes(graph.node_s))
         self.is_sampled = graph.is_sampled
         if graph.counted > most > 0:
             pauses.too_many()
@@ -88,6 +100,10 @@ class ExactSnapshot:
         return swept
 
     def _read_with(self, look: Look, holds_still: bool, is_after_step: bool) -> bool:
+        if look.learns_only:
+            self._look = None
+            self._learn(look)
+            return self._read_graph(None) is not None
         swept = self._read_graph(look.wanted)
         if swept is None:
             return False
@@ -101,6 +117,15 @@ class ExactSnapshot:
             raise
         self._graph.add(look.ties, look.marks, look.row_count, weighs_tensors=look.weighs_tensors)
         return True
+
+    def _learn(self, look: Look) -> None:
+        """Where tensors have their memory, from some of a small part of the graph: to ask one costs a fork a page."""
+        graph = self._graph
+        swept = graph.read(self.number, 1, self._left_bytes(), look.wanted, LEARNS_FROM_NODES)
+        layout = look.learn(swept) if swept is not None else None
+        graph.drop()
+        if layout is not None:
+            graph.weigh_tensors(*layout)
 
     def _is_weighed(self, layout: tuple[int, int, int, int, int] | None) -> bool:
         """A part of the graph has just told where tensors have their memory: it is read again, so that they are
@@ -151,9 +176,13 @@ class ExactSnapshot:
 
 
 def _types(found: Found) -> list[dict[str, Any]]:
-    ranked = sorted(found.types, key=lambda kind: -kind[1])[:MOST_TYPES]
+    """Those with most objects, and of classes that some module has those of which there are some."""
+    ranked = sorted(found.types, key=lambda kind: -kind[1])
+    told = [kind for kind in ranked[:MOST_TYPES] if kind[1] >= LEAST_OF_TYPE]
+    others = (kind for kind in ranked[len(told) :] if "." in kind[0] and kind[1] >= LEAST_OF_CLASS)
+    told += [kind for kind, _ in zip(others, range(MOST_CLASSES))]
     columns = ("type_name", "object_count", "reached_count", "shallow_bytes")
-    return [dict(zip(columns, kind)) for kind in ranked if kind[1] >= LEAST_OF_TYPE]
+    return [dict(zip(columns, kind), base=names.value_base(kind[0])) for kind in told]
 
 
 def _threads(found: Found) -> list[dict[str, Any]]:
@@ -174,4 +203,6 @@ def _runs(stack: list[Any]) -> tuple[Any, ...]:
     for _, type_name, waits in (frame for frame in reversed(stack) if frame[0] is None):
         if names.is_user_file(waits[1]):
             return (*waits, type_name)
-    return (*outermost[0], None) if outermost else ("?", None, None, None)
+    # Of a library's thread: what it runs, and not how every thread begins.
+    inner = [frame for frame in outermost if not str(frame[1]).endswith("/threading.py")]
+    return (*(inner or outermost)[0], None) if outermost else ("?", None, None, None)

@@ -116,6 +116,7 @@ class Taker:
         self.is_watched = False  # by a tracer, profiler or debugger
         self.is_exiting = False
         self.number = 0
+        self._numbers: dict[Any, int] = {}  # of what plain snapshots met
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
@@ -182,6 +183,9 @@ class Taker:
         if not self.takes:
             if self.fork is not None:
                 self.takes = self.fork.is_worth_a_take()
+                if self.fork.refusal is not None:
+                    self._outbox.note("take-skipped", self.fork.refusal)
+                    self.fork.refusal = None
             return
         if self.is_taking or self.is_watched or self._begun:
             return  # what it costs decides when the next is due
@@ -416,7 +420,7 @@ class Taker:
         layout = known_layout(self._memory) if not self._graph.weighs_tensors else None
         if layout is not None:
             self._graph.weigh_tensors(*layout)
-        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look)
+        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look, self._left_bytes)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
         if safe_point == "agent-thread":  # elsewhere the job would wait for that, too
@@ -435,7 +439,7 @@ class Taker:
         if snapshot.is_sampled:
             self._say_what_was_left_out("long containers were sampled, so that their sizes are estimates")
         elif snapshot.left_out:
-            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others stand for them")
+            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others represent them")
         if shared_bytes and look is not None:
             begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
         if get_ident() == self._thread.ident or self.is_exiting:
@@ -443,16 +447,24 @@ class Taker:
         else:
             self._begun.append(begun)
 
+    def _left_bytes(self) -> int:
+        left_bytes = room.left_bytes()
+        return left_bytes if self.fork is None else min(left_bytes, self.fork.left_bytes())
+
     def _look(self, safe_point: str, what: str) -> tuple[Look | None, int]:
         """(a look at torch's objects, if it may be had here, bytes that a write would copy)."""
-        if not is_loaded() or safe_point == "agent-thread" or self.fork is not None:  # a fork's torch is its parent's
+        if not is_loaded() or safe_point == "agent-thread":
             return None, 0
+        if self.fork is not None:  # its torch is its parent's: a few tensors are asked where they have their memory
+            is_known = known_layout(self._memory) is not None
+            return None if is_known else self._new_look(learns_only=True), 0
         shared_bytes = self._shared_bytes() or 0
         is_allowed = self._sharing_allows(shared_bytes, what)
-        if not is_allowed:
-            return None, shared_bytes
+        return self._new_look() if is_allowed else None, shared_bytes
+
+    def _new_look(self, *, learns_only: bool = False) -> Look:
         follow_s = self._options["take_pause_s"]
-        return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s), shared_bytes
+        return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s, learns_only=learns_only)
 
     def _others_wait(self) -> bool:
         running = self._running_now()
@@ -502,7 +514,7 @@ class Taker:
         self._before_take()
         look, _ = self._look(safe_point, "a look at tensors")
         is_alone = no_other_threads(self.main_thread, self._thread.ident) and safe_point != "agent-thread"
-        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone)
+        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone, self._numbers)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])
         with collector.HeldBack():
             self.pauses.begin(self._longest_pause_s())
@@ -562,7 +574,7 @@ class Taker:
             self._outbox.note("reduced-take", text)
 
     def _shared_bytes(self) -> int | None:
-        """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
+        """Bytes that a write would copy; 0: this process is no fork and never forked; None: unclear."""
         if self.fork is None and not self._has_forked:
             return 0
         return sharing.shared_dirty_bytes()
@@ -573,11 +585,8 @@ class Taker:
             return True
         if self.fork.allows_copies(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
-        shared = f"{(shared_bytes or 0) >> 20} MiB"
-        text = f"{shared} are shared with forked children and {what} would copy them"
-        if self.fork is not None:
-            text = f"a fork shares {shared} with others and {what} would copy them"
-        self._outbox.note("take-skipped", text)
+        text = f"{(shared_bytes or 0) >> 20} MiB are shared with forked children and {what} would copy them"
+        self._outbox.note("take-skipped", text if self.fork is None else sharing.would_copy(shared_bytes, what))
         return False
 
 

@@ -12,10 +12,11 @@ import sys
 from time import thread_time
 
 from ..graph import sketch
-from ..graph.heap_graph import AUTOGRAD, DEVICE, OBJECT, STORAGE
+from ..graph.heap_graph import anonymous_ranges
+from ..graph.structures import AUTOGRAD, DEVICE, OBJECT, STORAGE
 from ..interpreter import census, doors, names
 from ..interpreter.sampling import spread
-from ..torch import autograd, frameworks, gradients, loaders, tensors
+from ..torch import autograd, figures, frameworks, gradients, loaders, tensors
 from ..torch import rows as torch_rows
 from . import pause
 
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     Tie = Tuple[int, int, int, int, int]
 
 TYPES = ("Tensor", "Module", "Optimizer", "Iterator")
+TENSOR = "torch.Tensor"
 MOST_NOTES = 4  # of frameworks
+MOST_LARGE = 16  # storages of which the name, and what is in them, is looked up
 MOST_PLACES, LEAST_PLACE_BYTES = 12, 256 * 1024  # of users' tensors
 MEANINGFUL = 1000  # tensors: what a look at fewer cost tells nothing of one at many
 MOST_LOOKS = 1000  # at graphs of tensors of one shape
@@ -89,10 +92,20 @@ def _threads() -> list[int]:
 class Look:
     """One look. ``ties``, ``marks`` and ``row_count`` are for ``HeapGraph.add``; afterwards it makes rows.
 
-    ``follow_s``: CPU time for which autograd graphs are followed at most.
+    ``follow_s``: CPU time for which autograd graphs are followed at most. ``learns_only``: it is to ask a few tensors
+    where they have their memory (``learn``), and no more.
     """
 
-    def __init__(self, memory: Remembered, batch_storages: Iterable[int], pauses: Pauses, follow_s: float) -> None:
+    def __init__(
+        self,
+        memory: Remembered,
+        batch_storages: Iterable[int],
+        pauses: Pauses,
+        follow_s: float,
+        *,
+        learns_only: bool = False,
+    ) -> None:
+        self.learns_only = learns_only
         self._memory = memory
         self._pauses = pauses
         self._follow_s = follow_s
@@ -109,6 +122,8 @@ class Look:
         self._roots: list[int] = []
         self._nodes: dict[int, int | None] = {}  # of each of these, in the graph
         self._storages: list[int] = []
+        self._wholes: list[tuple[int, int]] = []  # (a tensor, its storage) of large ones that nobody claims
+        self._sketches: dict[int, tuple[int, str]] = {}  # of such storages: (rows, sketch)
         self._rows: list[Row] = []
         self.ties: list[Tie] = []
         self.integers: dict[int, tuple[int, int]] = {}  # of sketch.sketch_of_copy
@@ -122,11 +137,11 @@ class Look:
 
     @property
     def marks(self) -> list[int]:
-        return [*self._roots, *self._storages]
+        return [*self._roots, *(tensor for tensor, _ in self._wholes), *self._storages]
 
     @property
     def row_count(self) -> int:
-        return len(self._roots)
+        return len(self._roots) + len(self._wholes)
 
     @property
     def weighs_tensors(self) -> bool:
@@ -144,7 +159,7 @@ class Look:
         except Exception as error:
             if names.is_foreign(error):
                 raise
-            self._inventory, self.ties, self._roots, self._storages = None, [], [], []
+            self._inventory, self.ties, self._roots, self._storages, self._wholes = None, [], [], [], []
             text = f"torch: {type(error).__name__}: {error!s}"
             self._rows = [("agent_notes", {"note": "failed", "text": text})]
 
@@ -181,6 +196,8 @@ class Look:
             owned = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
             binding, base = inventory.torch
             graphs = autograd.Graphs(self._holds_still, owned, binding._storage_id, base, ends_s, nodes, node_count)
+            with binding.DisableTorchFunction():
+                self._look_at_large(inventory)
             if graph is not None:
                 with binding.DisableTorchFunction():
                     self._tie(inventory, inventory.tensors, graph, graphs)
@@ -211,6 +228,30 @@ class Look:
                 raise
             return None
         return tensors.known_layout(self._memory) if is_known else None
+
+    def _look_at_large(self, inventory: tensors.Inventory) -> None:
+        """Which tensor is the name of a large storage that may be a user's, and a sketch of what is in it."""
+        large = {
+            storage.whole: address
+            for address, storage in inventory.storages.items()
+            if address > 0 and storage.owner is None and storage.whole and storage.size >= sketch.LEAST_BYTES
+        }
+        largest = sorted(large.items(), key=lambda one: -inventory.storages[one[1]].size)[:MOST_LARGE]
+        if not largest:
+            return
+        # Pages of a mapped file would be read in, or be gone where the file has become shorter.
+        ranges = anonymous_ranges()
+        self._wholes = [(tensor, address) for tensor, address in largest if tensor is not None]
+        wanted = dict(self._wholes)
+        for tensor in inventory.tensors:
+            address = wanted.get(id(tensor))
+            if address is None:
+                continue
+            storage = inventory.storages[address]
+            columns = figures.columns_of(tensor, storage, ranges, sketch.LINES, sketch.ACROSS)
+            if columns:
+                lengths = inventory.torch[1].size(tensor)
+                self._sketches[address] = max(lengths[:2]), sketch.sketch_of_figures(columns)
 
     # ---- what the collector is not told
 
@@ -381,11 +422,19 @@ class Look:
         inventory = self._inventory
         if inventory is None:
             return
-        held = dict(zip(self._storages, marks[len(self._roots) :]))
+        held = dict(zip(self._storages, marks[self.row_count :]))
+        of_wholes = zip(self._wholes, marks[len(self._roots) : self.row_count])
+        named = {address: mark[0] for (_, address), mark in of_wholes if mark[1]}
+        held.update({address: (node, True) for address, node in named.items() if address in held})
         tensors.settle_graphs(inventory, self._saved, {address for address, mark in held.items() if mark[1]})
         yield from (("tensors", row) for row in torch_rows.budget(inventory, "take"))
         yield from (("tensors", row) for row in _places(inventory, held))
         yield from (("weights", row) for row in self._weights(inventory, held, marks))
+        for address, (count, text) in self._sketches.items():
+            storage = inventory.storages[address]
+            if storage.owner is tensors.USER and named.get(address) is not None:
+                form = {"row_count": count, "data_form": sketch.NUMERIC, "content_sketch": text}
+                yield "data_forms", dict(form, node=named[address], type_name=TENSOR, deep_bytes=storage.size)
 
     def bytes_on(self, host: bool) -> int | None:
         """None: there may be some, and nobody looked."""

@@ -1,6 +1,6 @@
 """What hangs on a tensor in C++: its autograd graph, which no object counter sees. Runs at a safe point only.
 
-``nodes_of`` asks torch about a few nodes, from which graph/reader/history.h learns where they have what; then it reads
+``nodes_of`` asks torch about a few nodes, from which graph/reader/history.c learns where they have what; then it reads
 all of them by itself. Where it does not find its way, ``Graphs`` asks torch.
 
 Links are followed by ``next_functions`` (0.7 us a node). What a node saved for backward is read by ``_raw_saved_*``,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from .names import Holder, Names
 from .package_calls import package_calls
-from .points_to import ADDERS, PUSHES, THING, Term, Things, adds
+from .points_to import ADDERS, PUSHES, THING, Term, Things, adds, points_to
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     """One source line. ``kind``: adds, calls, creates or removes; ``score``: 0 to 1, comparable within one answer only.
 
     ``function``: qualified name of the function or class body it stands in; None in a module's own.
-    ``is_once``: it stands in a module's own code and in no loop, so that it runs as the module is imported.
+    ``is_once``: it stands in no loop, in a module's own code or in a function that runs once, as ``main()``.
     """
 
     file: str
@@ -193,7 +193,7 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     made = {
         site.node: None for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)
     }
-    threads = Things(index.points_to, [Term(node) for node in made if isinstance(node, ast.Call)])
+    threads = Things(points_to(index), [Term(node) for node in made if isinstance(node, ast.Call)])
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
@@ -251,16 +251,21 @@ def _is_method_of(function: Scope, cls: str) -> bool:
 
 def _calls_by_name(module: str, function: str) -> Events:
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        func = site.node.func if isinstance(site.node, ast.Call) else None
-        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
-            name = func.value.id
-            found = func.attr == function and scope.binding(name).imports.get(name) == (module, "")
-        else:
-            found = isinstance(func, ast.Name) and scope.binding(func.id).imports.get(func.id) == (module, function)
+        found = isinstance(site.node, ast.Call) and _full_name(site.node.func, scope) == f"{module}.{function}"
         if found:
             yield _Event(site.node, CALLS, 1.0)
 
     return events
+
+
+def _full_name(func: ast.expr, scope: Scope) -> str | None:
+    """``torch.jit.trace`` of ``jit.trace`` after ``from torch import jit``; None of what was not imported."""
+    parts: list[str] = []
+    while isinstance(func, ast.Attribute):
+        parts.append(func.attr)
+        func = func.value
+    imported = scope.binding(func.id).imports.get(func.id) if isinstance(func, ast.Name) else None
+    return ".".join(filter(None, (*imported, *reversed(parts)))) if imported is not None else None
 
 
 def _calls_of_function(index: Index, holder: Holder) -> Events:
@@ -556,7 +561,7 @@ def _ranked(index: Index, *kinds: Events) -> list[Line]:
                     continue
                 score = event.weight * _often(index, scope, site, event)
                 line = line_at(index, scope, event.node, event.kind, round(score, 4))
-                line = line._replace(is_once=scope.kind == "module" and not site.loops)
+                line = line._replace(is_once=scope.kind != "class" and not index.is_repeated(site, scope))
                 known = best.get((line.file, line.line))
                 if known is None or known.score < line.score:
                     best[line.file, line.line] = line

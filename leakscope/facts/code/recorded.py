@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 
-def sources_of(recording: Recording) -> list[Source]:
-    """Each file once."""
-    rows = recording.tables["sources"]
+def sources_of(recording: Recording, table: str = "sources") -> list[Source]:
+    """Each file once. ``table``: library_sources has modules of libraries, of which an object has grown."""
+    rows = recording.tables[table]
     seen: dict[str, Source] = {}
     for module, file, text in zip(rows["module"], rows["file"], rows["source_text"]):
         if isinstance(file, str) and isinstance(text, str) and file not in seen:

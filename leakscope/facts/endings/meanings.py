@@ -117,3 +117,9 @@ def of_signal(number: int) -> Meaning:
     name = FATAL_SIGNALS[signal.Signals(number)]
     why = "native code aborted, or found its own state broken" if number == signal.SIGABRT else "native code went wrong"
     return Meaning("native-fault", _BY_SIGNAL, f"{{process}} crashed in native code: {name}", f"{why}; {_NO_LACK}")
+
+
+def of_full_shared_memory() -> Meaning:
+    """Of a bus error while /dev/shm is full: pages of shared memory are made as they are written, or not."""
+    why = "shared memory that is made larger than /dev/shm has room for is given, and a write to it ends the process"
+    return Meaning("shared-memory", _BY_SIGNAL, "{process} died of a bus error", why)

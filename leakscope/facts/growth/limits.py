@@ -74,6 +74,11 @@ def nearest(limits: Sequence[Limit]) -> Limit | None:
     return min(of_memory, key=lambda limit: limit.least_room_bytes, default=None)
 
 
+def is_short(known: Sequence[Limit], high_fraction: float = 0.85) -> bool:
+    """Whether one on all that the job holds came near: a batch of unusual length may take the rest."""
+    return any(limit.is_of_memory and limit.peak_fraction >= high_fraction for limit in known)
+
+
 def _host(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["host_samples"]
     rows = only(rows, rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna())

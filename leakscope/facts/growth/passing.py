@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...units import MOST, MiB, format_bytes, format_count, format_duration
-from ..heap.graph import MODULES
-from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
+from ..heap.accumulation import Accumulation, accumulations
+from ..heap.comparable import Heap, heaps
+from ..heap.naming import MODULES
+from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
@@ -42,7 +44,7 @@ MOST_HISTORY_BYTES = (
 
 
 class Passing(NamedTuple):
-    """``bytes`` of what was gained may be all that comes; ``text`` says why, and what a longer run would tell."""
+    """``bytes`` of what was gained may be all that comes; ``text`` says why, and what a longer run would show."""
 
     bytes: float
     text: str
@@ -108,7 +110,7 @@ def newborn(processes: Sequence[ProcessGrowth], growth_bytes: int, window_s: tup
     who = f"{len(born)} processes that" if len(born) > 1 else "a process that"
     return (
         f"most of it is memory of {who} began {format_duration(end_s - first_s)} before the end, "
-        "too late to see whether it goes on; a longer run would tell"
+        "too late to see whether it goes on; a longer run would show"
     )
 
 
@@ -125,7 +127,7 @@ def starved(worker: ProcessGrowth, trend: Trend) -> str | None:
         return None
     return (
         f"it gained {format_bytes(trend.growth_bytes)}, and towards the end it hardly ran: it waited for a core "
-        f"{min(share, 1.0):.0%} of the time; a longer run would tell"
+        f"{min(share, 1.0):.0%} of the time; a longer run would show"
     )
 
 
@@ -145,15 +147,15 @@ def _high_water(grown: Grown) -> Passing | None:
     swing = max(float(np.ptp(used)), free_last - free_first)
     if swing >= grown.bytes and grown.bytes - max(floors) >= ENOUGH * grown.bytes:
         text = f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run "
-        return Passing(grown.bytes - max(floors), f"{text}would tell whether allocators need ever more for that")
+        return Passing(grown.bytes - max(floors), f"{text}would show whether allocators need ever more for that")
     more = free_last - free_first
     if more >= MOST * grown.bytes and more - max(floors) >= ENOUGH * more:
         text = f"{format_bytes(more)} more are free inside allocators at the end, and nearly all of that was in use in "
-        return Passing(grown.bytes, f"{text}between: a longer run would tell whether it needs ever more")
+        return Passing(grown.bytes, f"{text}between: a longer run would show whether it needs ever more")
     is_small = grown.bytes <= _VARIES * float(grown.process.held_bytes[-1])
     if is_small and more >= (1 - ENOUGH) * grown.bytes:
         text = f"what is in use hardly grew; malloc keeps {format_bytes(more)} more free, as for batches of other sizes"
-        return Passing(grown.bytes - (used_last - used_first), f"{text}: a longer run would tell whether that ends")
+        return Passing(grown.bytes - (used_last - used_first), f"{text}: a longer run would show whether that ends")
     return None
 
 
@@ -190,7 +192,7 @@ def _history(grown: Grown) -> Passing | None:
     most = format_bytes(MOST_HISTORY_BYTES)
     return Passing(
         grown.bytes - grown.held(),
-        f"--gpu-history takes up to {most} of memory itself: a recording without it would tell",
+        f"--gpu-history takes up to {most} of memory itself: record again without it",
     )
 
 
@@ -206,7 +208,7 @@ def _inherited(grown: Grown) -> Passing | None:
     copies = split(grown.process)[INHERITED]
     start, end = np.interp(grown.window_s, copies.index, copies)
     text = f"{format_bytes(end - start)} of it are pages of its parent's that it wrote to, which are no more than there"
-    return Passing(float(end - start), f"{text} were at its birth; a longer run would tell")
+    return Passing(float(end - start), f"{text} were at its birth; a longer run would show")
 
 
 def _garbage(grown: Grown) -> Passing | None:
@@ -229,7 +231,7 @@ def _garbage(grown: Grown) -> Passing | None:
     if garbage <= max(reached, (1 - ENOUGH) * grown.bytes) or waits > MOST * strays.reached_bytes[-1]:
         return None
     text = f"most of what it gained is garbage in cycles ({format_bytes(waits)}), which a full collection frees"
-    return Passing(grown.bytes - reached, f"{text}; a longer run would tell")  # with what lies freed between it
+    return Passing(grown.bytes - reached, f"{text}; a longer run would show")  # with what lies freed between it
 
 
 def _before_first_step(grown: Grown) -> Passing | None:
@@ -239,7 +241,7 @@ def _before_first_step(grown: Grown) -> Passing | None:
     if began_s is None or not start_s < began_s < end_s or grown.goes_on_after(began_s):
         return None
     since = format_duration(end_s - began_s)
-    text = f"most of it came before the first step, {since} before the end; a longer run would tell"
+    text = f"nearly all of it came before the first step, {since} before the end; a longer run would show"
     return Passing(grown.bytes - grown.held(), text)
 
 
@@ -259,11 +261,11 @@ def _imports(grown: Grown) -> Passing | None:
         if theirs >= (1 - ENOUGH) * grown.bytes:  # beside which are pages and memory of C code
             theirs = min(theirs, grown.bytes)
             return Passing(
-                grown.bytes - held, f"{told}, and have {format_bytes(theirs)} of it; a longer run would tell"
+                grown.bytes - held, f"{told}, and have {format_bytes(theirs)} of it; a longer run would show"
             )
         until_s = float(heap.time_s[np.argmax(modules.length >= modules.length[-1])])
         if not grown.goes_on_after(until_s):
-            text = f"{told}, until {format_duration(until_s)} at the latest; a longer run would tell"
+            text = f"{told}, until {format_duration(until_s)} at the latest; a longer run would show"
             return Passing(grown.bytes - held, text)
     return None
 
@@ -317,7 +319,7 @@ def _at_once(grown: Grown) -> Passing | None:
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
-    return Passing(grown.bytes - (held - gained), f"{told}; a longer run would tell whether more comes")
+    return Passing(grown.bytes - (held - gained), f"{told}; a longer run would show whether more comes")
 
 
 def _came_at_once(one: Accumulation) -> bool:
@@ -358,7 +360,7 @@ def _repeating(grown: Grown) -> Passing | None:
     if paces[-1] <= 0 or not (np.diff(paces) < 0).all() or paces[-1] > MOST * paces[0]:
         return None
     told = f"{place.path} gains ever less for the same work: {format_count(paces[0])} members in a second of CPU time"
-    text = f"{told} at first, {format_count(paces[-1])} at last; a longer run would tell whether its keys only repeat"
+    text = f"{told} at first, {format_count(paces[-1])} at last; a longer run would show whether its keys only repeat"
     return Passing(grown.bytes, text)
 
 
@@ -388,7 +390,7 @@ def _emptied(grown: Grown) -> Passing | None:
     _, place, later = max(let_go, key=lambda one: one[0])
     first, then = format_bytes(place.deep_bytes[-1]), format_bytes(later.deep_bytes[at])
     seen = f"{first} at {format_duration(last_s)} and {then} at {format_duration(whole.time_s[at])}"
-    text = f"{place.path} held {seen}: it is emptied, and a longer run would tell whether it is each time"
+    text = f"{place.path} held {seen}: it is emptied, and a longer run would show whether it is each time"
     return Passing(grown.bytes, text)
 
 

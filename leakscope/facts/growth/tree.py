@@ -35,7 +35,7 @@ _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 @dataclass(frozen=True, eq=False)
 class TreeGrowth:
-    """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why nobody can tell.
+    """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why unclear.
 
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
@@ -132,7 +132,7 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
 
 
 def _without_processes(recording: Recording) -> str:
-    """Why nobody can tell, and what the memory that is known did: of the machine, a cgroup, a GPU."""
+    """Why unclear, and what the memory that is known did: of the machine, a cgroup, a GPU."""
     known = [(one.name, one.time_s, one.used_bytes) for one in limits(recording) if one.is_of_memory]
     known += gpu_series(recording)
     if not known:
@@ -195,7 +195,7 @@ def _limited(
         return False, reason
     return (
         None,
-        f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would tell about the rest",
+        f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest",
     )
 
 
@@ -204,7 +204,7 @@ def _span(job: Job) -> tuple[float, float]:
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
-    """What a growth analyzer answers when the tree does not grow, or nobody can tell."""
+    """What a growth analyzer answers when the tree does not grow, or unclear."""
     if growth.leaking is None:
         return Skipped(kind, growth.reason)
     figures = {"growth_bytes": growth.growth_bytes, "window_s": round(growth.end_s - growth.start_s, 1)}

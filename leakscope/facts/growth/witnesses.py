@@ -16,7 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...units import MOST, format_bytes
-from ..heap.paths import Heap, accumulations, heap_of, heap_to_the_end, user_holder
+from ..heap.accumulation import accumulations
+from ..heap.comparable import Heap, heap_of, heap_to_the_end
+from ..heap.owners import user_holder
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at, retained
 from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
@@ -237,7 +239,7 @@ def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     return at_s, in_use + handed_out, free + arenas - handed_out
 
 
-_HIDES = "It is hidden by what comes and goes beside it, which is more than it gained."
+_HIDES = "It is hidden by what comes and goes meanwhile, which is more than it gained."
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +270,7 @@ class Riser:
     @property
     def doubt(self) -> str:
         """Why nobody can tell, where it is not steady enough to be believed and too much to be called none."""
-        return f"{self._seen}; a longer run would tell"
+        return f"{self._seen}; a longer run would show"
 
     @property
     def witness(self) -> Witness:
@@ -312,7 +314,7 @@ def _riser(heap: Heap, process: ProcessGrowth) -> Riser | None:
     found = [
         Riser(process, heap, place, _is_steady(heap, place), _is_in_step(heap.step, place))
         for one in accumulations(heap.roots, DRIFT_BYTES)
-        if one.place is not None and not one.place.first_seen  # a straight line of ours is no evidence
+        if one.place is not None
         for place in (user_holder(one.place),)
         if float(place.deep_bytes[-1]) <= held[1]  # more: buffers that nobody has written to
         and _is_believed(heap, one.growth_bytes, place, held[1] - held[0])
@@ -348,7 +350,7 @@ def _is_in_step(clock: Floats, place: Place) -> bool:
     Lengths are exact also where the graph was read in part.
     """
     passed = clock - clock[0]
-    if not place.is_counted or clock.size < _FEW - 1 or not passed[-1] >= LEAST_STEPS:
+    if not place.has_length or clock.size < _FEW - 1 or not passed[-1] >= LEAST_STEPS:
         return False
     added = place.length - place.length[0]
     apart = np.abs(added - added[-1] * passed / passed[-1])

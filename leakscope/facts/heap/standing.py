@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .paths import NAMING_EDGES, Heap
+from .comparable import Heap
 from .place import MODULE_DICTS, Place
 
 _STANDS = 0.05  # of what it gained: so much it may still gain between the last two snapshots
@@ -47,6 +47,29 @@ def standing(
     return sorted(told, key=lambda one: -one.gained_bytes)
 
 
+def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
+    """Places in it with a name of the user's that hold so much in the last snapshot: the nearest to the memory."""
+    if place.deep_bytes[-1] < least_bytes or _trains(place):
+        return
+    inner = [found for child in place.children for found in held_by_users(child, least_bytes)]
+    yield from inner
+    if (_has_name(place) or has_key(place)) and not inner:
+        yield place
+
+
+def has_key(place: Place) -> bool:
+    """It is in a container of the user's by a key that is a name: ``artifacts['similarity']``."""
+    above = place.parent
+    if above is None or not _has_name(above):
+        return False
+    label = place.said[len(above.said) :]
+    return place.said.startswith(above.said) and label.startswith("['") and label.endswith("']")
+
+
+def _has_name(place: Place) -> bool:
+    return place.is_user and place.reference.names_it
+
+
 def _named(place: Place, least_bytes: float) -> Iterator[Place]:
     """The nearest to the memory that a user's name leads to."""
     if place.growth_bytes < least_bytes or _trains(place):
@@ -54,8 +77,7 @@ def _named(place: Place, least_bytes: float) -> Iterator[Place]:
     below = [child for child in place.children if child.growth_bytes >= least_bytes]
     inner = [found for child in below for found in _named(child, least_bytes)]
     yield from inner
-    has_name = place.is_user and isinstance(place.row["variable"], str) and place.row["edge_kind"] in NAMING_EDGES
-    if has_name and not inner:
+    if _has_name(place) and not inner and not any(map(_trains, below)):
         yield place
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ...storage import derived
 from ..growth.tree import tree_growth
 from ..tables import int_of, only
 
@@ -33,9 +34,9 @@ def of_rank(recording: Recording, rank: int) -> Recording:
     pids = own["pid"].dropna().unique()
     makers: dict[str, Any] = {name: partial(_of_pids, recording, name, pids) for name in recording.names()}
     makers["processes"] = partial(_rooted, own, int(first["pid"]))
-    derived = recording.deriving(makers)
-    derived.meta = {**recording.meta, "ended": _ended(first) or recording.meta.get("ended")}
-    return derived
+    part = derived(recording, makers)
+    part.meta = {**recording.meta, "ended": _ended(first) or recording.meta.get("ended")}
+    return part
 
 
 def growth_of_ranks(recording: Recording) -> dict[int, bool | None]:

@@ -1,45 +1,17 @@
-/* What runs: the frames of a thread, and their lines. */
+/* What text.c and frames.c do, for the reader and for the sampler. */
+#ifndef FRAMES_H
+#define FRAMES_H
 
-/* What a frame refers to. Since 3.14 the last two bits say who counts the reference: both set, it is a number and none;
- * the first alone, nothing. */
-static uint64_t reference_at(const char *frame, size_t offset)
-{
-    uint64_t word = word_at(frame, offset);
-    return L.version < VERSION(3, 14) ? word : (word & TAGS) == TAGS ? 0 : word & ~TAGS;
-}
+#include "words.h"
 
-/* Since 3.11 of what stands for a frame. C code that was called has one, in which hardly more is written than a code
- * object, if that. So has, since 3.12, what ends a call of a class, below the frame of its __init__: its globals are
- * whatever lay there before. Of what functions have, that one has no function. */
-static int is_of_python(const char *frame)
-{
-    if (L.version < VERSION(3, 11))
-        return 1;
-    if (L.frame_owner && frame[L.frame_owner] >= 3)
-        return 0;
-    const object *function = (object *)reference_at(frame, L.frame_function);
-    return function && function->type == L.function;
-}
+INTERNAL int is_text(const object *one);
+INTERNAL size_t wide_characters(const char *from, uint64_t length, uint64_t kind, char *to, size_t most);
+INTERNAL size_t first_characters(const object *text, uint64_t length, char *to, size_t most);
+INTERNAL size_t characters(const object *text, char *to, size_t most);
+INTERNAL uint64_t reference_at(const char *frame, size_t offset);
+INTERNAL int is_of_python(const char *frame);
+INTERNAL const char *first_frame(void *thread);
+INTERNAL int line_at(const char *frame, object *code);
+INTERNAL size_t put_printable(char *to, size_t most, const object *text);
 
-static const char *first_frame(void *thread)
-{
-    const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
-    return at && L.thread_indirect ? pointer_at(at, L.thread_indirect - 1) : at;
-}
-
-/* The line that runs, as a traceback would say it. */
-static int line_at(const char *frame, object *code)
-{
-    if (L.version < VERSION(3, 11))
-        return L.line_of_frame((object *)frame);
-    return L.line_of_code(code, (int)(word_at(frame, L.frame_at) - (uintptr_t)code - L.code_begin));
-}
-
-static size_t put_printable(char *to, size_t most, const object *text)
-{
-    size_t length = is_text(text) ? characters(text, to, most) : 0;
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)to[i] < ' ')
-            to[i] = '?';
-    return length;
-}
+#endif

@@ -1,4 +1,20 @@
 /* What is known of CPython: its structures, and where the rest lies, as layout.py has found it. */
+#ifndef LAYOUT_H
+#define LAYOUT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stddef.h>
+#include <stdint.h>
+
+/* A library is one piece of code: reader.c and sampler.c include their parts, whose functions are then all known to the
+ * compiler, as it needs to put small ones into large ones. A part alone compiles, too (tests/agent/test_c.py). */
+#ifdef ONE_UNIT
+#define INTERNAL static
+#else
+#define INTERNAL
+#endif
 
 typedef struct object object;
 typedef int (*visit_function)(object *, void *);
@@ -89,7 +105,7 @@ struct layout {
     uint64_t any_lookup; /* up to 3.10: what looks up keys of all types, in the keys of a dict */
 };
 
-static struct layout L;
+INTERNAL struct layout L;
 
 enum { HAS_GC = 1 << 14, HEAP_TYPE = 1 << 9, MANAGED_DICT = 1 << 4, MANAGED_WEAKREF = 1 << 3, INLINE_VALUES = 1 << 2 };
 enum { IS_INTEGER = 1 << 24, IS_LIST = 1 << 25, IS_TUPLE = 1 << 26, IS_BYTES = 1 << 27, IS_TEXT = 1 << 28, IS_DICT = 1 << 29 };
@@ -98,3 +114,5 @@ enum { IS_INTEGER = 1 << 24, IS_LIST = 1 << 25, IS_TUPLE = 1 << 26, IS_BYTES = 1
 #define VERSION(major, minor) ((major) << 8 | (minor))
 #define NONE UINT32_MAX
 #define TAGS ((uint64_t)3) /* of the collector's own, in the links between objects */
+
+#endif

@@ -1,20 +1,28 @@
 /* Memory, word by word. */
+#ifndef WORDS_H
+#define WORDS_H
 
-static uint64_t word_at(const void *address, size_t offset)
+#include <string.h>
+
+#include "layout.h"
+
+static inline uint64_t word_at(const void *address, size_t offset)
 {
     uint64_t word;
     memcpy(&word, (const char *)address + offset, 8);
     return word;
 }
 
-static int32_t half_at(const void *address, size_t offset)
+static inline int32_t half_at(const void *address, size_t offset)
 {
     int32_t half;
     memcpy(&half, (const char *)address + offset, 4);
     return half;
 }
 
-static const char *pointer_at(const void *address, size_t offset)
+static inline const char *pointer_at(const void *address, size_t offset)
 {
     return (const char *)(uintptr_t)word_at(address, offset);
 }
+
+#endif

@@ -1,0 +1,149 @@
+"""``python -m leakbench``: programs with a known leak, run under every tool that is installed, and what each says.
+
+By default a sample of the programs, which takes an hour; ``--all`` takes a night. Every run that is finished stays in
+the folder, so that a bench that was stopped goes on with ``--keep``, and a miss can be looked at. At the end there are
+``results.json`` and ``page.html`` in the folder: every miss of every tool, ours first.
+
+``make leakbench`` runs leakscope alone, on all programs, and renews the committed figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import Any
+
+from leakbench import UNSEEN_S, all_programs, sample, unseen_programs
+from leakbench.score import Score, score_of
+from leakbench.table import PEERS, RESULTS, UNSEEN, markdown, page, write
+from leakbench.tools import Tool, tools
+from tests.bench.runs import Spent, spent_by
+from tests.end_to_end.programs import LONGEST_S, Program
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = 16  # leaky programs and their twins: about an hour with every tool
+
+
+def main() -> None:
+    every = tools()
+    parser = argparse.ArgumentParser(prog="python -m leakbench", description=__doc__.partition("\n")[0])
+    parser.add_argument("only", nargs="*", help="only programs whose name contains one of these")
+    parser.add_argument("--all", action="store_true", help="every program, not a sample in the field's proportions")
+    parser.add_argument("--unseen", action="store_true", help="those of fixtures/unseen, which are only run")
+    parser.add_argument("--tools", default=",".join(every), help=f"some of {', '.join(every)} (default all)")
+    parser.add_argument("--seconds", type=float, help=f"how long each runs (default 14; {UNSEEN_S:g} of the unseen)")
+    parser.add_argument("--at-once", type=int, default=1, help="how many run at once (default 1)")
+    parser.add_argument("--folder", type=Path, default=ROOT / "leakbench-output", help="where runs and results go")
+    parser.add_argument("--keep", action="store_true", help="do not run again what the folder has")
+    parser.add_argument("--commit", action="store_true", help="renew the figures in the repository (of a whole run)")
+    options = parser.parse_args()
+
+    unknown = [name for name in options.tools.split(",") if name not in every]
+    if unknown:
+        parser.error(f"no tool named {unknown[0]}; there are {', '.join(every)}")
+    chosen = [every[name] for name in every if name in options.tools.split(",")]
+    options.seconds = options.seconds or (UNSEEN_S if options.unseen else 14.0)
+    programs = unseen_programs() if options.unseen else all_programs()
+    if options.only:
+        programs = [p for p in programs if any(part in p.name for part in options.only)]
+    elif not options.all and not options.unseen:
+        programs = sample(programs, SAMPLE * 2)
+    if not programs:
+        parser.error(f"no program's name contains {' or '.join(options.only)}")
+
+    options.folder.mkdir(parents=True, exist_ok=True)
+    jobs = [(program, tool) for program in programs for tool in chosen]
+    scores: list[Score] = []
+    with ThreadPoolExecutor(options.at_once) as pool:
+        try:
+            for scored in pool.map(lambda job: judge(job[0], job[1], options), jobs):
+                print(line(scored), flush=True)
+                scores.append(scored)
+        except KeyboardInterrupt:  # what has run by now is worth a table
+            pool.shutdown(wait=False, cancel_futures=True)
+            for program, tool in jobs[len(scores) :]:
+                scores.append(score_of(program, None, tool.offers, tool.name, "the bench was stopped before"))
+    about = {**circumstances(chosen), "seconds": options.seconds, "at_once": options.at_once}
+    print("\n" + markdown(scores, about))
+    write(scores, about, options.folder / "results.json")
+    (options.folder / "page.html").write_text(page(scores, about), encoding="utf-8")
+    print(f"== {options.folder / 'page.html'}")
+    if options.commit and not options.only:
+        ours = [tool.name for tool in chosen] == ["leakscope"]
+        write(scores, about, (UNSEEN if options.unseen else RESULTS) if ours else PEERS)
+
+
+def judge(program: Program, tool: Tool, options: argparse.Namespace) -> Score:
+    """One program under one tool."""
+    absent = [package for package in program.requires if importlib.util.find_spec(package) is None] or tool.missing
+    if absent:
+        return score_of(program, None, tool.offers, tool.name, f"{' and '.join(absent)} not installed")
+    folder = options.folder / tool.name / program.name
+    try:
+        spent = run(program, tool, options, folder)
+        answer = tool.answer(folder, program.path)
+    except (AssertionError, OSError, ValueError, LookupError, SubprocessError, SystemExit) as failure:
+        last = (str(failure).strip() or type(failure).__name__).splitlines()[-1]
+        return score_of(program, None, tool.offers, tool.name, f"failed: {last}")
+    scored = score_of(program, answer, tool.offers, tool.name)
+    return scored._replace(
+        wall_s=round(spent.wall_s, 2),
+        cpu_s=round(spent.cpu_s, 2),
+        peak_bytes=spent.peak_rss_bytes,
+        duration_s=round(spent.wall_s, 3),
+    )
+
+
+def run(program: Program, tool: Tool, options: argparse.Namespace, folder: Path) -> Spent:
+    """What the run took; a run that was stopped leaves nothing for ``--keep`` to take. **Errors** SystemExit."""
+    ended = folder / "spent.json"
+    if options.keep and ended.exists():
+        return Spent(*json.loads(ended.read_text()))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    command = tool.command(program.path, options.seconds, folder)
+    spent = spent_by(command, most_s=LONGEST_S + options.seconds, status=program.exit_status)
+    ended.write_text(json.dumps(spent))
+    return spent
+
+
+def line(scored: Score) -> str:
+    mark = "skip" if scored.not_run else "ok  " if scored.right else "MISS"
+    wanted = "" if scored.right else f" (expected: {scored.expected})"
+    return f"{mark} {scored.wall_s or 0:5.1f} s  {scored.tool:11} {scored.program}: {scored.said}{wanted}"
+
+
+def circumstances(chosen: list[Tool]) -> dict[str, Any]:
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    packages = {"torch": "torch"} | {tool.name: name for tool in chosen for name in tool.requires}
+    versions = {tool: _version_of(package) for tool, package in packages.items()}
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, {memory_gib:.0f} GiB",
+        "load": round(os.getloadavg()[2], 1),  # of the last quarter of an hour
+        "python": platform.python_version(),
+        "torch": versions.pop("torch"),
+        "versions": versions,
+        "how": {tool.name: tool.how for tool in chosen},
+    }
+
+
+def _version_of(package: str) -> str:
+    distribution = {"guppy": "guppy3", "memory_profiler": "memory-profiler"}.get(package, package)
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "absent"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""The figures of a run of the bench: as Markdown for the documentation, as a page for who ran it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .score import Score, calibration, share
+
+RESULTS = Path(__file__).with_name("results.json")
+UNSEEN = Path(__file__).with_name("unseen.json")
+PEERS = Path(__file__).with_name("peers.json")
+
+MEASURES: tuple[tuple[str, Callable[[Score], bool | None]], ...] = (
+    ("leaky: kind of the first finding is right", lambda s: s.kind),
+    ("leaky: it names the right variable", lambda s: s.name),
+    ("leaky: it names the right line", lambda s: s.line),
+    ("leaky: its advice mends the right mechanism", lambda s: s.advice),
+    ("leaky: right verdict", lambda s: s.verdict if s.leaky else None),
+    ("clean: a false alarm", lambda s: s.alarm),
+    ("clean: right verdict (NOT LEAKING)", lambda s: None if s.leaky else s.verdict),
+)
+COLUMNS: tuple[tuple[str, Callable[[Score], bool | None]], ...] = (
+    ("kind", lambda s: s.kind),
+    ("holder", lambda s: s.name),
+    ("holder in 3", lambda s: s.name_3),
+    ("line", lambda s: s.line),
+    ("line in 3", lambda s: s.line_3),
+    ("its function", lambda s: s.function),
+    ("verdict", lambda s: s.verdict),
+    ("false alarms", lambda s: s.alarm),
+)
+_NOT_OFFERED = "not offered"
+_STYLE = """
+body { font: 15px/1.5 system-ui; margin: 2em auto; max-width: 75em; padding: 0 1em }
+table { border-collapse: collapse; margin: 1em 0 }
+td, th { border: 1px solid #bbb; padding: .2em .6em; text-align: left; vertical-align: top }
+"""
+
+
+class Table(NamedTuple):
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def write(scores: Sequence[Score], about: dict[str, Any], path: Path = RESULTS) -> None:
+    rows = [{name: value for name, value in s._asdict().items() if value is not None} for s in scores]
+    lines = ",\n".join(json.dumps(row) for row in rows)  # a run a line, so that two benches can be compared
+    path.write_text(f'{{\n"about": {json.dumps(about)},\n"programs": [\n{lines}\n]\n}}\n', encoding="utf-8")
+
+
+def from_results(path: Path = RESULTS) -> str:
+    """A section of the documentation, from the run whose figures are committed."""
+    results = json.loads(path.read_text(encoding="utf-8"))
+    return markdown([Score(**row) for row in results["programs"]], results["about"])
+
+
+def peers_from_results() -> str:
+    return from_results(PEERS)
+
+
+def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
+    return "\n".join(_as_markdown(section) for section in _sections(scores, about))
+
+
+def page(scores: Sequence[Score], about: dict[str, Any]) -> str:
+    """One file of HTML that stands alone."""
+    body = "\n".join(_as_html(section) for section in _sections(scores, about))
+    head = f"<meta charset=utf-8><title>Leakbench</title><style>{_STYLE}</style>"
+    return f"<!doctype html><html lang=en>{head}<h1>Leakbench</h1>\n{body}</html>\n"
+
+
+def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Table]:
+    names = list(dict.fromkeys(s.tool for s in scores))
+    run = [s for s in scores if not s.not_run]
+    programs = {s.program: s for s in run}.values()
+    load = f", load {about['load']:g}" if "load" in about else ""
+    sections: list[str | Table] = [
+        f"{len(programs)} programs, {sum(s.leaky for s in programs)} of them leaky,"
+        f" {sum(s.torch for s in programs)} with PyTorch, run on {about['date']}, {about['at_once']} at once, for"
+        f" {about['seconds']:g} s each and what they take to start: {about['machine']}{load}, Python {about['python']},"
+        f" torch {about['torch']}.\n"
+    ]
+    if len(names) > 1:
+        sections += _side_by_side(scores, about, names)
+    ours = [s for s in run if s.tool == "leakscope"]
+    if ours:
+        torch = [s for s in ours if s.torch]
+        measures = [(name, str(share(ours, field)), str(share(torch, field))) for name, field in MEASURES]
+        sections.append(Table(("leakscope", "all", "with PyTorch"), measures))
+        bins = [(label, f"{mean:.0%}", str(right)) for label, mean, right in calibration(ours)]
+        sections.append(Table(("confidence of the first finding", "on average", "right kind and name"), bins))
+    for name in names:
+        missed = [
+            (f"`{s.program}`", s.expected, s.said + _also_wrong(s)) for s in run if s.tool == name and not s.right
+        ]
+        if missed:
+            whose = "missed" if len(names) == 1 else f"missed by {name}"
+            sections.append(Table((whose, "what is wrong with it", "what it says first"), missed))
+    left_out = [f"- `{s.program}`{_by(s, names)}: {s.not_run}" for s in scores if s.not_run]
+    if left_out:
+        sections.append("Not judged:\n\n" + "\n".join(left_out) + "\n")
+    return sections
+
+
+def _side_by_side(scores: Sequence[Score], about: dict[str, Any], names: Sequence[str]) -> list[str | Table]:
+    """Every tool in a row: what it was right about, and what it took beside the program alone."""
+    bare = {s.program: s for s in scores if s.tool == "bare" and not s.not_run}
+    rows, taken = [], []
+    for name in names:
+        run = [s for s in scores if s.tool == name and not s.not_run]
+        if name != "bare":
+            shares = [share(run, field) for _, field in COLUMNS]
+            rows.append([name, *(str(one) if one.of else _NOT_OFFERED for one in shares)])
+        pairs = [(s, bare[s.program]) for s in run if s.program in bare]
+        if pairs and name != "bare":
+            taken.append([
+                name,
+                f"{statistics.median((s.wall_s or 0) - (b.wall_s or 0) for s, b in pairs):+.1f} s",
+                f"{statistics.median((s.cpu_s or 0) - (b.cpu_s or 0) for s, b in pairs):+.1f} s",
+                f"{statistics.median((s.peak_bytes or 0) / (b.peak_bytes or 1) for s, b in pairs):.2f} x",
+            ])  # fmt: skip
+    how = [
+        [f"{name} {about['versions'].get(name, '')}".strip(), about["how"][name]] for name in names if name != "bare"
+    ]
+    sections: list[str | Table] = [Table(("tool", *(name for name, _ in COLUMNS)), rows)]
+    if taken:
+        sections.append(
+            Table(("median beside the program alone", "time", "CPU time", "peak of the largest process"), taken)
+        )
+    return [*sections, Table(("tool", "how it was used"), how)]
+
+
+def _by(s: Score, names: Sequence[str]) -> str:
+    return f" under {s.tool}" if len(names) > 1 else ""
+
+
+def _also_wrong(s: Score) -> str:
+    """What the first finding does not show."""
+    return " (wrong verdict)" if s.verdict is False and s.kind is not False and not s.alarm else ""
+
+
+def _as_markdown(section: str | Table) -> str:
+    if isinstance(section, str):
+        return section
+    lines = [section.head, ["---"] * len(section.head), *section.rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _as_html(section: str | Table) -> str:
+    if isinstance(section, str):
+        return "".join(f"<p>{_code(line)}</p>" for line in section.splitlines() if line)
+    cells = [
+        [f"<th>{_code(cell)}</th>" for cell in section.head],
+        *([f"<td>{_code(c)}</td>" for c in row] for row in section.rows),
+    ]
+    return "<table>" + "\n".join(f"<tr>{''.join(row)}</tr>" for row in cells) + "</table><p></p>"
+
+
+def _code(text: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))

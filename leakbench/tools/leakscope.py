@@ -1,0 +1,37 @@
+"""leakscope, as its README says: ``record``, then the report's first findings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from leakbench.answer import HOLDER, KIND, LINE, VERDICT, Answer
+from tests.end_to_end.programs import record_command, report
+from tests.end_to_end.truth import is_accused
+
+OFFERS = frozenset({VERDICT, KIND, HOLDER, LINE})
+REQUIRES = ()
+HOW = "`leakscope record`, default options; the findings of `leakscope report` in their order"
+
+
+def command(program: Path, seconds: float, folder: Path) -> list[str]:
+    return record_command(folder / "run.parquet", sys.executable, program, seconds)
+
+
+def answer(folder: Path, program: Path) -> Answer:
+    return answer_of(report(folder / "run.parquet"))
+
+
+def answer_of(told: dict[str, Any]) -> Answer:
+    """A report's JSON as an answer."""
+    findings = told["findings"]
+    places = [finding["subject"] for finding in findings]
+    return Answer(
+        told["verdict"]["leaking"],
+        tuple(finding["kind"] for finding in findings),
+        tuple(place["variable"] or "" for place in places),
+        tuple((place["file"] or "", place["line"] or 0) for place in places),
+        findings[0]["confidence"] if findings else None,
+        is_accused(told),
+    )

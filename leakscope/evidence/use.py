@@ -1,0 +1,66 @@
+"""Whether what a name holds is still used: by the lines that read it, and how far the program had come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..facts.code.adding import Line, adding_lines
+from ..facts.code.reading import Reached, reads_of
+from ..facts.tables import without_last
+from ..facts.where.progress import reached
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+    from ..facts.code.names import Holder
+    from ..facts.growth.processes import ProcessGrowth
+
+_OF_THE_REST = 0.5  # of the time after the last snapshot: as a program ends it does something else
+_KEY = re.compile(r"\['([^'\]]+)'\]$")
+
+
+class Use(NamedTuple):
+    """``is_over``: True where no line that may still run reads it, False where one does, None where unclear.
+
+    ``line``: one that goes on reading it, else the last that read it; None: nothing does.
+    """
+
+    is_over: bool | None
+    line: Line | None
+
+    @property
+    def text(self) -> str:
+        """What follows the name."""
+        if self.is_over is None:
+            return ""
+        if self.line is None:
+            return "nothing reads it"
+        where = self.line.place + (f" in {self.line.function}()" if self.line.function else "")
+        return f"read last at {where}, which has ended" if self.is_over else f"{where} reads it"
+
+
+def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: Collection[str] = ()) -> Use:
+    """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it."""
+    progress = case.once(_reached, process)
+    if not any(file == source.file for source in case.sources for file, _ in progress):
+        return Use(None, None)  # nobody saw what runs
+    key = _KEY.search(path)
+    reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
+    on = next((read for read in reads if read.is_over is False), None)
+    if on is not None:
+        return Use(False, on.line)
+    if any(read.is_over is None or (read.is_given and read.line.place not in made) for read in reads):
+        return Use(None, None)
+    if not reads and not adding_lines(case.sources, holder):
+        return Use(None, None)  # its name is not in the sources
+    return Use(True, reads[-1].line if reads else None)
+
+
+def _reached(case: Case, process: ProcessGrowth) -> Reached:
+    """As the last snapshot saw the program at work; or some time after it, where it went on for long."""
+    takes = process.rows("takes")
+    takes = without_last(takes, takes)
+    last_s = float(takes["time_s"].iloc[-1]) if len(takes) else case.growth.end_s
+    end_s = min(float(process.time_s[-1]), process.exit_s)
+    return reached(process, last_s + _OF_THE_REST * max(0.0, end_s - last_s))

@@ -1,0 +1,51 @@
+"""The most memory that the job held: as the samples show it, or more, where the kernel remembers more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...findings import Peak
+from ..series.arithmetic import level_at
+from ..tables import only
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+    from ..growth.tree import TreeGrowth
+
+_EVENT = "peak"
+_BETWEEN = "between samples"
+_BY, _BY_END = "(by ", ", between samples)"
+
+
+def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
+    """None for a recording without samples. **Units** bytes.
+
+    Of the samples it is the largest sum of one moment. The recorder told a sum as it ran, with each process's share of
+    pages as it had last read it, and left out what our own snapshots took; it may be more than there was, never less.
+    """
+    held = growth.held_bytes
+    sampled = int(held.max()) if held.size else 0
+    events = recording.tables["events"]
+    told = only(events, (events["event"] == _EVENT) & events["value"].notna())
+    size_bytes = int(told["value"].max()) if len(told) else 0
+    text = str(told.sort_values("value")["text"].iloc[-1]) if size_bytes else ""
+    cgroup_bytes = _of_cgroup(recording)
+    if _BETWEEN in text and size_bytes > sampled:
+        _, by, process = text.partition(_BY)
+        is_named = by and process.endswith(_BY_END)
+        return Peak(size_bytes, process[: -len(_BY_END)] if is_named else None, True, cgroup_bytes)
+    if size_bytes and _BETWEEN not in text and sampled:
+        at_end = level_at(growth.time_s, growth.held_bytes, growth.end_s)
+        return Peak(max(min(size_bytes, sampled), round(at_end)), cgroup_bytes=cgroup_bytes)
+    size_bytes = sampled or size_bytes
+    return Peak(size_bytes, cgroup_bytes=cgroup_bytes) if size_bytes else None
+
+
+def _of_cgroup(recording: Recording) -> int | None:
+    """Of the nearest cgroup with a limit, if the peak was reached during the recording."""
+    rows = recording.tables["cgroup_samples"]
+    rows = only(rows, rows["limit_bytes"].notna() & rows["cgroup_peak_bytes"].notna())
+    if not len(rows):
+        return None
+    own = only(rows, rows["cgroup"] == rows["cgroup"].iloc[0])["cgroup_peak_bytes"]
+    return int(own.iloc[-1]) if own.iloc[-1] > own.iloc[0] else None

@@ -1,0 +1,151 @@
+"""Where the sources read what a name holds: again and again, once to make something else of it, or nowhere any more."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from .adding import Line, line_at
+from .index import Index, Scope, Site, Source, index_of, last_name
+from .names import Holder, Names
+
+_READS = "reads"
+_OF_NUMBERS = (
+    "copy", "json", "math", "numpy", "pandas", "pickle", "polars", "pyarrow", "scipy", "statistics", "torch",
+)  # fmt: skip
+# Of their functions those that may show the memory of what they are given.
+_SHARES = frozenset((
+    "as_tensor", "asarray", "ascontiguousarray", "asanyarray", "frombuffer", "from_dlpack", "from_numpy", "py_buffer",
+    "broadcast_to", "reshape", "ravel", "squeeze", "transpose", "view",
+))  # fmt: skip
+_SURELY = 0.5  # the object itself, not one of its members
+_LOOKS = frozenset(("print", "len", "repr", "str", "type", "isinstance", "id", "list", "tuple", "dict", "sorted", "max",
+                    "min", "sum", "enumerate", "zip", "map", "filter", "range", "iter", "next", "set"))  # fmt: skip
+
+
+# {(file, name of a function, None for a module): the last line of it that was seen to run}
+Reached = Mapping[tuple[str, Optional[str]], int]
+
+
+class Read(NamedTuple):
+    """``is_over``: True where it cannot run again, False where it goes on, None where unclear.
+
+    ``is_given``: the object is handed to a library, which may keep it.
+    """
+
+    line: Line
+    is_over: bool | None
+    is_given: bool
+
+
+def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: str | None = None) -> list[Read]:
+    """One for each line that reads the object, in the order of the sources; none where its name is not known.
+
+    ``reached``: how far each function that is seen to run had come. ``key``: what is read is the object's member.
+    """
+    index = index_of(sources, holder.variable, holder.owner_file)
+    names, progress = Names(index, holder), _Progress(index, reached)
+    found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
+    for scope in index.scopes:
+        for site in scope.sites:
+            asked = site.node.slice if isinstance(site.node, ast.Subscript) else None
+            if key is not None and isinstance(asked, ast.Constant) and asked.value != key:
+                continue  # another member
+            for node, is_given in _used(site.node, index, scope):
+                if names.strength(node, scope, inside=False) < _SURELY:
+                    continue
+                line = line_at(index, scope, node, _READS, 1.0)
+                _, state, was_given = found.get((line.file, line.line), (line, _OVER, False))
+                found[line.file, line.line] = line, max(state, progress.state(site, scope)), was_given or is_given
+    told = {_OVER: True, _UNKNOWN: None, _ON: False}
+    return [Read(line, told[state], is_given) for _, (line, state, is_given) in sorted(found.items())]
+
+
+_OVER, _UNKNOWN, _ON = 0, 1, 2
+
+
+class _Progress:
+    """Which lines of a program may still run: straight on from where it was last seen, and round its loops."""
+
+    def __init__(self, index: Index, reached: Reached) -> None:
+        self._index, self._reached = index, reached
+        self._known: dict[Scope, int] = {}
+
+    def state(self, site: Site, scope: Scope) -> int:
+        while scope.kind == "class" and scope.parent is not None:
+            scope = scope.parent
+        called, line = self._called(scope), self._reached.get(_key(scope))
+        if called == _OVER or not self._is_once(scope):
+            return called
+        if line is None:
+            return min(called, _UNKNOWN)
+        own = getattr(site.node, "lineno", 0)
+        if own < line and not any(loop.last >= line for loop in site.loops):
+            return _OVER
+        return called if site.loops or own == line else min(called, _UNKNOWN)
+
+    def _is_once(self, scope: Scope) -> bool:
+        callers = self._index.callers.get(scope, ())
+        return not any(self._index.is_repeated(site, caller) for caller, site in callers)
+
+    def _called(self, scope: Scope) -> int:
+        """Of a function as a whole. What nobody is seen to call may be called by a library."""
+        if scope.kind == "module":  # one that was imported is done
+            return _OVER if scope.source.module != "__main__" else _ON
+        if scope not in self._known:
+            self._known[scope] = _OVER  # while it is asked about, for those that recur
+            callers = self._index.callers.get(scope, ())
+            states = [self.state(site, caller) for caller, site in callers]
+            is_running = scope.is_beginning and _key(scope) in self._reached
+            self._known[scope] = max(states, default=_ON)
+            if is_running and self._known[scope] == _UNKNOWN:
+                self._known[scope] = _ON
+        return self._known[scope]
+
+
+def _key(scope: Scope) -> tuple[str, str | None]:
+    return scope.source.file, None if scope.kind == "module" else scope.name
+
+
+def _used(node: ast.AST, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bool]]:
+    """(expression of which something is asked, whether it is handed to a library)."""
+    if isinstance(node, ast.Call):
+        is_given = not index.callees(node.func, scope) and not _only_looks(node.func, index, scope)
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from ((one, is_given and one is argument) for one in _operands(argument))
+        if isinstance(node.func, ast.Attribute):
+            yield node.func.value, False
+    elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load):
+        yield node.value, False
+    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        yield node.iter, False
+    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.AugAssign)) and node.value is not None:
+        yield from ((one, False) for one in _operands(node.value) if one is not node.value)
+
+
+def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:
+    """Whether what is called keeps nothing of what it is given: a builtin, or a function of a library of numbers that
+    makes something new.
+    """
+    name = last_name(func)
+    if isinstance(func, ast.Name) and name in _LOOKS:
+        return True
+    while isinstance(func, ast.Attribute):
+        func = func.value
+    package = scope.module.imports.get(func.id, ("", ""))[0] if isinstance(func, ast.Name) else ""
+    return package.partition(".")[0] in _OF_NUMBERS and name not in _SHARES and not name[:1].isupper()
+
+
+def _operands(node: ast.expr) -> Iterator[ast.expr]:
+    """What is calculated with, down to names, attributes and calls."""
+    if isinstance(node, ast.BinOp):
+        yield from _operands(node.left)
+        yield from _operands(node.right)
+    elif isinstance(node, ast.Compare):
+        for one in (node.left, *node.comparators):
+            yield from _operands(one)
+    elif isinstance(node, (ast.UnaryOp, ast.Starred)):
+        yield from _operands(node.operand if isinstance(node, ast.UnaryOp) else node.value)
+    else:
+        yield node

@@ -1,0 +1,247 @@
+"""The statement at a line, what stands round it, and what of it is not the same each time: text in, syntax out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .index import FUNCTIONS, Source, last_name, pairs, parse
+
+_CALLED_BY_PYTHON = (
+    "__del__",
+    "__exit__",
+    "__aexit__",
+    "__call__",
+    "__setitem__",
+    "__getitem__",
+    "__iter__",
+    "__next__",
+)
+_COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
+_ABRUPT = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """``around``: the statements it stands in, the outermost first."""
+
+    source: Source
+    node: ast.stmt
+    around: tuple[ast.AST, ...]
+
+    @property
+    def function(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The innermost function that it is part of."""
+        inner = (one for one in reversed(self.around) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        return next(inner, None)
+
+    @property
+    def cls(self) -> ast.ClassDef | None:
+        """The class whose method it is in."""
+        return next((one for one in reversed(self.around) if isinstance(one, ast.ClassDef)), None)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Why a statement may not run: ``kind`` is uncalled, handler, condition or early; ``text``: as the source has it.
+
+    ``uncalled``: of a function whose name stands nowhere else. ``early``: a return, raise or continue may come before.
+    """
+
+    kind: str
+    text: str
+    line: int
+
+
+def statement_at(sources: Sequence[Source], file: str, line: int) -> Statement | None:
+    """The innermost statement that begins at a line, or that the line is part of; None where there is none."""
+    source = next((one for one in sources if one.file == file), None)
+    tree = parse(source.text) if source is not None else None
+    if source is None or tree is None:
+        return None
+    around: list[ast.AST] = []
+    at: ast.AST = tree
+    while True:
+        inside = [one for one in _statements(at) if _begins(one) <= line <= (one.end_lineno or one.lineno)]
+        if not inside:
+            break
+        around.append(at)
+        at = inside[0]
+    return Statement(source, at, tuple(around[1:])) if isinstance(at, ast.stmt) else None
+
+
+def guard_of(sources: Sequence[Source], file: str, line: int) -> Guard | None:
+    """What keeps a statement from being run each time, the likeliest first; None where nothing is to be seen."""
+    found = statement_at(sources, file, line)
+    if found is None:
+        return None
+    function = found.function
+    if function is not None and not (found.cls and found.cls.bases) and _is_uncalled(sources, function):
+        return Guard("uncalled", function.name, function.lineno)
+    inner: ast.AST = found.node
+    for outer in reversed(found.around):
+        if isinstance(outer, FUNCTIONS):
+            break
+        if isinstance(outer, ast.ExceptHandler):
+            return Guard("handler", ast.unparse(outer.type) if outer.type is not None else "an exception", outer.lineno)
+        if isinstance(outer, ast.If) and not _is_of_length(outer.test):
+            is_other = inner in outer.orelse
+            test = ast.unparse(outer.test)
+            return Guard("condition", f"not ({test})" if is_other else test, outer.lineno)
+        inner = outer
+    return _early(found)
+
+
+def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
+    """What a statement uses as a key or gives a call, and is no constant: ``user``, ``path`` of ``labels(user, path)``.
+
+    Keys of what it stores come first; else the arguments of the first call.
+    """
+    found = statement_at(sources, file, line)
+    if found is None:
+        return []
+    own = list(_own(found.node))
+    keys = [one.slice for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    pair = stored(found)
+    if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
+        keys = [pair[0].slice]
+    elif not keys and pair is not None and isinstance(pair[0], ast.Call) and last_name(pair[0].func) == "setdefault":
+        keys = pair[0].args[:1]
+    if keys:
+        return [ast.unparse(key) for key in keys if not isinstance(key, (ast.Constant, ast.Slice))]
+    outer = next((one for one in own if isinstance(one, ast.Call)), None)
+    inner: ast.expr | None = outer
+    while isinstance(inner, (ast.Call, ast.Attribute)):  # of labels(user).inc() the first call is the one to look at
+        outer = inner if isinstance(inner, ast.Call) and (inner.args or inner.keywords) else outer
+        inner = inner.func if isinstance(inner, ast.Call) else inner.value
+    given = [] if outer is None else [*outer.args, *(keyword.value for keyword in outer.keywords)]
+    return [text for one in given if not isinstance(one, ast.Constant) and len(text := ast.unparse(one)) <= 40]
+
+
+def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
+    """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or by a get()."""
+    name = ast.dump(container)
+    function = found.function
+    got = {
+        last_name(one.targets[0])
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Attribute)
+        and one.value.func.attr == "get" and ast.dump(one.value.func.value) == name
+    }  # fmt: skip
+    for outer in found.around:
+        if isinstance(outer, ast.ExceptHandler) and last_name(outer.type) == "KeyError":
+            return True
+        for test in ast.walk(outer.test) if isinstance(outer, ast.If) else ():
+            if isinstance(test, ast.Compare):
+                op, other = test.ops[0], test.comparators[0]
+                is_missing = isinstance(op, ast.NotIn) and ast.dump(other) == name
+                if is_missing or (isinstance(op, ast.Is) and last_name(test.left) in got):
+                    return True
+    return False
+
+
+def stored(found: Statement) -> tuple[ast.expr, ast.expr] | None:
+    """Container and member of a statement that adds: ``rows.append(row)``, ``rows[key] = row``, ``rows += [row]``."""
+    node = found.node
+    call = node.value if isinstance(node, ast.Expr) else None
+    call = call.value if isinstance(call, ast.Await) else call
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.keywords:
+        if call.func.attr in ("append", "add", "appendleft", "put", "put_nowait", "push") and len(call.args) == 1:
+            return call.func.value, call.args[0]
+        if call.func.attr in ("insert", "setdefault") and len(call.args) == 2:
+            return call.func.value, call.args[1]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+        return node.targets[0].value, node.value
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        one = (
+            node.value.elts[0] if isinstance(node.value, (ast.List, ast.Tuple)) and len(node.value.elts) == 1 else None
+        )
+        return node.target, one if one is not None else node.value
+    return None
+
+
+def stores_part(found: Statement) -> bool:
+    """What it stores is a part of an array or tensor by plain indices: ``frames[2, :16]``, a view of the whole.
+
+    An index that is an array, of which a copy would be made, is none; one of which the source does not tell is taken
+    for one.
+    """
+    pair = stored(found)
+    member = pair[1] if pair is not None else None
+    if isinstance(member, ast.Name) and found.function is not None:
+        made = [v for node in ast.walk(found.function) for t, v in pairs(node) if last_name(t) == member.id]
+        member = made[0] if len(made) == 1 else None
+    if not isinstance(member, ast.Subscript):
+        return False
+    index = member.slice.elts if isinstance(member.slice, ast.Tuple) else [member.slice]
+    return all(isinstance(one, (ast.Slice, ast.Constant, ast.UnaryOp)) or _is_number(one, found) for one in index)
+
+
+def _is_number(node: ast.expr, found: Statement) -> bool:
+    """A name that only counts, or that int() made."""
+    if not isinstance(node, ast.Name) or found.function is None:
+        return False
+    made = [v for one in ast.walk(found.function) for t, v in pairs(one) if last_name(t) == node.id]
+    counts = [
+        one.iter
+        for one in ast.walk(found.function)
+        if isinstance(one, (ast.For, ast.comprehension)) and node.id in [last_name(t) for t in _targets(one.target)][:1]
+    ]
+    calls = [*made, *counts]
+    return bool(calls) and all(isinstance(v, ast.Call) and last_name(v.func) in _COUNTING for v in calls)
+
+
+def _targets(target: ast.expr) -> list[ast.expr]:
+    return list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Those directly in it; handlers of exceptions count as such."""
+    for name in ("body", "handlers", "orelse", "finalbody") if not isinstance(node, ast.expr) else ():
+        yield from getattr(node, name, ())
+    yield from (one for case in getattr(node, "cases", ()) for one in case.body)
+
+
+def _begins(node: ast.stmt) -> int:
+    """Its first line, decorators counted in."""
+    return min((one.lineno for one in getattr(node, "decorator_list", [])), default=node.lineno)
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """All in a statement, without the statements in it."""
+    waiting = [node]
+    while waiting:
+        at = waiting.pop(0)
+        yield at
+        waiting += [one for one in ast.iter_child_nodes(at) if not isinstance(one, (ast.stmt, ast.ExceptHandler))]
+
+
+def _is_of_length(test: ast.expr) -> bool:
+    """It asks how many there are: a limit, and no reason why a member stays."""
+    return any(isinstance(one, ast.Call) and last_name(one.func) in ("len", "qsize") for one in ast.walk(test))
+
+
+def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Its name stands nowhere else in the sources: neither called nor handed on."""
+    name = function.name
+    if name.startswith("__") or function.decorator_list:
+        return False
+    return sum(_mentions(source.text, name) for source in sources) == 1
+
+
+def _mentions(text: str, name: str) -> int:
+    return len(re.findall(rf"\b{re.escape(name)}\b", text))
+
+
+def _early(found: Statement) -> Guard | None:
+    """A statement before it, of its own function, by which the function or the round of its loop may end."""
+    function = found.function
+    if function is None:
+        return None
+    for one in ast.walk(function):
+        is_before = isinstance(one, ast.If) and (one.end_lineno or 0) < found.node.lineno
+        if is_before and isinstance(one, ast.If) and isinstance(one.body[-1], _ABRUPT):
+            return Guard("early", ast.unparse(one.test), one.body[-1].lineno)
+    return None

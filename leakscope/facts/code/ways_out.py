@@ -1,0 +1,96 @@
+"""What a library itself offers to let go of what it keeps: read from its recorded source.
+
+A way out is a public method whose code removes from the attribute that grows, or that calls such a method of the
+object it has there: ``Session.remove()`` for what ``ScopedRegistry.registry`` keeps. Text in, names out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from .adding import removed_from
+from .index import Source, last_name, pairs, parse, tail
+
+_FIRST = ("remove", "discard", "unregister", "pop", "delete", "close", "dispose", "shutdown", "clear", "reset")
+_NOT_OFFERED = ("set", "update", "append", "add", "put", "get", "read")
+
+
+class Library:
+    """The classes and functions of some modules."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._modules = {one.module: tree for one in sources if (tree := parse(one.text)) is not None}
+        self._classes: dict[str, list[ast.ClassDef]] = {}
+        for tree in self._modules.values():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    self._classes.setdefault(node.name, []).append(node)
+
+    def knows_module(self, module: str) -> bool:
+        return module in self._modules
+
+    def methods(self, type_name: str, attribute: str, inner: Sequence[str] = ()) -> list[str]:
+        """Those of a class that let go of what its attribute has, the likeliest first.
+
+        ``inner``: methods of what is there that do so; without any, the attribute is the container itself.
+        """
+        found = {
+            method.name: None
+            for cls in self._with_bases(tail(type_name))
+            for method in cls.body
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not method.name.startswith("_")
+            and not method.name.startswith(_NOT_OFFERED) and _lets_go(method, attribute, inner)
+        }  # fmt: skip
+        return sorted(found, key=_rank)
+
+    def functions(self, module: str, variable: str) -> list[str]:
+        """Those of a module that remove from a variable of it."""
+        tree = self._modules.get(module)
+        functions = tree.body if tree is not None else []
+        found = [
+            one.name
+            for one in functions
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and _lets_go(one, variable, ())
+        ]
+        return sorted((name for name in found if not name.startswith("_")), key=_rank)
+
+    def _with_bases(self, name: str) -> Iterator[ast.ClassDef]:
+        waiting, seen = [name], set()
+        while waiting:
+            one = waiting.pop(0)
+            for cls in self._classes.get(one, ()) if one not in seen else ():
+                yield cls
+                waiting += [last_name(base) for base in cls.bases]
+            seen.add(one)
+
+
+def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:
+    names = _names_of(function, attribute)
+    for node in ast.walk(function):
+        if inner:
+            func = node.func if isinstance(node, ast.Call) else None
+            if isinstance(func, ast.Attribute) and func.attr in inner and last_name(func.value) in names:
+                return True
+        else:
+            if any(last_name(value) in names for value in removed_from(node)):
+                return True
+            if any(isinstance(t, ast.Attribute) and t.attr == attribute and _is_empty(v) for t, v in pairs(node)):
+                return True
+    return False
+
+
+def _names_of(function: ast.AST, attribute: str) -> set[str]:
+    """The attribute, and locals that are given what it has."""
+    own = {last_name(t) for node in ast.walk(function) for t, v in pairs(node) if last_name(v) == attribute}
+    return {attribute, *own} - {""}
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Call):
+        return not value.args and not value.keywords and last_name(value.func) in ("dict", "list", "set", "deque")
+    return isinstance(value, (ast.Dict, ast.List)) and not getattr(value, "elts", getattr(value, "keys", []))
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return next((at for at, first in enumerate(_FIRST) if name.startswith(first)), len(_FIRST)), name

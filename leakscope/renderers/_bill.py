@@ -1,0 +1,147 @@
+"""The bill in a few lines: what all memory was, at its level and at its peak, each byte once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..findings import LEVEL, PEAK, BillRow, Report
+from ..units import format_bytes, format_duration
+
+_MOST_ROWS = 8
+_LEAST_SHARE = 0.01  # of the whole: less is told with others
+_DIFFERS = 0.03  # of the level: a peak that is nearer to it is the same
+_MOST_HOLDERS, _MOST_PARTS = 3, 6
+_DATA = "data"
+_LAST = ("others", "not-measured")
+_REST = "the rest of "
+# By account, where rows of several processes are told together.
+_NAMES = {
+    "data": "what your variables hold",
+    "model": "models",
+    "optimizer": "optimizer state",
+    "gradients": "gradients",
+    "activations": "activations",
+    "batch": "batches",
+    "user-held": "tensors of yours, by no named holder",
+    "other-tensors": "other tensors",
+    "tensors": "tensors (for what was not asked)",
+    "libraries": "interpreter and libraries: objects",
+    "native": "libraries: native memory",
+    "code": "libraries: code (files)",
+    "mapped-files": "mapped files",
+    "shared-memory": "shared memory",
+    "allocator-free": "freed, kept by the allocator",
+    "leakscope": "leakscope's own",
+    "workers": "other processes, their own",
+    "workers-shared": "other processes, shared with them",
+    "since-snapshot": "not there in the snapshot",
+    "not-measured": "not measured",
+    "others": "others",
+}
+
+
+class Line(NamedTuple):
+    """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder."""
+
+    name: str
+    level: str
+    share: str
+    peak: str
+    details: str
+
+
+class Told(NamedTuple):
+    heading: str
+    columns: tuple[str, ...]
+    lines: list[Line]
+    total: tuple[str, str]
+    has_peak: bool
+
+
+def told(report: Report) -> Told | None:
+    """None without a bill."""
+    by_moment = {bill.moment: bill for bill in report.bill}
+    level, peak = by_moment.get(LEVEL), by_moment.get(PEAK)
+    if level is None or not level.total_bytes:
+        return None
+    has_peak = peak is not None and abs(peak.total_bytes - level.total_bytes) > _DIFFERS * level.total_bytes
+    at_level = _by_account(level.rows)
+    at_peak = _by_account(peak.rows) if peak is not None and has_peak else {}
+    sizes = {account: max(_sum(at_level, account), _sum(at_peak, account)) for account in [*at_level, *at_peak]}
+    most = max(level.total_bytes, peak.total_bytes if peak is not None and has_peak else 0)
+    shown = sorted((a for a in sizes if a not in _LAST and sizes[a] >= _LEAST_SHARE * most), key=lambda a: -sizes[a])
+    shown = shown[: _MOST_ROWS - len(_LAST)]
+    others = [account for account in sizes if account not in (*shown, *_LAST)]
+    for bill in (at_level, at_peak):
+        bill["others"] = [row for account in others for row in bill.get(account, ())]
+    lines = []
+    for account in [*shown, *_LAST]:
+        own, then = at_level.get(account, []), at_peak.get(account, [])
+        if not sizes.get(account, 1) or not (own or then):
+            continue
+        size = sum(row.bytes for row in own)
+        top = sum(row.bytes for row in then)
+        lines.append(
+            Line(_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
+                 format_bytes(top) if has_peak else "", _details(account, own or then))
+        )  # fmt: skip
+    columns = ("", f"at {format_duration(level.time_s)}", "share")
+    if has_peak and peak is not None:
+        columns += (f"peak, at {format_duration(peak.time_s)}",)
+    total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
+    return Told("What the memory is (PSS, with mapped files)", columns, lines, total, has_peak)
+
+
+def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:
+    found: dict[str, list[BillRow]] = {}
+    for row in rows:
+        found.setdefault(row.account, []).append(row)
+    return found
+
+
+def _sum(by_account: dict[str, list[BillRow]], account: str) -> int:
+    return sum(row.bytes for row in by_account.get(account, ()))
+
+
+def _details(account: str, rows: Sequence[BillRow]) -> str:
+    if account in ("others", "not-measured", "libraries", "native", "code"):
+        return ""
+    if account in ("workers", "workers-shared", "since-snapshot"):
+        return "; ".join(f"{row.name} {format_bytes(row.bytes)}{_line(row)}" for row in rows[:_MOST_HOLDERS])
+    whole = sum(row.bytes for row in rows)
+    parts = (part for row in rows for part in row.parts if part.bytes >= _LEAST_SHARE * whole)
+    holders = sorted(parts, key=lambda part: -part.bytes)
+    texts = list(_holders(holders[:_MOST_HOLDERS]))
+    if len(holders) > _MOST_HOLDERS and texts:
+        rest = sum(part.bytes for part in holders[_MOST_HOLDERS:])
+        texts += [f"{len(holders) - _MOST_HOLDERS} more {format_bytes(rest)}"] if rest else []
+    return "; ".join(texts)
+
+
+def _line(row: BillRow) -> str:
+    return f" ({row.file.rpartition('/')[2]}:{row.line})" if row.file and row.line else ""
+
+
+def _holders(holders: Sequence[BillRow]) -> Iterator[str]:
+    for holder in holders:
+        text = _one(holder, holder.name)
+        parts = [part for part in holder.parts if not part.name.startswith(_REST)]
+        if len(parts) == 1 and parts[0].name.endswith("[*]"):
+            parts = []
+        if parts:
+            told = [_one(part, _short(part.name, holder.name)) for part in parts[:_MOST_PARTS]]
+            more = len(parts) - _MOST_PARTS
+            text += ": " + ", ".join(told) + (f" and {more} more" if more > 0 else "")
+        yield text
+
+
+def _one(row: BillRow, name: str) -> str:
+    kind = (row.type or "").rpartition(".")[2]
+    error = f" ± {format_bytes(row.error_bytes)}" if row.error_bytes and row.error_bytes > 0.02 * row.bytes else ""
+    return f"{name} {format_bytes(row.bytes)}{error}{f' {kind}' if kind else ''}"
+
+
+def _short(name: str, above: str) -> str:
+    """What is added to the name above: ``.raw``, ``['raw']``."""
+    return name[len(above) :] if name.startswith(above) and len(name) > len(above) else name

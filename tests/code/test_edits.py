@@ -1,0 +1,200 @@
+"""The edit that follows an advice: it is what it says, alone, and the source can still be read."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from leakscope.facts.code.edits import Asked, Edited, Unsure, edit, suitable
+from leakscope.facts.code.index import Source
+
+FILE = "/job/train.py"
+
+
+def asked(text: str, marked: str, **about: Any) -> Asked:
+    """``marked``: what stands on the line of the finding, once."""
+    (line,) = (number for number, one in enumerate(text.split("\n"), 1) if marked in one)
+    known: dict[str, Any] = {"variable": "rows", "type_name": "list", "most": 500, **about}
+    return Asked([Source("__main__", FILE, text)], FILE, line, **known)
+
+
+def edited(mechanism: str, text: str, marked: str, **about: Any) -> Edited:
+    found = edit(mechanism, asked(text, marked, **about))
+    assert isinstance(found, Edited), found
+    ast.parse(found.text)
+    assert found.before == text
+    return found
+
+
+def changed(found: Edited) -> tuple[list[str], list[str]]:
+    """Lines that went, and lines that came."""
+    before, after = found.before.split("\n"), found.text.split("\n")
+    first = next(at for at, (one, two) in enumerate(zip(before, after)) if one != two)
+    rest = next((at for at, (one, two) in enumerate(zip(before[::-1], after[::-1])) if one != two), len(before))
+    rest = min(rest, len(before) - first, len(after) - first)
+    return [one.strip() for one in before[first : len(before) - rest]], [
+        one.strip() for one in after[first : len(after) - rest]
+    ]
+
+
+IN_A_LOOP = """import torch
+
+
+def main(model, data):
+    rows = []
+    for batch in data:
+        {line}
+    return rows
+"""
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "line", "new", "about"),
+    [
+        ("autograd-history", "rows.append(loss)", "rows.append(loss.detach())", {}),
+        ("autograd-history", "total += loss", "total += loss.detach()", {}),
+        ("autograd-history", "rows.append(loss + 1)", "rows.append((loss + 1).detach())", {}),
+        ("autograd-history", "rows += [model(batch)]", "rows += [model(batch).detach()]", {}),
+        ("autograd-history", "rows[batch.key] = loss", "rows[batch.key] = loss.detach()", {}),
+        ("views", "rows.append(batch[0])", "rows.append(batch[0].clone())", {"type_name": "list of torch.Tensor"}),
+        ("views", "rows.append(batch[0])", "rows.append(batch[0].copy())", {"type_name": "list of numpy.ndarray"}),
+        ("values-with-more", "rows.append(batch.text)", "rows.append(str(batch.text))", {"base": "str"}),
+        ("values-with-more", "rows.append(a or b)", "rows.append(float(a or b))", {"base": "float"}),
+        ("stored-for-good", "batch.set('λ', model)", "pass  # batch.set('λ', model)", {}),
+        ("collector-off", "gc.disable()", "pass  # the collector stays on", {}),
+    ],
+)
+def test_the_one_statement_is_another(mechanism: str, line: str, new: str, about: dict[str, Any]) -> None:
+    found = edited(mechanism, IN_A_LOOP.format(line=line), line, **about)
+    assert changed(found) == ([line], [new])
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "new"),
+    [
+        ("rows.append(batch)", "list of Batch", ["del rows[:-500]"]),
+        ("rows[batch.id] = batch", "dict of Batch", ["if len(rows) > 500:", "del rows[next(iter(rows))]"]),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_a_container_keeps_its_latest_members(line: str, kind: str, new: list[str], end: str) -> None:
+    text = IN_A_LOOP.format(line=line).replace("\n", end)
+    found = edited("unbounded-container", text, line, type_name=kind)
+    gone, came = changed(found)
+    assert (gone, came) == ([], new) and "500" in found.note
+    assert found.text.count("\r\n") == (text.count("\r\n") + len(new) if end == "\r\n" else 0)
+
+
+@pytest.mark.parametrize(
+    "look",
+    ["if key not in rows:\n        ", "hit = rows.get(key)\n    if hit is None:\n        ",
+     "try:\n        return rows[key]\n    except KeyError:\n        "],
+)  # fmt: skip
+def test_what_is_looked_for_first_may_go_also_where_it_is_read_by_keys(look: str) -> None:
+    text = f"rows = {{}}\n\n\ndef load(key):\n    {look}rows[key] = 2 * key  # add\n    return rows[key]\n"
+    names: dict[str, Any] = {}
+    exec(edited("keys-that-do-not-repeat", text, "# add", type_name="dict").text, names)
+    assert [names["load"](key) for key in (*range(900), 3)] == [2 * key for key in (*range(900), 3)]
+    assert len(names["rows"]) == 500
+
+
+def test_what_is_edited_does_as_before_with_the_latest() -> None:
+    text = "rows = []\nfor n in range(2000):\n    rows.append(n)  # é\nlast = rows[-1]\n"
+    names: dict[str, Any] = {}
+    exec(edited("unbounded-container", text, "append").text, names)
+    assert (len(names["rows"]), names["last"]) == (500, 1999)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "new"),
+    [
+        ("deque()", "collections.deque of int", "deque(maxlen=500)"),
+        ("collections.deque([1, 2])", "collections.deque", "collections.deque([1, 2], maxlen=500)"),
+        ("queue.Queue()", "queue.Queue", "queue.Queue(maxsize=500)"),
+    ],
+)
+def test_a_limit_is_set_where_it_is_made(made: str, kind: str, new: str) -> None:
+    text = f"class Log:\n    def __init__(self):\n        self.rows = {made}\n\n    def add(self, row):\n        self.rows.put(row)\n"
+    mechanism = "slow-consumer" if "Queue" in kind else "unbounded-container"
+    found = edited(mechanism, text, "put(row)", type_name=kind)
+    assert changed(found) == ([f"self.rows = {made}"], [f"self.rows = {new}"])
+
+
+@pytest.mark.parametrize(
+    ("decorator", "new"),
+    [
+        ("@lru_cache(maxsize=None)", "@lru_cache(maxsize=500)"),
+        ("@functools.lru_cache(None)", "@functools.lru_cache(500)"),
+        ("@functools.cache", "@functools.lru_cache(maxsize=500)"),
+    ],
+)
+def test_a_cache_gets_a_limit(decorator: str, new: str) -> None:
+    found = edited("unbounded-cache", f"{decorator}\ndef load(path):\n    return read(path)\n", "def load")
+    assert changed(found) == ([decorator], [new])
+
+
+def test_a_default_value_is_made_for_each_call() -> None:
+    text = 'def add(row, rows=[]):\n    """Add."""\n    rows.append(row)\n    return rows\n'
+    names: dict[str, Any] = {}
+    exec(edited("default-argument", text, "append").text, names)
+    assert [names["add"](1), names["add"](2)] == [[1], [2]] and names["add"].__doc__ == "Add."
+
+
+@pytest.mark.parametrize(
+    ("header", "new"),
+    [
+        ("async def send(writer, data):", ["await writer.drain()"]),
+        ("def send(writer, data):", ["if writer.transport.get_write_buffer_size() < 1 << 20:", "writer.write(data)"]),
+    ],
+)
+def test_a_writer_minds_who_reads(header: str, new: list[str]) -> None:
+    found = edited("write-buffer", f"{header}\n    writer.write(data)\n    sent()\n", "writer.write")
+    assert changed(found)[1] == new and found.note
+
+
+def test_an_exception_is_kept_without_its_traceback() -> None:
+    text = "errors = []\ntry:\n    work()\nexcept ValueError as error:\n    errors.append(error)\n"
+    found = edited("tracebacks", text, "errors.append")
+    assert changed(found) == (["errors.append(error)"], ["errors.append(error.with_traceback(None))"])
+
+
+def test_a_figure_is_closed_where_it_was_last_used() -> None:
+    text = "import matplotlib.pyplot as plt\n\ndef plot(rows):\n    fig, ax = plt.subplots()\n    ax.plot(rows)\n    fig.savefig('a.png')\n"
+    assert changed(edited("library-registry", text, "subplots")) == ([], ["plt.close(fig)"])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "text", "marked", "about"),
+    [
+        ("autograd-history", "rows.append(loss.item())", "append", {}),
+        ("autograd-history", "rows.append((loss, step))", "append", {}),
+        ("autograd-history", "total += loss\ntotal.backward()", "+=", {}),
+        ("unbounded-container", "rows.add(row)", "add", {"type_name": "set of Row"}),
+        ("unbounded-container", "rows[key] = row\nprint(rows[other])", "= row", {"type_name": "dict"}),
+        ("unbounded-container", "rows[key].append(row)", "append", {"type_name": "dict of list"}),
+        ("unbounded-container", "made(key).append(row)", "append", {}),
+        ("unbounded-container", "if row: rows.append(row)", "append", {}),
+        ("unbounded-container", "for r in a:\n    rows.append(r)\n    labels.append(r.label)", "rows.append", {}),
+        ("unbounded-container", "for r in a:\n    self.n += 1\n    self.x.append(r)\n    self.rows.append(r)", "rows.", {}),
+        ("unbounded-container", "rows.append(row); count += 1", "append", {}),
+        ("slow-consumer", "rows = Queue(9)\nrows.put(1)", "put", {"type_name": "queue.Queue"}),
+        ("slow-consumer", "rows = Queue()\nrows = Queue()\nrows.put(1)", "put", {"type_name": "queue.Queue"}),
+        ("stored-for-good", "trial.set('scores', x)\nprint(trial.get('scores'))", "set(", {}),
+        ("default-argument", "def add(row, rows=SHARED):\n    rows.append(row)", "append", {}),
+        ("tracebacks", "errors.append(last())", "append", {}),
+        ("library-keeps", "rows.append(row)", "append", {}),
+        ("views", "rows.append(", "append", {}),
+    ],
+)
+def test_where_it_may_mean_something_else_nothing_is_edited(
+    mechanism: str, text: str, marked: str, about: dict[str, Any]
+) -> None:
+    found = edit(mechanism, asked(text, marked, **about))
+    assert isinstance(found, Unsure) and found.why
+
+
+@pytest.mark.parametrize(("length", "limit"), [(0, 1), (7, 1), (90, 20), (450, 100), (2100, 500), (10**7, 1000)])
+def test_a_limit_is_a_round_quarter_of_what_was_there(length: float, limit: int) -> None:
+    assert suitable(length) == limit

@@ -1,0 +1,111 @@
+"""The bill: every byte that the kernel counted in one row, whoever held it, and none that was not measured left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leakscope.facts.case import Case
+from leakscope.facts.growth.processes import ProcessGrowth
+from leakscope.findings import Bill, BillRow
+from leakscope.renderers import terminal
+from leakscope.reporting import report_of
+from leakscope.storage import open_recording
+from leakscope.units import MiB
+
+from .builders import RecordingBuilder
+
+GOLDEN = Path(__file__).parent / "golden" / "recordings"
+PARENT, WORKER, OTHER = 100, 101, 102
+
+
+def with_parts(row: BillRow) -> Iterator[BillRow]:
+    yield row
+    for part in row.parts:
+        yield from with_parts(part)
+
+
+def every(bill: Bill) -> list[BillRow]:
+    return [one for row in bill.rows for one in with_parts(row)]
+
+
+def _held(process: ProcessGrowth, at_s: float) -> float:
+    if not process.time_s[0] - 1 <= at_s <= process.time_s[-1] + 1:
+        return 0.0
+    return float(np.interp(at_s, process.time_s, process.held_bytes + process.file_bytes))
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dataset_copies-leaky",  # lists of texts
+        "caption_list_in_workers-leaky",  # torch, and workers that are no part of its heap
+        "duplicate_model-leaky",  # two models
+        "events_beside_a_large_index-leaky",  # read in part
+        "shards_mapped_and_changed-leaky",  # memory that no snapshot knows of
+    ],
+)
+def test_rows_add_up_to_what_the_processes_held(name: str) -> None:
+    case = Case(open_recording(GOLDEN / f"{name}.parquet"))
+    for bill in case.bills:
+        held = sum(_held(p, bill.time_s) for p in case.growth.processes)
+        assert sum(row.bytes for row in bill.rows) == bill.total_bytes == pytest.approx(held, rel=0.02)
+        for row in every(bill):
+            assert row.bytes >= 0
+            assert not row.parts or sum(part.bytes for part in row.parts) == pytest.approx(row.bytes, abs=64)
+
+
+@pytest.mark.golden
+def test_what_variables_hold_is_told_holder_by_holder() -> None:
+    """A reader who asks what fills the memory gets the names of the three forms, each with its bytes."""
+    case = Case(open_recording(GOLDEN / "dataset_copies-leaky.parquet"))
+    level = case.bills[0]
+    named = {row.name: row for row in every(level) if row.account == "data"}
+    (held,) = [row for row in level.rows if row.account == "data"]
+    assert held.bytes > 0.6 * level.total_bytes
+    large = [row for row in named.values() if row.bytes > 0.1 * level.total_bytes and not row.parts]
+    assert all(row.name.endswith("[*]") for row in large)  # members of one list: there is nothing smaller to name
+
+
+def test_memory_that_no_snapshot_saw_is_told_as_such(tmp_path: Path) -> None:
+    (level, peak) = Case(
+        RecordingBuilder(tmp_path)
+        .process(PARENT, role="trainer")
+        .samples(PARENT, rss=[n * MiB for n in (100, 100, 300, 100, 100)], every_s=1.0)
+        .ends(at_s=5.0, exit_code=0)
+        .open()
+    ).bills
+    assert level.snapshot_s is None
+    assert {row.account for row in level.rows} == {"not-measured"}
+    assert (level.total_bytes, peak.total_bytes) == (100 * MiB, 300 * MiB)
+
+
+def test_a_peak_between_samples_is_in_the_bill(tmp_path: Path) -> None:
+    (level, peak) = Case(
+        RecordingBuilder(tmp_path)
+        .process(PARENT, role="trainer")
+        .samples(PARENT, rss=[100 * MiB] * 5, every_s=1.0)
+        .row("events", 5.0, event="peak", value=float(900 * MiB), text="peak 900 MiB (by train.py, between samples)")
+        .ends(at_s=5.0, exit_code=0)
+        .open()
+    ).bills
+    assert level.total_bytes == 100 * MiB
+    assert peak.total_bytes == 900 * MiB
+    (came,) = [row for row in peak.rows if row.account == "since-snapshot"]
+    assert (came.bytes, came.process) == (800 * MiB, "train.py")
+
+
+@pytest.mark.golden
+def test_it_is_a_few_lines_of_eighty_columns() -> None:
+    report = report_of(Case(open_recording(GOLDEN / "caption_list_in_workers-leaky.parquet")))
+    text = terminal.render(report, width=80, color=False)
+    begin = text.index("What the memory is")
+    lines = text[begin : text.index("\n\n", text.index("total", begin))].split("\n")
+    assert max(map(len, lines)) <= 80
+    assert len([line for line in lines if "%" in line]) <= 8
+    assert "not measured" in text
+    assert "Largest holders" not in text  # the bill tells them
