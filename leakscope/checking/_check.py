@@ -48,10 +48,17 @@ class Check:
 
 
 def check(
-    recording: Recording, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None
+    recording: Recording,
+    rules: Rules,
+    baseline: Recording | None = None,
+    ignores: Ignores | None = None,
+    horizon_s: float | None = None,
 ) -> Check:
-    """Hold a recording to the rules; without any rule it must not leak. What is ``ignored`` breaks none of them."""
-    return check_case(Case(recording), rules, baseline, ignores)
+    """Hold a recording to the rules; without any rule it must not leak. What is ``ignored`` breaks none of them.
+
+    ``horizon_s``: how far ahead growth has to matter to be a leak; None is a day.
+    """
+    return check_case(Case(recording, horizon_s), rules, baseline, ignores)
 
 
 def check_case(case: Case, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None) -> Check:

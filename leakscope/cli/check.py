@@ -1,4 +1,4 @@
-"""``leakscope check``: are the rules kept?."""
+"""``leakscope check``: are the rules kept?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from ._shared import (
     command,
+    horizon_option,
     run_argument,
     say,
     text_or_json,
@@ -35,8 +36,9 @@ from ._shared import (
 @click.option(
     "--inconclusive", metavar="[pass|fail]", help="Result of a rule that cannot be decided.  [default: exit 4]"
 )
+@horizon_option
 @text_or_json
-def check(run: Path, format_name: str, **options: Any) -> int:
+def check(run: Path, horizon: str | None, format_name: str, **options: Any) -> int:
     """Hold a recording to rules: a gate for CI. Without any rule it must not leak.
 
     Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Findings that
@@ -45,6 +47,7 @@ def check(run: Path, format_name: str, **options: Any) -> int:
     """
     from .. import checking
     from ..ignoring import read_ignores
+    from ..settings import horizon_s
     from ..storage import open_recording
 
     rules = checking.read_rules({name.replace("_", "-"): value for name, value in options.items()}, Path.cwd())
@@ -52,6 +55,6 @@ def check(run: Path, format_name: str, **options: Any) -> int:
     ignores = read_ignores(Path.cwd())
     for note in ignores.notes:
         say(note)
-    result = checking.check(open_recording(run), rules, baseline, ignores)
+    result = checking.check(open_recording(run), rules, baseline, ignores, horizon_s(Path.cwd(), horizon))
     write_or_print(checking.render(result, format_name), None, format_name)
     return result.exit_status

@@ -16,6 +16,7 @@ from ._shared import (
     color_of,
     command,
     format_option,
+    horizon_option,
     is_job,
     not_the_recording,
     output_option,
@@ -40,6 +41,7 @@ from ._shared import (
 @click.option("--ranks", is_flag=True, help="Rank by rank, also where one recording has them all.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
 @click.option("--all-findings", is_flag=True, help="Also those that [tool.leakscope] of pyproject.toml ignores.")
+@horizon_option
 @click.option("--with-timeline", is_flag=True, help="In JSON: also the timeline, the heap and all else to be drawn.")
 @click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
@@ -51,6 +53,7 @@ def report(
     ranks: bool,
     exit_code: bool,
     all_findings: bool,
+    horizon: str | None,
     with_timeline: bool,
     verbose: bool,
     color: bool | None,
@@ -63,19 +66,21 @@ def report(
     Several, or a folder, are the recordings of the ranks of one job: they are told as one.
     """
     if ranks or len(runs) > 1 or (runs and is_job(runs[0])):
-        if only or verbose:
-            raise BadInput("--only and --verbose are for one recording, not for the ranks of a job")
+        if only or verbose or horizon is not None:
+            raise BadInput("--only, --horizon and --verbose are for one recording, not for the ranks of a job")
         return _report_job(runs or (DEFAULT_RUN,), format_name, output, exit_code, all_findings, color)
     run = runs[0] if runs else DEFAULT_RUN
     from ..ignoring import Ignores, read_ignores, without_ignored
     from ..renderers import render
     from ..reporting import analyze
+    from ..settings import horizon_s
     from ..storage import open_recording
 
     format_name = format_name or (_format_for(output) if output else "terminal")
     not_the_recording(output, run)
     ignores = Ignores() if all_findings else read_ignores(Path.cwd())
-    result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
+    judged = analyze(open_recording(run), only or None, horizon_s=horizon_s(Path.cwd(), horizon))
+    result = without_ignored(judged, ignores)
     asked: dict[str, dict[str, Any]] = {
         "terminal": {"verbose": verbose, "color": color_of(color)},
         "json": {"with_timeline": True} if with_timeline else {},
