@@ -51,7 +51,7 @@ ROOMS = {
     "evidence": FOUNDATION | {"agent", "storage", "facts"},
     "analyzers": FOUNDATION | {"agent", "storage", "oom", "facts", "evidence"},
     "reporting": FOUNDATION | {"storage", "facts", "evidence", "analyzers"},
-    "settings": {"errors"},  # of a project, in its pyproject.toml
+    "settings": {"errors", "units"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
     "exporting": FOUNDATION | {"words", "storage", "facts", "reporting"},
