@@ -61,11 +61,13 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
 
 
 def _other_members(node: ast.AST, key: str) -> set[int]:
-    """What is looked up there only to ask it for another member."""
+    """What is looked up there only to ask it for another member, or to give it one."""
     return {
         id(one.value)
         for one in ast.walk(node)
-        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) and one.slice.value != key
+        if isinstance(one, ast.Subscript)
+        and isinstance(one.slice, ast.Constant)
+        and (one.slice.value != key or isinstance(one.ctx, ast.Store))
     }
 
 
