@@ -46,10 +46,11 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     """
     index = index_of(sources, holder.variable, holder.owner_file)
     names, progress = Names(index, holder), _Progress(index, reached)
+    sites = (site.node for scope in index.scopes for site in scope.sites)
+    others = {one for node in sites for one in _other_members(node, key)} if key is not None else set()
     found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
     for scope in index.scopes:
         for site in scope.sites:
-            others = _other_members(site.node, key) if key is not None else ()
             for node, is_given in _used(site.node, index, scope):
                 if id(node) in others or names.strength(node, scope, inside=False) < _SURELY:
                     continue
