@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import Ground
 from ..evidence import retained
 from ..evidence.use import Use, use_of
-from ..facts.code.adding import Line
+from ..facts.code.adding import Line, adding_lines
 from ..facts.code.names import holder_of
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
@@ -113,6 +113,9 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
         if _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
             continue
         holder = place.parent if place.parent is not None and has_key(place) else place
+        if holder is not place:
+            key = place.said[len(holder.said) + 2 : -2]
+            lines = adding_lines(case.sources, holder_of(holder.row, key)) or lines
         use = use_of(case, process, holder_of(holder.row), place.said)
         if use.is_over:
             yield _Idle(place, named, round(float(place.deep_bytes[-1])), _line(lines), use)

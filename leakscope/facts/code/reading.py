@@ -45,14 +45,14 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     ``reached``: how far each function that is seen to run had come. ``key``: what is read is the object's member.
     """
     index = index_of(sources, holder.variable, holder.owner_file)
-    names, progress = Names(index, holder), _Progress(index, reached)
+    names, progress = Names(index, holder._replace(key=key)), _Progress(index, reached)
     sites = (site.node for scope in index.scopes for site in scope.sites)
-    others = {one for node in sites for one in _other_members(node, key)} if key is not None else set()
+    others = {one for node in sites for one in _asked_for_members(node)} if key is not None else set()
     found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
     for scope in index.scopes:
         for site in scope.sites:
             for node, is_given in _used(site.node, index, scope):
-                if id(node) in others or names.strength(node, scope, inside=False) < _SURELY:
+                if id(node) in others or names.strength(node, scope, inside=key is not None) < _SURELY:
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
                 _, state, was_given = found.get((line.file, line.line), (line, _OVER, False))
@@ -61,15 +61,10 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     return [Read(line, told[state], is_given) for _, (line, state, is_given) in sorted(found.items())]
 
 
-def _other_members(node: ast.AST, key: str) -> set[int]:
-    """What is looked up there only to ask it for another member, or to give it one."""
-    return {
-        id(one.value)
-        for one in ast.walk(node)
-        if isinstance(one, ast.Subscript)
-        and isinstance(one.slice, ast.Constant)
-        and (one.slice.value != key or isinstance(one.ctx, ast.Store))
-    }
+def _asked_for_members(node: ast.AST) -> set[int]:
+    """What is looked up there only to ask it for a member of a name, or to give it one."""
+    members = (one for one in ast.walk(node) if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant))
+    return {id(one.value) for one in members}
 
 
 _OVER, _UNKNOWN, _ON = 0, 1, 2
