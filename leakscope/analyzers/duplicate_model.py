@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..confidence import Ground
 from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
+from ..evidence.use import use_of
 from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.code.names import holder_of
 from ..facts.growth.processes import ProcessGrowth, rows_of
 from ..facts.subject import definition_of
 from ..facts.tables import cells, int_of, only, text_of
@@ -90,7 +93,8 @@ def findings(
             told = True
             copy = group[0].copy
             memory_bytes = _memory_bytes(case, process, rounds, copy.device)
-            yield _finding(case, process, group, places[copy.path], memory_bytes, warning_share)
+            group, place = _with_use(case, process, group, places)
+            yield _finding(case, process, group, place, memory_bytes, warning_share)
         for pair in alike:
             if pair.copy.path not in accused:
                 told = True
@@ -142,6 +146,25 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
         alike = (_NUMBER.sub("", copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
         groups.setdefault(alike if copy.path else (str(len(groups)),), []).append(pair)
     return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
+
+
+def _with_use(
+    case: Case, process: ProcessGrowth, group: list[Pair], places: dict[str, _Place]
+) -> tuple[list[Pair], _Place]:
+    """Of two models the one that could go is the one that nothing reads any more, if that is known of just one.
+
+    The line is where the other was made of it: there it could have been given up.
+    """
+    pair = group[0]
+    own = places[pair.copy.path]
+    other = places.get(pair.original.path)
+    if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or other.row is None or own.row is None:
+        return group, own
+    copy, original = (use_of(case, process, holder_of(p.row), str(p.row["path"])) for p in (own, other))
+    if not (original.is_over and copy.is_over is False):
+        return group, own
+    size = sum(bytes for bytes, _ in pair.original.storages.values())
+    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], _Place(other.row, own.line or other.line)
 
 
 # ---- what is said of them

@@ -110,17 +110,21 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
     places = [place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)]
     for place in sorted(places, key=lambda one: -float(one.deep_bytes[-1])):
         named, lines = named_in(case.sources, place)
-        if _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
+        is_named = place.row["edge_kind"] in _READ_BY_NAME or has_key(place)
+        if not is_named or _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
             continue
         holder = place.parent if place.parent is not None and has_key(place) else place
         if holder is not place:
             key = place.said[len(holder.said) + 2 : -2]
-            lines = adding_lines(case.sources, holder_of(holder.row, key)) or lines
+            by_key = [line for line in adding_lines(case.sources, holder_of(holder.row, key)) if line.kind == "adds"]
+            lines = by_key[:1] or lines
         use = use_of(case, process, holder_of(holder.row), place.said)
         if use.is_over:
-            yield _Idle(place, named, round(float(place.deep_bytes[-1])), _line(lines), use)
+            made = lines[0] if holder is not place and lines else _line(lines)
+            yield _Idle(place, named, round(float(place.deep_bytes[-1])), made, use)
 
 
+_READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it
 _LEAST_IDLE = 4 * MiB  # of one of several
 
 

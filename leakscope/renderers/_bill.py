@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..findings import LEVEL, PEAK, BillRow, Report
 from ..units import format_bytes, format_duration
+from ..words import BILL_NAMES
 
 _MOST_ROWS = 8
 _LEAST_SHARE = 0.01  # of the whole: less is told with others
@@ -15,40 +16,20 @@ _MOST_HOLDERS, _MOST_PARTS = 3, 6
 _DATA = "data"
 _LAST = ("others", "not-measured")
 _REST = "the rest of "
-# By account, where rows of several processes are told together.
-_NAMES = {
-    "data": "what your variables hold",
-    "model": "models",
-    "optimizer": "optimizer state",
-    "gradients": "gradients",
-    "activations": "activations",
-    "batch": "batches",
-    "user-held": "tensors of yours, by no named holder",
-    "other-tensors": "other tensors",
-    "tensors": "tensors (for what was not asked)",
-    "libraries": "interpreter and libraries: objects",
-    "native": "libraries: native memory",
-    "code": "libraries: code (files)",
-    "mapped-files": "mapped files",
-    "shared-memory": "shared memory",
-    "allocator-free": "freed, kept by the allocator",
-    "leakscope": "leakscope's own",
-    "workers": "other processes, their own",
-    "workers-shared": "other processes, shared with them",
-    "since-snapshot": "not there in the snapshot",
-    "not-measured": "not measured",
-    "others": "others",
-}
 
 
 class Line(NamedTuple):
-    """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder."""
+    """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder.
+
+    ``bytes``: at the level, or at the peak, where it is another and there was more.
+    """
 
     name: str
     level: str
     share: str
     peak: str
     details: str
+    bytes: int
 
 
 class Told(NamedTuple):
@@ -83,8 +64,8 @@ def told(report: Report) -> Told | None:
         size = sum(row.bytes for row in own)
         top = sum(row.bytes for row in then)
         lines.append(
-            Line(_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
-                 format_bytes(top) if has_peak else "", _details(account, own or then))
+            Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
+                 format_bytes(top) if has_peak else "", _details(account, own or then), max(size, top))
         )  # fmt: skip
     columns = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak and peak is not None:
