@@ -26,8 +26,8 @@ from ..evidence.use import use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of
 from ..facts.subject import Definition
+from ..facts.where.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MOST, MiB, format_bytes, format_count

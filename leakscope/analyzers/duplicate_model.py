@@ -164,7 +164,7 @@ def _with_use(
     if not (original.is_over and copy.is_over is False):
         return group, own
     size = sum(bytes for bytes, _ in pair.original.storages.values())
-    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], _Place(other.row, own.line or other.line)
+    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], _Place(other.row, own.line)
 
 
 # ---- what is said of them
