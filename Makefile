@@ -187,6 +187,7 @@ fuzz-objects: $(VENV)/installed-test
 	@LEAKSCOPE_OBJECTS=$(SEEDS) LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_objects.py
 
 docs: $(VENV)/installed-test
+	@$(RUN) -m tests.kind_reports
 	@$(RUN) -m tests.test_docs
 	@$(RUN) -m tests.architecture
 	@git status --short -- README.md docs
@@ -202,7 +203,6 @@ notebooks: $(VENV)/installed-test
 pictures: $(VENV)/installed-test
 	@$(RUN) -m tests.pictures
 
-# Pages open without a server; the search needs one: cd site && python3 -m http.server
 site: $(VENV)/installed-test
 	@$(PIP) --editable '.[docs]'
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build  # not --quiet: it would let broken links pass

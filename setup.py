@@ -32,6 +32,8 @@ def library(name: str, source: str, *headers: str) -> Extension:
     )
 
 
+# LEAKSCOPE_PURE=1: a wheel without C, for reading recordings where there is no wheel with it.
+IS_PURE = os.environ.get("LEAKSCOPE_PURE") == "1"
 AGENT = "leakscope/agent"
 READER = f"{AGENT}/graph/reader/*.[ch]"
 LIBRARIES = [
@@ -65,6 +67,8 @@ class BuildLauncher(build_scripts):
         os.makedirs(self.build_dir, exist_ok=True)
         target = os.path.join(self.build_dir, "leakscope")
         try:
+            if IS_PURE:
+                raise CCompilerError("a pure wheel is asked for")
             compiler = new_compiler()
             customize_compiler(compiler)
             with tempfile.TemporaryDirectory() as folder:
@@ -80,11 +84,27 @@ class BuildLauncher(build_scripts):
 class Wheel(bdist_wheel):
     def get_tag(self) -> Any:
         """For any Python 3."""
-        return "py3", "none", super().get_tag()[2]
+        return "py3", "none", "any" if IS_PURE else super().get_tag()[2]
+
+
+def urls() -> dict[str, str]:
+    """Of the forge that builds this: its actions say where they run."""
+    server, repository = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    if not server or not repository:
+        return {}
+    home = f"{server}/{repository}"
+    pages = {
+        "Documentation": "/blob/main/docs/index.md",
+        "Changelog": "/blob/main/CHANGELOG.md",
+        "Issues": "/issues",
+        "Security": "/security/policy",
+    }
+    return {"Source": home, **{name: home + path for name, path in pages.items()}}
 
 
 setup(
-    ext_modules=LIBRARIES,
+    ext_modules=[] if IS_PURE else LIBRARIES,
     scripts=[LAUNCHER],
+    project_urls=urls(),
     cmdclass={"build_ext": BuildLibrary, "build_scripts": BuildLauncher, "bdist_wheel": Wheel},
 )

@@ -37,11 +37,10 @@ class Answer(NamedTuple):
 def text_of(place: tuple[str, int], program: Path) -> str | None:
     """The line's text, if it is of the program's own folder; the path may be of a copy."""
     file, number = place
-    folder, name = ("", *Path(file).parts)[-2:]
-    own = program.with_name(name)
-    if folder != program.parent.name or not own.is_file():
+    folder, name = ("", "", *Path(file).parts)[-2:]
+    if folder != program.parent.name or not program.with_name(name).is_file():
         return None
-    lines = own.read_text().splitlines()
+    lines = program.with_name(name).read_text().splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else None
 
 

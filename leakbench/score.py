@@ -6,6 +6,8 @@ The rule, the same for every tool, written down before any was run:
 - *kind*: one of the kinds that truth.json allows. *holder*: the name of the variable, as a whole word in what the tool
   writes. *line*: the text of the line that a user would edit. *function*: a line in the function of that line, which is
   as near as a profiler of allocations may come: where memory is made is not always where it is kept.
+- *advice*: its first remedy mends the mechanism by which the program keeps memory, one of those of truth.json. No other
+  tool says what to do.
 - *verdict*: growing or not, as truth.json has it. *alarm*, of clean programs: something is accused, or said to grow.
 """
 
@@ -27,8 +29,8 @@ class Score(NamedTuple):
     """What one answer was right about; None: the truth asks nothing there, it is not offered, or it was not run.
 
     ``said`` is the first answer in short, or how the verdict reads if there is none; ``confidence`` is that answer's.
-    ``kind`` to ``function`` are of leaky programs; ``alarm`` is of clean ones. ``wall_s``, ``cpu_s`` and ``peak_bytes``
-    (resident, of the largest process) are of the whole command.
+    ``kind`` to ``advice`` are of leaky programs, the last of ours alone; ``alarm`` is of clean ones. ``wall_s``,
+    ``cpu_s`` and ``peak_bytes`` (resident, of the largest process) are of the whole command.
     """
 
     program: str
@@ -43,6 +45,7 @@ class Score(NamedTuple):
     line: bool | None = None
     line_3: bool | None = None
     function: bool | None = None
+    advice: bool | None = None
     alarm: bool | None = None
     confidence: float | None = None
     duration_s: float | None = None
@@ -67,7 +70,14 @@ def score(program: Program, report: dict[str, Any] | None, not_run: str = "") ->
     if report is None:
         return score_of(program, None, OURS, not_run=not_run)
     scored = score_of(program, answer_of(report), OURS)
-    return scored._replace(duration_s=report["recording"]["duration_s"])
+    first = report["findings"][0] if report["findings"] else None
+    advice = _advises(first, program) if program.mechanisms else None
+    return scored._replace(duration_s=report["recording"]["duration_s"], advice=advice)
+
+
+def _advises(finding: dict[str, Any] | None, program: Program) -> bool:
+    """The first remedy mends the mechanism by which the program keeps memory."""
+    return finding is not None and bool(finding["remedy"]) and finding["mechanism"] in program.mechanisms
 
 
 def score_of(

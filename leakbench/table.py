@@ -20,6 +20,7 @@ MEASURES: tuple[tuple[str, Callable[[Score], bool | None]], ...] = (
     ("leaky: kind of the first finding is right", lambda s: s.kind),
     ("leaky: it names the right variable", lambda s: s.name),
     ("leaky: it names the right line", lambda s: s.line),
+    ("leaky: its advice mends the right mechanism", lambda s: s.advice),
     ("leaky: right verdict", lambda s: s.verdict if s.leaky else None),
     ("clean: a false alarm", lambda s: s.alarm),
     ("clean: right verdict (NOT LEAKING)", lambda s: None if s.leaky else s.verdict),

@@ -15,7 +15,7 @@ class Ground:
     """One thing that was seen, and that speaks for a finding or against it.
 
     ``alone``: how sure it would make somebody who knew nothing else, 0 to 1; below 0.5 it speaks against. How often
-    findings were right of which we were so sure is in docs/leakbench.md.
+    findings were right of which we were so sure is in docs/development/leakbench.md.
     """
 
     says: str

@@ -62,7 +62,7 @@ def fix_of(recording: Recording, number: int | None = None) -> Fix:
     if number is not None and not 1 <= number <= len(report.findings):
         raise BadInput(f"there is no finding {number}: the report has {len(report.findings)}")
     able = (at for at, one in enumerate(report.findings, 1) if one.edit is not None and one.edit.diff is not None)
-    number = number or next(able, 1)
+    number = number if number is not None else next(able, 1)
     finding = report.findings[number - 1]
     known = finding.edit
     note = known.note if known is not None else "it is not proved why memory is kept, or no line of the source is known"

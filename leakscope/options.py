@@ -41,63 +41,6 @@ class Option(NamedTuple):
         return tuple(ENVIRONMENT_PREFIX + name[2:].upper().replace("-", "_") for name in names)
 
 
-class RecordOptions(NamedTuple):
-    """What ``record`` is asked to do. Durations in seconds; None is ``auto`` (intervals) or ``never`` (fsync_s)."""
-
-    command: Sequence[str] = ()
-    pids: Sequence[int] = ()
-    system: bool = False
-    find_training: bool = False
-    output: str | None = None
-    upload_every_s: float | None = None
-    upload_wait_s: float = 30.0
-    spool: str | None = None
-    interval_s: float | None = None
-    force: bool = False
-    quiet: bool = False
-    summary: bool = True
-    agent: bool = True
-    takes: bool = True
-    probe: bool = False
-    sources: bool = True
-    framework_logs: bool = False
-    adopts: bool = True
-    outlives: bool = False
-    alerts: Sequence[str] = ()
-    on_alert: str | None = None
-    webhooks: Sequence[str] = ()
-    metrics: str | None = None
-    otlp: str | None = None
-    log_to: Sequence[str] = ()
-    tee: bool = False
-    sampling: bool = True
-    full_heap: bool = False
-    gpu_history: bool = False
-    flush_s: float = 5.0
-    fsync_s: float | None = 30.0  # 0: at every flush
-    pss_interval_s: float | None = None
-    max_overhead_fraction: float = 0.01
-    max_pause_s: float | None = None
-    duration_s: float | None = None
-    invited: bool = False
-    labels: Mapping[str, str] = {}
-    keep_journal: bool = False
-    help: bool = False
-
-    @property
-    def attaches(self) -> bool:
-        """Whether it looks at what runs already instead of starting a command."""
-        return bool(self.pids) or self.system
-
-    def to_write_down(self) -> dict[str, Any]:
-        """What a recording says it was asked to do: addresses of webhooks are secrets, and commands may hold some."""
-        asked = {name: value for name, value in self._asdict().items() if name not in ("command", "labels", "help")}
-        if self.output is not None and is_url(self.output):
-            asked["output"] = without_credentials(self.output)
-        are_told = {"on_alert": self.on_alert is not None, "otlp": self.otlp is not None}
-        return {**asked, **are_told, "webhooks": len(self.webhooks)}
-
-
 def _period(text: str) -> float:
     seconds = parse_duration(text)
     if not 0.01 <= seconds <= 86400:
@@ -130,7 +73,9 @@ def _percent(text: str) -> float:
     return percent / 100
 
 
-def _pause(text: str) -> float:
+def _pause(text: str) -> float | None:
+    if text == "auto":
+        return None
     seconds = parse_duration(text)
     if not 0.001 <= seconds <= 3600:
         raise BadInput(f"{text!r} is out of range: 1ms to 1h; no snapshots at all is --no-snapshots")
@@ -262,9 +207,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--max-overhead",), "Cost", "max_overhead_fraction", "PERCENT", "1%",
            "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "
            "runs may use four minutes' worth at once.", _percent),
-    Option(("--max-pause",), "Cost", "max_pause_s", "TIME", "100ms",
-           "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
-           "default is 250ms where torch is loaded or no loop that serves others (asyncio, socketserver, gevent, ...) "
+    Option(("--max-pause",), "Cost", "max_pause_s", "TIME", "auto",
+           "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. auto: "
+           "100ms; 250ms where torch is loaded or no loop that serves others (asyncio, socketserver, gevent, ...) "
            "runs, 500ms where both are so, and 1s where an optimizer steps.", _pause),
     Option(("--alert",), "Alerts", "alerts", "RULE", "",
            "Alert on rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
@@ -297,6 +242,72 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("-h", "--help"), "Other", "help", "", "",
            "Show this message and exit.", None),
 )  # fmt: skip
+
+
+def _default(field: str) -> Any:
+    """What the option's own row says."""
+    (option,) = (option for option in RECORD_OPTIONS if option.field == field)
+    assert option.parse is not None
+    return option.parse(option.default)
+
+
+class RecordOptions(NamedTuple):
+    """What ``record`` is asked to do. Durations in seconds; None is ``auto`` (intervals) or ``never`` (fsync_s)."""
+
+    command: Sequence[str] = ()
+    pids: Sequence[int] = ()
+    system: bool = False
+    find_training: bool = False
+    output: str | None = None
+    upload_every_s: float | None = _default("upload_every_s")
+    upload_wait_s: float = _default("upload_wait_s")
+    spool: str | None = None
+    interval_s: float | None = _default("interval_s")
+    force: bool = False
+    quiet: bool = False
+    summary: bool = True
+    agent: bool = _default("agent")
+    takes: bool = True
+    probe: bool = False
+    sources: bool = True
+    framework_logs: bool = False
+    adopts: bool = True
+    outlives: bool = False
+    alerts: Sequence[str] = ()
+    on_alert: str | None = None
+    webhooks: Sequence[str] = ()
+    metrics: str | None = None
+    otlp: str | None = None
+    log_to: Sequence[str] = ()
+    tee: bool = False
+    sampling: bool = True
+    full_heap: bool = False
+    gpu_history: bool = False
+    flush_s: float = _default("flush_s")
+    fsync_s: float | None = _default("fsync_s")  # 0: at every flush
+    pss_interval_s: float | None = _default("pss_interval_s")
+    max_overhead_fraction: float = _default("max_overhead_fraction")
+    max_pause_s: float | None = _default("max_pause_s")
+    duration_s: float | None = None
+    invited: bool = False
+    labels: Mapping[str, str] = {}
+    keep_journal: bool = False
+    help: bool = False
+
+    @property
+    def attaches(self) -> bool:
+        """Whether it looks at what runs already instead of starting a command."""
+        return bool(self.pids) or self.system
+
+    def to_write_down(self) -> dict[str, Any]:
+        """What a recording says it was asked to do: addresses of webhooks are secrets, and commands may hold some."""
+        asked = {name: value for name, value in self._asdict().items() if name not in ("command", "labels", "help")}
+        if self.output is not None and is_url(self.output):
+            asked["output"] = without_credentials(self.output)
+        are_told = {"on_alert": self.on_alert is not None, "otlp": self.otlp is not None}
+        return {**asked, **are_told, "webhooks": len(self.webhooks)}
+
+
 ATTACH_LACKS = (
     "pids",
     "system",

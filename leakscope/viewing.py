@@ -63,7 +63,7 @@ def view(run: Path, *, browser: bool, say: Callable[[str], None]) -> int:
     server = Server(site)
     try:
         print(server.address, flush=True)
-        if browser and not (_has_screen() and webbrowser.open(server.ticket())):
+        if browser and not (has_screen() and webbrowser.open(server.ticket())):
             say("no browser could be opened: open this address in one, from afar by ssh -L")
         say("^C ends it")
         server.serve_forever()
@@ -292,6 +292,6 @@ def _said(title: str, text: str, more: Sequence[str] = ()) -> bytes:
     return _WAITING.format(title=html.escape(title), text=html.escape(text), more=lines).encode()
 
 
-def _has_screen() -> bool:
+def has_screen() -> bool:
     """Else ``webbrowser`` would start one that takes this terminal."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
@@ -64,12 +65,12 @@ def beside(rows: Sequence[LedgerRow]) -> Iterator[str]:
             yield f"beside: {start} → {end} of {what}"
 
 
-def judged(verdict: Verdict) -> str:
+def judged(verdict: Verdict, *, briefly: bool = False) -> str:
     """`` (own and shared memory, 12.1 s to 27.9 s)``: what amounts of growth are of; empty if nothing was judged."""
     if verdict.start_s is None or verdict.end_s is None:
         return ""
     start, end = (f"{at_s:.1f} s" if at_s < 1 else format_duration(at_s) for at_s in (verdict.start_s, verdict.end_s))
-    return f" (own and shared memory, {start} to {end})"
+    return f", {start} to {end}" if briefly else f" (own and shared memory, {start} to {end})"
 
 
 def printable(text: str) -> str:
@@ -101,6 +102,28 @@ def plain(text: str) -> str:
             line = "".join(parts)
         lines.append(line)
     return _AT_A_START.sub(r"\1\\x3a", "\n".join(lines))
+
+
+def folded(text: str, width: int) -> str:
+    """Lines that are wider than a terminal go on in the next one, below the column that they were in.
+
+    Coloured ones fit already: who colours them knows the width.
+    """
+    return "\n".join(_folded(line, width) for line in text.split("\n")) if width >= _LEAST_WIDTH else text
+
+
+def _folded(line: str, width: int) -> str:
+    if len(line) <= width or "\x1b" in line:
+        return line
+    columns = [match.end() for match in _COLUMN.finditer(line) if match.end() <= width // 2]
+    indent = len(line) - len(line.lstrip())
+    hang = columns[-1] if columns and columns[-1] > indent else indent + 2
+    wrapper = textwrap.TextWrapper(width, subsequent_indent=" " * hang, drop_whitespace=True, break_on_hyphens=False)
+    return "\n".join(wrapper.wrap(line))
+
+
+_LEAST_WIDTH = 20
+_COLUMN = re.compile(r" {2,}")
 
 
 def plain_json(text: str) -> str:
@@ -135,11 +158,13 @@ def in_markdown(string: str) -> str:
     return _MARKUP.sub(lambda match: "\\" + match[0], string)
 
 
-def run_facts(recording: RecordingFacts) -> str:
-    """``45.9 s, 3 processes, exit status 0, peak 104 MiB (by tail, between samples)``."""
+def run_facts(recording: RecordingFacts, *, briefly: bool = False) -> str:
+    """``45.9 s, 3 processes, exit status 0, peak 104 MiB (by tail, between samples)``; briefly, the bare peak."""
     processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
     facts = [format_duration(recording.duration_s), processes, ended(recording)]
-    return ", ".join([*facts, *([peak(recording.peak)] if recording.peak is not None else [])])
+    if recording.peak is not None:
+        facts.append(f"peak {format_bytes(recording.peak.bytes)}" if briefly else peak(recording.peak))
+    return ", ".join(facts)
 
 
 def peak(known: Peak) -> str:
@@ -210,19 +235,21 @@ def caveats(report: Report) -> list[str]:
     return [*report.recording.notes, *([] if report.recording.complete else [lost])]
 
 
-def cost(recording: RecordingFacts) -> str:
+def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
     """What recording cost, and how it kept to what was allowed."""
     figures = recording.overhead
     cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
     pause_s, size = figures.get("longest_take_s"), figures.get("recording_bytes")
-    at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None else ""
+    at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None and not briefly else ""
     known = [
         f"{cpu:.1%} of a core" if cpu is not None else "",
         f"{takes:.1%} of the job's time in snapshots{at_once}" if takes is not None else "",
         f"{format_bytes(rss)} of memory" if rss is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
-    text = ", ".join(part for part in known if part) or "not measured"
+    text = ", ".join(part for part in known[: 2 if briefly else None] if part) or "not measured"
+    if briefly:
+        return f"Recording cost: {text}."
     return f"Recording cost: {text}.{_kept_down(recording)}"
 
 

@@ -25,7 +25,8 @@ PARTS = (
     "outside.py", "private.py", "schema.py", "units.py", "version.py",
     "agent/**/*", "recorder/**/*", "metering/**/*", "integrations/**/*",
     "storage/**/*", "torch_snapshots/**/*", "uploading/**/*",
-    "watching/__init__.py", "watching/cursor.py", "watching/feeds.py", "watching/graphs.py", "watching/history.py",
+    "watching/__init__.py", "watching/chart.py", "watching/cursor.py", "watching/feeds.py", "watching/graphs.py",
+    "watching/history.py",
     "watching/scene.py", "watching/snapshots.py",
 )  # fmt: skip
 _UNWANTED = {".pyc", ".so"}

@@ -27,6 +27,7 @@ from leakscope.renderers import names
 from leakscope.renderers._markdown import code, head, row
 from leakscope.storage import describe
 from leakscope.words import in_markdown
+from tests import kind_reports
 from tests.foreign.table import page as foreign_tests
 
 ROOT = Path(__file__).parent.parent
@@ -46,14 +47,15 @@ class Threshold(NamedTuple):
 def pages() -> dict[str, str]:
     """Path below docs/ and text of every page."""
     return {
-        "commands.md": _commands(),
-        "outputs.md": _outputs(),
-        "recording.md": describe.as_markdown(),
-        "privacy.md": _privacy(),
-        "report.md": _report("report"),
-        "job-report.md": _report("job"),
-        "fleet-report.md": _report("fleet"),
-        "foreign-tests.md": foreign_tests(),  # measured: shown as the last runs left it
+        "reference/commands.md": _commands(),
+        "reference/outputs.md": _outputs(),
+        "reference/recording.md": describe.as_markdown(),
+        "reference/privacy.md": _privacy(),
+        "reference/report.md": _report("report"),
+        "reference/job-report.md": _report("job"),
+        "reference/fleet-report.md": _report("fleet"),
+        "development/foreign-tests.md": foreign_tests(),  # measured: shown as the last runs left it
+        "reference/decisions.md": _decisions(),
         **{f"kinds/{kind.name}.md": _kind(kind) for kind in kinds().values()},
     }
 
@@ -140,58 +142,54 @@ def _paragraphs(module: Any) -> str:
 
 
 def _kind(kind: Kind) -> str:
+    """A real report with its picture, and the code before and after, as ``kind_reports`` left them."""
+    excerpt = (kind_reports.REPORTS / f"{kind.name}.txt").read_text(encoding="utf-8")
+    has_picture = (kind_reports.REPORTS / f"{kind.name}.svg").exists()
+    change = kind_reports.before_and_after(kind.name)
     paragraphs = [
         f"# `{kind.name}`",
         prose(kind.summary),
-        f"## What it looks like\n\nLooks for {prose(kind.looks_for)}",
+        f"## A report\n\n```text\n{excerpt}```",
+        f"![Memory over time in this recording](reports/{kind.name}.svg)" if has_picture else "",
+        f"## Before and after\n\n```diff\n{change}```" if change else "",
         f"## Why it matters\n\n{_capital(prose(kind.why))}",
-        f"## How it is decided\n\n{_capital(prose(kind.decides_by))}",
-        prose(kind.remarks),
-        *_thresholds(kind),
         f"## When it is mistaken\n\n{_capital(prose(kind.mistaken_when))}",
         f"## What to do\n\n{_capital(prose(kind.do))}",
-        f"## How to refute it\n\n{_refute(kind)}",
-        "[All kinds](../findings.md)",
+        f"[How it is decided](../reference/decisions.md#{kind.name}) · [All kinds](../findings.md)",
     ]
     return "\n\n".join(part for part in paragraphs if part) + "\n"
+
+
+def _decisions() -> str:
+    """What each kind looks for, by which figures it is decided, and which of them a caller may change."""
+    sections = [
+        "# How each kind of finding is decided",
+        'Thresholds are options of the Python call: `leakscope.analyze(recording, thresholds={"min_workers": 3})`.',
+    ]
+    for kind in kinds().values():
+        sections += [
+            f"## {kind.name}",
+            f"Looks for {prose(kind.looks_for)}",
+            _capital(prose(kind.decides_by)),
+            prose(kind.remarks),
+            *_thresholds(kind),
+        ]
+    return "\n\n".join(part for part in sections if part) + "\n"
 
 
 def _thresholds(kind: Kind) -> Iterator[str]:
     needs, thresholds = _analyzer(kind)
     if needs:
-        links = " and ".join(f"[`{name}`](../recording.md#{name})" for name in needs)
+        links = " and ".join(f"[`{name}`](recording.md#{name})" for name in needs)
         yield f"It needs a recording with {links}. Without them the report lists it under *Not checked*."
     if thresholds:
-        rows = [(code(t.name), code(t.default), prose(t.reason)) for t in thresholds]
+        rows = [(code(t.name), _value(t.default), prose(t.reason)) for t in thresholds]
         yield table(("threshold", "default", "reason"), rows).rstrip()
 
 
-def _refute(kind: Kind) -> str:
-    lines = [
-        "- Read *Doubts* in the finding and *When it is mistaken* above: if that is your case, the finding is wrong.",
-        "- Do what *What to do* says and record the same command again: if the finding comes back unchanged, it was"
-        " wrong or incomplete.",
-    ]
-    _, thresholds = _analyzer(kind)
-    if thresholds:
-        first = thresholds[0]
-        lines.append(
-            "- If a threshold does not fit your program, try another: "
-            f'`leakscope.analyze("run.parquet", thresholds={{"{first.name}": ...}})`.'
-        )
-    pairs = [f"[{folder.name}](../../fixtures/{folder.name})" for folder in _fixtures(kind)]
-    if pairs:
-        lines.append(
-            "- Record a program that has the fault, `leaky.py`, and its twin without it, `clean.py`, and compare with"
-            f" yours: {', '.join(pairs)}."
-        )
-    return "\n".join(lines)
-
-
-def _fixtures(kind: Kind) -> list[Path]:
-    stem = kind.name.replace("-", "_")
-    pairs = sorted(folder for folder in FIXTURES.iterdir() if (folder / "leaky.py").exists())
-    return [folder for folder in pairs if folder.name == stem or folder.name.startswith(stem + "_")]
+def _value(default: str) -> str:
+    """``1 * MiB`` is 1 MiB to a reader."""
+    return code(re.sub(r"(\d+) \* ([KMG]iB)\b", r"\1 \2", default))
 
 
 def _analyzer(kind: Kind) -> tuple[tuple[str, ...], list[Threshold]]:

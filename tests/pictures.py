@@ -1,29 +1,35 @@
-"""Pictures of README and docs/: the page of the example, and a terminal in which it is found and mended.
+"""Pictures of README and docs/: pages of the example, a terminal in which its leak is found and fixed, a live screen.
 
-The terminal's is made by ``make docs``, from what ``docs/tutorials/start`` has. That of the page needs Chromium:
-``python -m tests.pictures`` (``make pictures``).
+Those of the terminal and of the heap are made by ``make docs``, from what ``docs/tutorials/start`` has. Those of pages
+need Chromium: ``python -m tests.pictures [NAME]...`` (``make pictures``).
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 import leakscope
+from leakscope.pages.pictures import of_heap
 from tests import tutorials
 
 EXAMPLE = tutorials.DOCS / "example"
 CAST = EXAMPLE / "cast.svg"
 PAGE = EXAMPLE / "page.png"
-WINDOW = (1280, 1000)
+PICTURES = tutorials.DOCS / "pictures"
+HEAP, WATCH = PICTURES / "heap.svg", PICTURES / "watch.svg"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _RECORDED_IN = tutorials.FOLDER / "start"
 _COMMANDS = (  # with the seconds that each takes to be typed and answered, as far as one likes to wait
@@ -85,22 +91,95 @@ def words(svg: str) -> list[str]:
     return re.sub(r"<style>.*?</style>|<[^>]+>|&#160;", " ", svg, flags=re.DOTALL).split()
 
 
-def page() -> bool:
-    """Draw the first screen of the example's page. **Returns** whether there was a browser to do it."""
+def heap() -> str:
+    """The boxes of ``leakscope view``, as SVG."""
+    report = leakscope.analyze(leakscope.open_recording(_RECORDED_IN / "before.parquet"))
+    return of_heap("The heap at the last snapshot, by holder", report.heap[0]) + "\n"
+
+
+def _report_page(html: Path) -> None:
+    html.write_text(leakscope.render(leakscope.analyze(leakscope.open_recording(EXAMPLE / "run.parquet")), "html"))
+
+
+def _compare_page(html: Path) -> None:
+    _leakscope("compare", _RECORDED_IN / "before.parquet", _RECORDED_IN / "after.parquet", "-o", html)
+
+
+def _fleet_page(html: Path) -> None:
+    _leakscope("fleet", "demo", "-q", "--nodes", "8", "--hours", "2", "fleet", folder=html.parent)
+    _leakscope("fleet", "index", "fleet", folder=html.parent)
+    _leakscope("fleet", "report", "-o", html, folder=html.parent)
+
+
+def _notebook_page(html: Path) -> None:
+    from leakscope import jupyter
+
+    cell = jupyter.Report(leakscope.analyze(leakscope.open_recording(EXAMPLE / "run.parquet")))._repr_html_()
+    html.write_text(f"<!doctype html><meta charset='utf-8'><body style='margin: 12px'>{cell}", encoding="utf-8")
+
+
+def watch() -> str:
+    """The screen of ``leakscope watch`` beside a run that leaks, as SVG."""
+    from leakscope.watching.app import WatchApp
+    from leakscope.watching.feeds import RecordingFeed
+    from leakscope.watching.viewer import Viewer
+
+    class GoesOn(RecordingFeed):
+        is_over = property(lambda self: False)  # type: ignore[assignment]
+
+        def poll(self) -> Iterator[Any]:
+            """As it was before its end."""
+            return ((table, row) for table, row in super().poll() if row["time_mono_ns"] < until_ns)
+
+    recording = leakscope.open_recording(tutorials.FOLDER / "ram-per-step" / "before.parquet")
+    until_ns = recording.meta["start_mono_ns"] + 58 * 10**9
+    app = WatchApp(Viewer(GoesOn(recording), "recording", recording.path, None, plain=False), 3600.0)
+
+    async def drawn() -> str:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await pilot.pause()
+            return app.export_screenshot(title="")
+
+    svg = asyncio.run(drawn())
+    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)  # the reader's own: it asks nobody for anything
+
+
+def _leakscope(*words: str | Path, folder: Path | None = None) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(tutorials.DOCS.parent)}
+    subprocess.run(
+        [sys.executable, "-m", "leakscope", *words], check=True, stdout=subprocess.DEVNULL, cwd=folder, env=environ
+    )
+
+
+_PAGES = {  # what makes the page of each picture, and how much of it is shown
+    "page": (PAGE, _report_page, (1280, 1000)),
+    "compare": (PICTURES / "compare.png", _compare_page, (1000, 760)),
+    "fleet": (PICTURES / "fleet.png", _fleet_page, (1100, 820)),
+    "notebook": (PICTURES / "notebook.png", _notebook_page, (900, 640)),
+}
+
+
+def draw(name: str) -> bool:
+    """Draw the first screen of a page. **Returns** whether there was a browser to do it."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         return False
+    target, make, (width, height) = _PAGES[name]
     with tempfile.TemporaryDirectory() as folder:
         html = Path(folder, "page.html")
-        html.write_text(leakscope.render(leakscope.analyze(leakscope.open_recording(EXAMPLE / "run.parquet")), "html"))
+        make(html)
         subprocess.run(
             [browser, "--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=5000",
-             f"--window-size={WINDOW[0]},{WINDOW[1]}", f"--screenshot={PAGE}", html.as_uri()],
+             f"--user-data-dir={folder}/profile", f"--window-size={width},{height}", f"--screenshot={target}",
+             html.as_uri()],
             check=True, capture_output=True, timeout=120,
         )  # fmt: skip
     return True
 
 
 if __name__ == "__main__":
-    if not page():
-        sys.exit(f"no browser found ({', '.join(BROWSERS)}): {PAGE.name} is left as it is")
+    if not sys.argv[1:] or "watch" in sys.argv[1:]:
+        WATCH.write_text(watch(), encoding="utf-8")
+    for picture in [name for name in sys.argv[1:] if name != "watch"] or _PAGES:
+        if not draw(picture):
+            sys.exit(f"no browser found ({', '.join(BROWSERS)}): pictures are left as they are")

@@ -1,7 +1,7 @@
 """``python -m tests.power`` (``make power``): which leak is seen when, and how often a clean series is called a leak.
 
 Series are made, seeded, and judged alone, as a recording's memory is before any snapshot is asked; the tables go into
-docs/power.md.
+docs/development/power.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leakscope.facts.series.arithmetic import Floats
 from leakscope.facts.series.trend import CANNOT_TELL, GROWING, judge
 from tests.analyzers import curves
 
-PAGE = Path(__file__).parent.parent / "docs" / "power.md"
+PAGE = Path(__file__).parent.parent / "docs" / "development" / "power.md"
 BEGIN, END = "<!-- begin power -->\n", "<!-- end power -->\n"
 MiB, GiB = 1 << 20, 1 << 30
 RATES_MIB = (0.5, 2, 10, 50)  # a minute

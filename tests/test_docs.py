@@ -32,7 +32,7 @@ from leakscope.mcp_server._answers import Desk
 from leakscope.mcp_server._tools import TOOLS
 from leakscope.metering.families import FAMILIES
 from leakscope.recorder.tree import Tree
-from tests import docs_pages, pictures, tutorials
+from tests import docs_pages, kind_reports, pictures, tutorials
 from tests.analyzers.leaks import trainer
 from tests.bench import fleet, heap, sampling
 from tests.bench.figures import Results, as_markdown
@@ -156,7 +156,7 @@ def _code(text: str) -> str:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
+    lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "/") for cell in row) for row in rows)]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
@@ -188,6 +188,8 @@ def write() -> None:
     for name, page in made.items():
         (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
         (DOCS / name).write_text(page, encoding="utf-8")
+    for left in {one for one in KINDS.glob("reports/*") if one.stem not in kind_reports.SOURCES}:
+        left.unlink()
     for page in set(KINDS.glob("*.md")) - {DOCS / name for name in made}:
         page.unlink()
     for page in _written_by_hand():
@@ -199,6 +201,7 @@ def write() -> None:
     for page in tutorials.pages():
         page.write_text(tutorials.renewed(page), encoding="utf-8")
     pictures.CAST.write_text(pictures.cast(), encoding="utf-8")
+    pictures.HEAP.write_text(pictures.heap(), encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -261,10 +264,23 @@ def test_every_kind_has_a_page_with_all_its_sections():
         if name.startswith("kinds/"):
             sections = re.split(r"^## (.+)$", page, flags=re.MULTILINE)[1:]
             assert sections[::2] == [
-                "What it looks like", "Why it matters", "How it is decided", "When it is mistaken", "What to do",
-                "How to refute it",
+                "A report", *(["Before and after"] if "```diff" in page else []), "Why it matters",
+                "When it is mistaken", "What to do",
             ], name  # fmt: skip
+            assert f"](reports/{Path(name).stem}.svg)" in page, name
             assert all(len(words.split()) > 3 for words in sections[1::2]), name
+
+
+@pytest.mark.golden
+@pytest.mark.cases(3)
+@pytest.mark.parametrize("kind", kind_reports.SOURCES)
+def test_a_kinds_page_shows_what_its_recording_says(kind):
+    shown = (kind_reports.REPORTS / f"{kind}.txt").read_text("utf-8")
+    assert shown == kind_reports.excerpt(*kind_reports.report_of(kind)), "run `make docs`"
+
+
+def test_no_option_is_shown_with_a_backslash():
+    assert not [page for page in _pages() if re.search(r"^\|.*`[^`]*\\\|", page.read_text("utf-8"), re.MULTILINE)]
 
 
 def test_every_output_has_a_suffix_of_its_own():

@@ -54,7 +54,12 @@ def test_this_machine(capfd):
     assert (done.returncode, done.stderr) == (0, "")
     for words in ("kills on the host", "/dev/kmsg", "the job's own", "recordings", f"python 3.{sys.version_info[1]}"):
         assert words in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 120
+    assert " kinds of evidence can be had in full here" in done.stdout.splitlines()[0]
+
+
+def test_it_fits_a_terminal_of_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, doctor.as_text(doctor.examine()).splitlines())) <= 80
 
 
 def test_json_has_every_check():

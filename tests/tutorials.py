@@ -23,9 +23,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,14 +39,12 @@ HERE = Path("/tmp/tutorial")  # where the pages tell the reader to work, so that
 WIDTH = 88  # what fits beside the navigation of the site
 LEAKS = {  # what the first finding of each has to be: its kind, and what its holder is called
     "compile-workers": ("retained-objects", "Monitor.seen"),
-    "killed-tokenising": ("oom-kill", "prepare()"),
-    "none-crash": ("refcount-drift", "None"),
     "start": ("retained-objects", "WordCounts.seen"),
     "ram-per-step": ("retained-graph", "Trainer.total_loss"),
     "two-models": ("duplicate-model", "Service.run() self."),
 }
+PAGES = ("start",)  # have words of their own; the recordings of the others are shown in pages about commands
 MADE_UP = {"fleet"}  # pages without a program: their recordings are made when somebody follows them
-LIMIT_BYTES = {"killed-tokenising": 400_000_000}  # of the memory cgroup that its runs are in
 _BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _ELSEWHERE = re.compile(r"^<!-- run in (\S+) -->$", re.MULTILINE)
 _RUNS = {"before.parquet": "train.py", "after.parquet": "mended.py"}
@@ -121,48 +118,20 @@ def _diff(folder: Path) -> Iterator[str]:
 
 def record(name: str, output: str, here: Path = HERE) -> str:
     """Record one of the two programs of a tutorial by the command of its page, in an empty folder; returns what was
-    printed. **Errors** OSError without root where it needs a memory cgroup."""
+    printed."""
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir()
     shutil.copy(FOLDER / name / _RUNS[output], here / "train.py")
-    with _cgroup(LIMIT_BYTES.get(name)) as enter:
-        done = subprocess.run(
-            record_command(FOLDER / f"{name}.md", output), cwd=here, env=_environment(), preexec_fn=enter,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        )  # fmt: skip
+    done = subprocess.run(
+        ["leakscope", "record", "-o", output, "--", "python", "train.py"], cwd=here, env=_environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
     return done.stdout
-
-
-def record_command(page: Path, output: str) -> list[str]:
-    """The words of the command by which a page records ``output``."""
-    commands = re.findall(r"^\$ (leakscope record .*)$", page.read_text("utf-8"), re.MULTILINE)
-    return next(words for words in map(shlex.split, commands) if output in words)
 
 
 def _environment() -> dict[str, str]:
     """In which ``leakscope`` and ``python`` are those of this environment."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": str(WIDTH)}
-
-
-@contextmanager
-def _cgroup(limit_bytes: int | None) -> Iterator[Callable[[], None] | None]:
-    """What puts a new process into a memory cgroup of this size; None if it needs none."""
-    if limit_bytes is None:
-        yield None
-        return
-    is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    folder = Path("/sys/fs/cgroup/small" if is_v2 else "/sys/fs/cgroup/memory/small")
-    folder.mkdir(exist_ok=True)
-    names = ("memory.max", "memory.swap.max") if is_v2 else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-    (folder / names[0]).write_text(str(limit_bytes))
-    with suppress(OSError):  # swap is not accounted everywhere
-        (folder / names[1]).write_text("0" if is_v2 else str(limit_bytes))
-    try:
-        yield lambda: (folder / "cgroup.procs").write_text(str(os.getpid())) and None
-    finally:
-        time.sleep(2)  # the helper of record leaves after it
-        with suppress(OSError):  # busy: it stays, empty
-            folder.rmdir()
 
 
 def keep(name: str, output: str) -> None:

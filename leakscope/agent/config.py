@@ -19,8 +19,8 @@ FILE_NAME = "agent.json"
 DEFAULTS = {
     "format": 1,
     "sentinel_interval_s": 1.0,  # O(1) readings
-    "flush_interval_s": 5.0,  # at most this much is lost when the job is killed
-    "take_fraction": 0.01,  # of elapsed time that snapshots may cost in the long run
+    "flush_s": 5.0,  # at most this much is lost when the job is killed
+    "max_overhead_fraction": 0.01,  # of elapsed time that snapshots may cost in the long run
     "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
     "take_pause_s": 0.25,  # for what is followed one by one (autograd graphs): it is cut then, and marked truncated
     "max_pause_s": None,  # what would hold up the job longer is not done; None: by what the job does (pause.py)

@@ -200,7 +200,7 @@ class Agent:
         if not self.taker.is_exiting:
             self.taker.work_out()
         if now >= self._next_flush or self.outbox.ends_with("takes") or self.outbox.ends_with("heap_graphs"):
-            self._next_flush = now + self._options["flush_interval_s"]
+            self._next_flush = now + self._options["flush_s"]
             self._add_counters()
             self.outbox.write()
 
@@ -376,7 +376,7 @@ class Agent:
             self._last_rows()
             self._end_sampling()
             if self.taker.takes or self._options["probe"]:
-                limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["take_fraction"])
+                limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["max_overhead_fraction"])
                 for row in experiments.run(self._options["probe"], allocators.malloc_figures()[1], limit_s):
                     self.outbox.add("experiments", row)
                     self.outbox.write()  # each by itself: the finalizers that a collection runs might not come back

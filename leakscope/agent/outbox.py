@@ -155,12 +155,13 @@ class Outbox:
 
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
+        nodes = [row for table, row in self._rows if table == "heap_nodes"]
+        modules = {row["node"]: row["edge_name"] for row in nodes if row["type_name"] == "module"}
         now: dict[str, int] = {}
-        for table, row in self._rows:
-            if table == "heap_nodes" and len(self._retained) < _MOST_SOURCES:
-                module = _module_of(row)
-                if module is not None:
-                    now[module] = max(now.get(module, 0), row["retained_bytes"])
+        for row in nodes if len(self._retained) < _MOST_SOURCES else ():
+            module = _module_of(row, modules)
+            if module is not None:
+                now[module] = max(now.get(module, 0), row["retained_bytes"])
         for module, retained in now.items():
             if retained >= self._retained.setdefault(module, retained) + _GROWN_BYTES:
                 self._grown.setdefault(module)
@@ -179,11 +180,12 @@ class Outbox:
         self.add(table, {"module": module, "file": file, "source_text": text})
 
 
-def _module_of(row: dict[str, Any]) -> str | None:
-    """Of an object of a library the module of its class, of a module its name."""
-    kind, edge = row["type_name"], row["edge_name"]
-    if kind == "module":
-        return edge[2:-2] if row["edge_kind"] == "key" and type(edge) is str else None
+def _module_of(row: dict[str, Any], modules: dict[int, str | None]) -> str | None:
+    """Of an object of a library the module of its class, of the globals of a module its name."""
+    if row["edge_kind"] == "namespace":
+        name = modules.get(row["path_node"])
+        return name[2:-2] if type(name) is str and name.startswith("['") else None
+    kind = row["type_name"]
     return kind.rpartition(".")[0] or None if type(kind) is str else None
 
 

@@ -45,7 +45,7 @@ _SETTINGS = {
     "max_content_width": 110,  # or the terminal's width, if that is less
 }
 _SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Record": (record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
+    "Record": (record.demo, record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
     "Bring": (bring.import_,),
     "Understand": (understand.report, understand.view, understand.heap, understand.oom),
     "Decide": (decide.fix, decide.compare, decide.check),
@@ -62,6 +62,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
 }
 _ORDER_OF_WORK = (
+    ("leakscope demo", "see it once: 15 s of a program that leaks"),
     ("leakscope record train.py", "run it; the verdict is printed when it ends"),
     ("leakscope report", "what grew, who holds it, which line, what to do"),
     ("leakscope fix", "how to edit that line, as a diff"),

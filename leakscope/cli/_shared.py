@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from ..errors import BadInput
 from ..options import RECORD_OPTIONS, Option
-from ..words import plain, plain_json, printable
+from ..words import folded, plain, plain_json, printable
 
 HELP_NAMES = ["-h", "--help"]
 FORMAT_HELP = "[default: terminal, or by the suffix of -o]"
@@ -154,6 +156,8 @@ def write_or_print(
     """
     if output is None or format_name != "csv":  # a file of figures has texts as they are
         text = _HARMLESS.get(format_name, str)(text)
+    if output is None and format_name == "terminal" and sys.stdout.isatty():
+        text = folded(text, shutil.get_terminal_size().columns)
     if output is not None:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:

@@ -46,7 +46,7 @@ def import_(
 
     FILEs of one run become one recording on one clock; of a folder, all that are known. Everything else works on it:
     report, view, compare, check. What a source cannot say is not checked, and the report says so. The formats are
-    listed in docs/how-to/import.md.
+    listed in docs/reference/import.md.
     """
     from .. import importing
 

@@ -153,7 +153,7 @@ def list_(
 ) -> None:
     """List recordings of an index: as a table, CSV or JSON.
 
-    Without -c the table has the columns that matter most; CSV and JSON have all. Every column: docs/fleet.md.
+    Without -c the table has the columns that matter most; CSV and JSON have all. Every column: docs/reference/fleet.md.
     """
     from ..fleet import listing
 
@@ -225,7 +225,7 @@ def query(
     Views: recordings, findings, process_growth (slope and peak of each process), and every table of a recording, such
     as process_samples, with the column recording in front. -w limits which recordings are read. Nothing is written but
     -o, and no other file of this host can be read. CSV, JSON and parquet may be of any length; a table in the terminal
-    has to fit into memory. All views: docs/fleet.md.
+    has to fit into memory. All views: docs/reference/fleet.md.
     """
     from ..fleet import asking
     from ..units import parse_bytes

@@ -10,7 +10,7 @@ import click
 
 from ..errors import BadInput
 from ..options import ATTACH_LACKS
-from ._shared import RecorderCommand, command, quiet_option, run_argument, say
+from ._shared import DEFAULT_RUN, RecorderCommand, command, quiet_option, run_argument, say
 
 
 @command(
@@ -33,6 +33,19 @@ def record(arguments: tuple[str, ...]) -> None:
     Every option can be set in the environment, such as LEAKSCOPE_RECORD_INTERVAL=1s.
     """
     _to_recorder("record", arguments)
+
+
+@command(examples=[("leakscope demo", "15 seconds, then the page")])
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("leakscope-demo"))
+@click.option("--no-browser", is_flag=True, help="Write the page and open no browser.")
+def demo(folder: Path, no_browser: bool) -> int:
+    """Record a small program that leaks, and show its verdict and its page.
+
+    Takes 15 seconds and needs nothing else. The program, the recording and the page are written to FOLDER.
+    """
+    from ..demo import demo as show
+
+    return show(folder, browser=not no_browser)
 
 
 @command(
@@ -107,7 +120,7 @@ def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
 
 @command(
     examples=[
-        ("leakscope watch run.parquet", "while it is being recorded"),
+        ("leakscope watch", "run.parquet, while it is being recorded"),
         ("leakscope watch -p 4242", "without a recording"),
         ("leakscope watch run.parquet --speed 10", "how it went"),
     ]
@@ -125,14 +138,16 @@ def watch(
 ) -> int:
     """Watch a run in the terminal while it goes on; ? lists the keys, q quits, the run goes on.
 
-    RUN is a recording. Of one that has ended the end is shown. With -p, a process and its children are looked at
-    without a recording.
+    RUN is the recording; run.parquet if none is named. Of one that has ended the end is shown. With -p, a process and
+    its children are looked at without a recording.
     """
     from .. import watching
     from ..units import parse_duration
 
-    if (run is None) == (not pids):
+    if run is not None and pids:
         raise BadInput("say what to watch: either a recording or -p PID")
+    if not pids:
+        run = run or DEFAULT_RUN
     interval_s = parse_duration(interval) if interval is not None else None
     if interval_s is not None and interval_s < watching.LEAST_INTERVAL_S:
         raise BadInput(f"--interval {interval} is too short: {watching.LEAST_INTERVAL_S} s is the least")

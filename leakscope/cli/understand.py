@@ -79,7 +79,10 @@ def report(
     not_the_recording(output, run)
     ignores = Ignores() if all_findings else read_ignores(Path.cwd())
     result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
-    asked = {"terminal": {"verbose": True} if verbose else {}, "json": {"with_timeline": True} if with_timeline else {}}
+    asked = {
+        "terminal": {"verbose": verbose, "color": color_of(color)},
+        "json": {"with_timeline": True} if with_timeline else {},
+    }
     text = render(result, format_name, **asked.get(format_name, {}))
     write_or_print(text, output, format_name, color=color_of(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))

@@ -7,6 +7,7 @@ tries things rather than believing settings, and changes nothing on the host. Ru
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -17,7 +18,7 @@ from ._check import Check, limited
 
 SCHEMA = "leakscope.doctor/1"
 _GROUPS = (kernel_log, kills, limits, processes, programs, computer)
-_WIDTH, _STATE_WIDTH, _NAME_WIDTH = 100, 9, 20
+_WIDEST, _STATE_WIDTH, _NAME_WIDTH = 100, 9, 20
 
 
 class Group(NamedTuple):
@@ -40,8 +41,21 @@ def _done(group: ModuleType, root: str) -> Iterator[Check]:
 
 
 def as_text(groups: Sequence[Group]) -> str:
-    """A line for each check; below it what to do, where something can be done."""
-    return "\n".join(line for group in groups for line in (group.title, *_lines(group.checks), ""))
+    """What it comes to, then a line for each check; below it what to do, where something can be done."""
+    lines = (line for group in groups for line in (group.title, *_lines(group.checks), ""))
+    return "\n".join([*textwrap.wrap(_summary(groups), _width()), "", *lines])
+
+
+def _summary(groups: Sequence[Group]) -> str:
+    checks = [check for group in groups for check in group.checks]
+    gaps = [check.name for check in checks if check.state != "ok" and check.remedy]
+    fit = sum(check.state == "ok" for check in checks)
+    todo = f"; something can be done about: {', '.join(gaps)}" if gaps else "; nothing needs to be done"
+    return f"{fit} of {len(checks)} kinds of evidence can be had in full here{todo}."
+
+
+def _width() -> int:
+    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
 
 
 def as_json(groups: Sequence[Group]) -> str:
@@ -52,8 +66,10 @@ def as_json(groups: Sequence[Group]) -> str:
 def _lines(checks: Sequence[Check]) -> Iterator[str]:
     for check in checks:
         shown = "OK" if check.state == "ok" else check.state
+        if shown == "missing" and check.remedy is None:
+            shown = "none"  # nothing has to be done
         head = f"  {shown:{_STATE_WIDTH}}{check.name:{_NAME_WIDTH}}"
-        yield textwrap.fill(check.text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+        yield textwrap.fill(check.text, _width(), initial_indent=head, subsequent_indent=" " * len(head))
         if check.remedy:
             indent = " " * len(head)
-            yield textwrap.fill(check.remedy, _WIDTH, initial_indent=f"{indent}-> ", subsequent_indent=f"{indent}   ")
+            yield textwrap.fill(check.remedy, _width(), initial_indent=f"{indent}-> ", subsequent_indent=f"{indent}   ")

@@ -27,12 +27,21 @@ _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 
 
 def checks(root: str) -> Iterator[Check]:
+    yield from _namesakes()
     yield from _interpreters()
     yield _heap_graph()
     yield _allocations()
     yield _packages()
     yield _charts()
     yield _gpu(root)
+
+
+def _namesakes() -> Iterator[Check]:
+    """Said where there is one."""
+    from ..recorder import namesakes
+
+    if (other := namesakes.found()) is not None:
+        yield limited("this leakscope", other)
 
 
 def _interpreters() -> Iterator[Check]:
@@ -42,7 +51,16 @@ def _interpreters() -> Iterator[Check]:
         with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
             file.write(f"import sys; sys.{_MARK} = True\n")
         checks = [_interpreter(path, folder) for path in dict.fromkeys(found)]
-    yield from dict.fromkeys(checks)  # several names, shims among them, often stand for one interpreter
+    known: dict[tuple[str, str], Check] = {}
+    for check in checks:  # several names often stand for one interpreter
+        known.setdefault(_apart(check), check)
+    yield from known.values()
+
+
+def _apart(check: Check) -> tuple[str, str]:
+    """python and python3 of one folder are links to one file."""
+    path, colon, rest = check.text.partition(": ")
+    return os.path.realpath(path), rest if colon else check.text
 
 
 def _allocations() -> Check:

@@ -47,6 +47,7 @@ _LET_GO = {
     if thing.let_go
 }
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
+_MOST = 0.5  # of what it gained
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
 _TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
@@ -352,11 +353,15 @@ def _autograd_history(one: Held) -> list[str] | None:
 
 
 def _chain(one: Held) -> list[str] | None:
-    link = one.found.link
+    most = _MOST * one.place.growth_bytes
+    below = [part for part in _all_below(one.place) if part.row["chained"] and part.growth_bytes > most]
+    link = one.found.link or next(iter(below), None)
     if link is None:
         return None
-    kind, attribute = link.type_name.rsplit(".", 1)[-1], link.row["variable"]
-    return [f"end the chain{one.where}: where a new {kind} keeps no other as its {attribute}, {one.would_free}"]
+    kind = tail(link.type_name)
+    by = f"as its {link.row['variable']}" if one.found.link is not None else "before it"
+    how = f"end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"
+    return [f"{how}; {one.would_free}"]
 
 
 def _unending_tasks(one: Held) -> list[str] | None:
@@ -406,15 +411,17 @@ def _views(one: Held) -> list[str] | None:
     Of a tensor's storage a snapshot knows the size, and not how much of it the tensor shows.
     """
     for part in _much_of_members(one.found.holder.largest or one.place):
-        if part.parent is not None and part.type_name == part.parent.type_name and part.type_name in _ARRAYS:
-            how = ".clone()" if part.type_name == "torch.Tensor" else ".copy()"
+        is_torch = part.type_name == "torch.Tensor"
+        is_base = not is_torch or part.row["variable"] in ("_base", "base")
+        if part.parent is not None and part.type_name == part.parent.type_name in _ARRAYS and is_base:
+            how = ".clone()" if is_torch else ".copy()"
             keeps = "the members are views that keep a larger array alive: keep a"
             return [f"{keeps} {how} of the part instead{one.where}; {one.would_free}", *_bound(one)]
     is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
     if not is_part or one.found.is_graph:
         return None
-    part = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part instead"
-    return [f"{part}{one.where}; {one.would_free}", *_bound(one)]
+    keeps = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part instead"
+    return [f"{keeps}{one.where}; {one.would_free}", *_bound(one)]
 
 
 def _carries(one: Held) -> list[str] | None:
@@ -698,9 +705,9 @@ MECHANISMS: dict[str, Proof] = {
     "timers": _timers,
     "waiters": _waiters,
     "autograd-history": _autograd_history,
+    "context-not-reset": _context_not_reset,
     "chain": _chain,
     "unending-tasks": _unending_tasks,
-    "context-not-reset": _context_not_reset,
     "write-buffer": _write_buffer,
     "stored-for-good": _stored_for_good,
     "tracebacks": _tracebacks,

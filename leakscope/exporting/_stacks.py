@@ -47,7 +47,7 @@ def stacks_by_process(case: Case) -> dict[str, list[Stack]]:
     if not found:
         raise BadInput(
             f"{case.recording.path} has no sampled allocations: they need the agent inside a Python process of Linux "
-            "on x86-64 or aarch64, for more than a second (docs/allocations.md)"
+            "on x86-64 or aarch64, for more than a second (docs/development/allocations.md)"
         )
     return found
 

@@ -1,6 +1,6 @@
 """Live allocations for speedscope.app: each process as a flame graph, of what is alive and of what was gained.
 
-The figures are bytes, estimated from samples (docs/allocations.md).
+The figures are bytes, estimated from samples (docs/development/allocations.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All objects of a process as a heap dump lists them, and the rows of one snapshot that come of it.
 
 A dump says which objects there are, how large each is and to whom it refers. Who alone keeps whom alive, and by which
-names, is worked out here, as the agent does it in the process itself: see docs/heap.md.
+names, is worked out here, as the agent does it in the process itself: see docs/development/heap-graph.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ..renderers import render
 from ..reporting import analyze
 from ..settings import FILE
 from ..storage import open_recording
-from ._finding import explained
+from ._finding import edit_told, explained, with_edit
 from ._folder import Folder
 from ._query import query
 from ._tools import TOOLS
@@ -55,6 +55,15 @@ class Desk:
         if number > len(report.findings):
             raise BadInput(f"{recording} has {len(report.findings)} findings: there is no number {number}")
         return explained(report, number)
+
+    def fix(self, recording: str, number: int | None = None) -> str:
+        report = self._report(recording)
+        count = len(report.findings)
+        if not count:
+            raise BadInput(f"nothing to fix in {recording}: {report.verdict.headline}")
+        if number is not None and number > count:
+            raise BadInput(f"{recording} has {count} findings: there is no number {number}")
+        return edit_told(report, number if number is not None else with_edit(report))
 
     def heap_path(
         self, recording: str, name: str, pid: int | None = None, at_s: float | None = None, at_end: bool = False

@@ -31,6 +31,25 @@ def explained(report: Report, number: int) -> str:
     return "\n".join(printable(line)[:_MOST] for line in lines) + "\n"
 
 
+def with_edit(report: Report) -> int:
+    """The number of the first finding that has one, or 1."""
+    able = (at for at, one in enumerate(report.findings, 1) if one.edit is not None and one.edit.diff is not None)
+    return next(able, 1)
+
+
+def edit_told(report: Report, number: int) -> str:
+    """The diff of the finding of that number, and what to look at; or why there is none."""
+    finding = report.findings[number - 1]
+    edit = finding.edit
+    lines = [f"Finding {number}: {finding.title}", *(f"do: {advice}" for advice in finding.remedy[:1])]
+    if edit is None or edit.diff is None:
+        why = edit.note if edit is not None else "it is not proved why memory is kept, or no line is known"
+        return "\n".join(printable(line)[:_MOST] for line in [*lines, f"No edit is certain enough: {why}"]) + "\n"
+    lines += [f"look at this: {edit.note}"] if edit.note else []
+    told = "\n".join(printable(line)[:_MOST] for line in lines)
+    return f"{told}\n\n" + "\n".join(printable(line)[:_MOST] for line in edit.diff.split("\n"))
+
+
 def _subject(report: Report, finding: Finding) -> Iterator[str]:
     subject = finding.subject
     if subject.file:

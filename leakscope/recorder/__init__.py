@@ -15,14 +15,16 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..addresses import is_url
+from ..agent import config
 from ..agent.journal import open_regular
 from ..errors import FAILED_BEFORE_START, LeakscopeError
 from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, belonging, blind, console, finalizing, launch, naming, preflight, proc
+from . import attach, belonging, blind, console, finalizing, launch, namesakes, naming, preflight, proc
 from .answering import FIRST_S, Answer, Answering
+from .companion import Companion
 from .guard import ROOM_BYTES as GUARD_BYTES
 from .guard import Guard
 from .helpers import Room, too_full
@@ -34,11 +36,10 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     import socket
 
-    from .alerting import Alerting
-    from .metering import Metering
     from .tee import Tee
-    from .trackers import Trackers
     from .uploads import Upload
+
+_LEAST_SHOWN = 12  # characters of a command
 
 
 def main(argv: Sequence[str], command: str = "record") -> int | None:
@@ -50,6 +51,11 @@ def main(argv: Sequence[str], command: str = "record") -> int | None:
         options = parse_attach(argv) if command == "attach" else parse_record(argv)
         if options.help:
             return None
+        if not sys.platform.startswith("linux"):
+            raise LeakscopeError(
+                f"{command} reads /proc, so it runs on Linux (in a container, a virtual machine or WSL), not on "
+                f"{sys.platform}: recordings made there can be read here"
+            )
         if options.find_training:
             from .candidates import main as list_processes
 
@@ -68,6 +74,7 @@ def record(options: RecordOptions) -> int:
     mask = launch.block_signals()
     launch.occupy_standard_descriptors()
     path = os.environ.get("PATH")
+    asked = shlex.join(options.command)
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
     known = belonging.belongs(os.environ, os.getcwd())
@@ -87,6 +94,7 @@ def record(options: RecordOptions) -> int:
         _take_back(output, upload)
         return launch.end_as(signal_number)
     stderr = _kept_stderr(options, output)
+    _announce(options, output, upload, asked)
     try:
         job = launch.Job.start(
             options.command, _environment(options, output), mask, stderr.for_job if stderr is not None else None
@@ -131,6 +139,7 @@ def attach_to(options: RecordOptions) -> int:
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
         command=attach.commands(options.pids),
     )
+    _announce(options, output, upload, _whom(options.pids))
     if output.staged is not None and not options.invited:
         output.notes += filter(None, [attach.enter(pid, output.staged, output.journal_path) for pid in options.pids])
     if not options.quiet:
@@ -139,6 +148,27 @@ def attach_to(options: RecordOptions) -> int:
     recording = _Recording(onlooker, output, options, upload=upload, listener=listener)
     recording.run()
     return 0 if recording.is_whole else FAILED_BEFORE_START
+
+
+def _announce(options: RecordOptions, output: Output, upload: Upload | None, what: str) -> None:
+    """Before the job can print: what is recorded, where to, and how to look. Who reads it from a pipe gets the end."""
+    if options.quiet or not options.summary or not console.is_watched():
+        return
+    shown = naming.shown(output.path)
+    look = "leakscope watch" if shown == naming.DEFAULT_OUTPUT else f"leakscope watch {shlex.quote(shown)}"
+    to = "" if upload is not None else f" in {shown}"  # a note of the upload says where
+    ends = "; Ctrl-C ends the recording" if options.attaches else ""
+    then = f"{to}{ends}; live: {look}"
+    room = max(_LEAST_SHOWN, console.columns() - len(f"leakscope: recording {then} "))
+    console.say(f"recording {what if len(what) <= room else what[: room - 3] + '...'}{then}")
+    if (other := namesakes.found()) is not None:
+        console.say(other)
+
+
+def _whom(pids: Sequence[int]) -> str:
+    if not pids:
+        return "all processes of this host"
+    return f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids))}"
 
 
 def _guard_of(job: launch.Job, options: RecordOptions) -> Guard | None:
@@ -177,11 +207,9 @@ class _Recording:
         self._helper_status: int | None = None
         self._size_bytes = 0  # of a file that was uploaded
         self._full: Room | None = None  # what leaves no room to finish the file
-        self._alerting: Alerting | None = None
-        self._metering: Metering | None = None
         self._listener = listener  # of --metrics
-        self._trackers: Trackers | None = None
         self._answering = Answering(output.path) if options.summary else None
+        self._companions: list[Companion] = [one for one in (self._answering, upload) if one is not None]
 
     def run(self) -> None:
         with self._guarded():
@@ -220,7 +248,7 @@ class _Recording:
         if options.alerts:
             from .alerting import alerting_of
 
-            self._alerting = alerting_of(options, self._job.pid, self._output.path)
+            self._companions.append(alerting_of(options, self._job.pid, self._output.path))
         sampler = Sampler(
             self._output,
             self._tree(),
@@ -230,9 +258,7 @@ class _Recording:
             max_cpu_fraction=options.max_overhead_fraction,
             asks_agents=options.agent,
             status=self._status,
-            alerting=self._alerting,
-            answering=self._answering,
-            upload=self._upload,
+            companions=self._companions,
         )
         self._sampler = self._finished = sampler
         if (pid := getattr(self._stderr, "pid", None)) is not None:
@@ -242,31 +268,23 @@ class _Recording:
         sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
-        if options.metrics is not None or options.otlp is not None:
-            self._begin_metering(sampler)
-        if options.log_to:
-            self._log_to(sampler)
-
-    def _begin_metering(self, sampler: Sampler) -> None:
-        from .metering import Metering
-
-        self._metering = Metering(self._options, self._output.path, self._listener)
-        sampler.begin_metering(self._metering)
-        if not self._options.quiet:
-            for note in self._metering.notes:
+        for companion in self._with_the_job():
+            self._companions.append(companion)
+            sampler.add_companion(companion)
+            for note in companion.notes if not options.quiet else ():
                 console.say(note)
 
-    def _log_to(self, sampler: Sampler) -> None:
-        from .trackers import Trackers
+    def _with_the_job(self) -> Iterator[Companion]:
+        """Those that read the journal, which is there by now."""
+        options = self._options
+        if options.metrics is not None or options.otlp is not None:
+            from .metering import Metering
 
-        self._trackers = trackers = Trackers(self._output.path, self._options.log_to)
-        for pid in trackers.pids:
-            sampler.tree.leave_out(pid)
-            sampler.helpers.add(pid, "logs to a tracker")
-        if trackers.full is not None:
-            shown = naming.shown(self._output.path)
-            left = f"{format_bytes(max(0, trackers.full.left_bytes))}, {trackers.full.name}"
-            console.say(f"too little memory is left to log while it runs ({left}): leakscope push {shown} later")
+            yield Metering(options, self._output.path, self._listener)
+        if options.log_to:
+            from .trackers import Trackers
+
+            yield Trackers(self._output.path, options.log_to)
 
     def _tree(self) -> Tree:
         if self._options.system:
@@ -277,8 +295,6 @@ class _Recording:
         for happening in happenings:
             if happening.pid == self._helper and happening.kind == "ended":
                 self._helper_status = happening.value
-            if self._trackers is not None and happening.kind == "ended":
-                console.pass_on(self._trackers.note_exit(happening.pid))
         if self._sampler is None:
             return
         self._sampler.take_in(happenings)
@@ -299,8 +315,8 @@ class _Recording:
                 self._look_for_us(row)
         with suppress(OSError):
             self._output.journal.close()
-        if self._metering is not None:
-            self._metering.close()
+        for companion in self._companions:
+            companion.close()
         self._output.release()
         self._full = finalizing.full_limit(self._output.written_bytes())
         if self._full is None and finalizing.is_possible():
@@ -345,16 +361,16 @@ class _Recording:
             console.say(self._ending(self._finished, elapsed_s))
         if self._helper is not None and self._helper_status is None:
             self._helper_status = finalizing.wait(self._helper)
-        if self._alerting is not None:
-            console.pass_on(self._alerting.finish())
-        if self._metering is not None:
-            console.pass_on(self._metering.finish())
+        for companion in self._companions:
+            if not companion.needs_file:
+                console.pass_on(companion.finish())
         answer = None
         if self._answering is not None and self._helper_status == 0:
             answer = self._answering.answer(elapsed_s, self._tell_wait if is_told else lambda: None)
         uploaded = self._uploaded() if self._upload is not None else ""
-        if self._trackers is not None:
-            console.pass_on(self._trackers.finish())
+        for companion in self._companions:
+            if companion.needs_file:
+                console.pass_on(companion.finish())
         if self._finished is None:
             return
         if is_told and self._helper_status == 0:
@@ -369,7 +385,7 @@ class _Recording:
         assert self._upload is not None
         with suppress(OSError):
             self._size_bytes = os.stat(self._output.path).st_size
-        is_done, reason = self._upload.finish(self._options.upload_wait_s)
+        is_done, reason = self._upload.upload(self._options.upload_wait_s)
         if is_done:
             return self._upload.shown
         if reason:
@@ -529,20 +545,10 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int, known: Map
 
 
 def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
-    return {
-        "probe": options.probe,
-        "sampling": options.sampling and not options.invited,  # it may be invited again
-        "flush_interval_s": options.flush_s,
-        "takes": options.takes,
-        "full_heap": options.full_heap,
-        "gpu_history": options.gpu_history,
-        "take_fraction": options.max_overhead_fraction,
-        "max_pause_s": options.max_pause_s,
-        "framework_logs": options.framework_logs,
-        "sources": options.sources,
-        "recorder_pid": os.getpid(),
-        "start_mono_ns": now_mono_ns,
-    }
+    """What the user asked for that is the agent's to do, under the names that it has here."""
+    asked = {name: value for name, value in options._asdict().items() if name in config.DEFAULTS}
+    asked["sampling"] = options.sampling and not options.invited  # it may be invited again
+    return {**asked, "recorder_pid": os.getpid(), "start_mono_ns": now_mono_ns}
 
 
 def _environment(options: RecordOptions, output: Output) -> dict[str, str]:

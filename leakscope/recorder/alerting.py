@@ -19,29 +19,19 @@ from ..agent.journal import create
 from ..alerts import Rule, parse_rule
 from ..options import RecordOptions
 from ..units import format_bytes
-from .figures import STEADY_WINDOW_S, Figures
-from .helpers import Room, goes_first, too_full
-from .limits import Limit, Limits
-from .tree import Row, Tree, together
+from .companion import Look, Sample, Talkers, Word, streams, words
+from .figures import STEADY_WINDOW_S
+from .helpers import Room, too_full
+from .limits import Limit
+from .tree import Tree, together
 
 QUIET_S = 30.0
 _QUIET_OF_TRENDS_S = STEADY_WINDOW_S  # a leak that falters is the same leak
 # Of its own memory, seen: 6 MiB, with a secure connection 14 MiB.
 _ROOM_BYTES, _ROOM_WITH_WEBHOOKS_BYTES = 8 << 20, 20 << 20
-_SAID_BYTES = 16 * 1024  # of what a command says, its end is shown
 LAST_WAIT_S = 5.0  # for helpers, when the job has ended: an OOM kill is often seen only then
 _HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delivery.py")
 _WORKERS = frozenset(("dataloader-worker", "compile-worker", "python-fork", "python-spawn"))
-
-
-class Sample(NamedTuple):
-    """What the rules are about, at one instant."""
-
-    tree: Tree
-    figures: Figures
-    limits: Limits
-    processes: Sequence[Row]  # of process_samples
-    host: Sequence[Row]  # of host_samples
 
 
 class Reading(NamedTuple):
@@ -74,56 +64,52 @@ class Delivery(NamedTuple):
     said: int | None = None
 
 
-class Alerting:
-    """The rules of one recording and what each did so far. ``full``: what left no room for the last helper."""
+class Alerting(Talkers):
+    """The rules of one recording and what each did so far."""
+
+    left_out = "an alert is shown here only"
 
     def __init__(self, rules: Sequence[str], deliver: Callable[[Alert], Delivery | Room | None]) -> None:
         """``deliver`` starts what follows from an alert, if anything does; a Room says why that could not be."""
-        self.full: Room | None = None
+        super().__init__()
         self._rules = [parse_rule(rule) for rule in rules]
         self._deliver = deliver
         self._quiet_since_s: dict[str, float | None] = {}  # of those that spoke: None while they still hold
-        self._helpers: dict[str, Delivery] = {}
+        self._at_work: dict[str, int] = {}  # by rule, the pid of its helper
 
-    @property
-    def helpers(self) -> set[int]:
-        return {helper.pid for helper in self._helpers.values()}
+    def go_on(self, look: Look) -> Iterator[Word | Room]:
+        """The alerts of this round; each one's helper, if it has any, runs already."""
+        for alert, full in self.look_at(look.now_s, look.sample) if look.sample is not None else ():
+            yield Word(alert.text, "alert", alert.value, f"alert: {alert.text}")
+            if full is not None:
+                yield full
 
-    def look_at(self, now_s: float, sample: Sample) -> Iterator[Alert]:
-        """The alerts of this instant; each one's helper, if it has any, runs already."""
+    def look_at(self, now_s: float, sample: Sample) -> Iterator[tuple[Alert, Room | None]]:
+        """The alerts of this instant, each with what left no room for its helper."""
         for rule in self._rules:
             reading = _READERS[rule.metric](rule, sample)
             if self._speaks(rule, reading, now_s) and reading is not None:
-                alert = Alert(rule, reading.value, f"{rule.text}: {reading.text}")
-                if rule.text not in self._helpers:  # one at a time: a command that hangs must not multiply
+                alert, full = Alert(rule, reading.value, f"{rule.text}: {reading.text}"), None
+                if self._at_work.get(rule.text) not in self.pids:  # one at a time: one that hangs must not multiply
                     helper = self._deliver(alert)
                     if isinstance(helper, Delivery):
-                        self._helpers[rule.text] = helper
+                        self._at_work[rule.text] = helper.pid
+                        self.begun(helper.pid, "delivers an alert", helper.said)
                     else:
-                        self.full = helper
-                yield alert
-
-    def note_exit(self, pid: int) -> str:
-        """A child of the recorder was reaped; what it had to say, if it was a helper."""
-        said = "".join(_words(helper) for helper in self._helpers.values() if helper.pid == pid)
-        self._helpers = {rule: helper for rule, helper in self._helpers.items() if helper.pid != pid}
-        return said
+                        full = helper
+                yield alert, full
 
     def finish(self) -> str:
         """Let the last deliveries end, for a while; then they go on by themselves, each with a time limit.
 
         Returns what was said by then.
         """
-        said = ""
-        deadline_s = time.monotonic() + LAST_WAIT_S
-        while self._helpers and time.monotonic() < deadline_s:
-            for pid in self.helpers:
-                with suppress(ChildProcessError):
-                    if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                        continue
-                said += self.note_exit(pid)
-            time.sleep(0.02)
-        return said + "".join(map(_words, self._helpers.values()))
+        self.wait_s = LAST_WAIT_S
+        said = super().finish()
+        for pid, (what, file) in self._living.items():
+            said += words(file) if file is not None else ""
+            self._living[pid] = what, None
+        return said
 
     def _speaks(self, rule: Rule, reading: Reading | None, now_s: float) -> bool:
         if rule.text in self._quiet_since_s:
@@ -142,10 +128,8 @@ class Alerting:
         return True
 
 
-def alerting_of(options: RecordOptions, job_pid: int | None, output_path: str) -> Alerting | None:
-    """What ``options`` ask for; None without a rule."""
-    if not options.alerts:
-        return None
+def alerting_of(options: RecordOptions, job_pid: int | None, output_path: str) -> Alerting:
+    """What ``options`` ask for."""
     room_bytes = _ROOM_WITH_WEBHOOKS_BYTES if options.webhooks else _ROOM_BYTES
     facts = {"host": os.uname().nodename, "pid": job_pid, "recording": output_path}
 
@@ -171,7 +155,6 @@ def start_helper(
     order = json.dumps({"alert": message, "command": command, "webhooks": list(webhooks)}).encode()
     said = _nameless_file(folder) if folder is not None else None
     reading, writing = os.pipe2(os.O_CLOEXEC)
-    nothing = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
     try:
         os.set_blocking(writing, False)
         os.write(writing, order)  # a pipe takes 64 KiB at once
@@ -179,11 +162,7 @@ def start_helper(
             sys.executable,
             [sys.executable, "-I", "-S", _HELPER],
             os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, reading, 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_DUP2, said, 2) if said is not None else nothing,
-            ],
+            file_actions=streams(said, reading),
             setpgroup=0,  # ^C is for the job
             setsigmask=(),
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
@@ -195,7 +174,6 @@ def start_helper(
     finally:
         os.close(reading)
         os.close(writing)
-    goes_first(pid)
     return Delivery(pid, said)
 
 
@@ -209,19 +187,6 @@ def _nameless_file(folder: str) -> int | None:
         os.unlink(path)
         return descriptor
     return None
-
-
-def _words(helper: Delivery) -> str:
-    """What it has said until now, and no more is heard."""
-    if helper.said is None:
-        return ""
-    try:
-        size = os.fstat(helper.said).st_size
-        return os.pread(helper.said, _SAID_BYTES, max(0, size - _SAID_BYTES)).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(helper.said)
 
 
 def _rss(rule: Rule, sample: Sample) -> Reading | None:

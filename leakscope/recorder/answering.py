@@ -14,12 +14,13 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..units import GiB, MiB, format_bytes, format_duration
 from . import finalizing, proc
+from .companion import Companion, Look, Word
 from .finalizing import ENDS_WAITING
 from .helpers import Room, goes_first, too_full
 
@@ -86,10 +87,13 @@ class Answer(NamedTuple):
         return [f"{self.lines[0]} (Provisional, as of {format_duration(self.as_of_s)}.)", *self.lines[1:]]
 
 
-class Answering:
+class Answering(Companion):
     """What is known of the answer while the recording goes on. ``pid``: the helper that is there now, if one is."""
 
+    left_out = "the verdict is not told at the end"
+
     def __init__(self, output: str) -> None:
+        super().__init__()
         self.pid: int | None = None
         self.why_not = ""  # there is no final answer, and when there will be one
         self._output = output
@@ -101,8 +105,16 @@ class Answering:
         self._next_look_s = WAITING_S
         self._is_over = False  # no more helpers while the job runs: one failed, or there is no room
 
-    def go_on(self, elapsed_s: float, journal_bytes: int) -> Room | None:
+    @property
+    def pids(self) -> Mapping[int, str]:
+        return {} if self.pid is None else {self.pid: "waits for the end to tell the verdict"}
+
+    def go_on(self, look: Look) -> Iterator[Word | Room]:
         """Start a helper, or have it look, where it is time for that; what leaves no room for one."""
+        if not look.is_last and (full := self._begin_or_look(look.elapsed_s, look.journal_bytes)) is not None:
+            yield full
+
+    def _begin_or_look(self, elapsed_s: float, journal_bytes: int) -> Room | None:
         if self.pid is not None:
             self._listen()
             if self._has_looked and not self._asked:
@@ -122,13 +134,14 @@ class Answering:
             self._start("ahead")
         return None
 
-    def note_exit(self, pid: int) -> None:
+    def ended(self, pid: int, status: int) -> Word | None:
         """A child of the recorder was reaped: it may be the helper, before its time."""
         if pid == self.pid:
             self._is_over = True
             self._let_go()
+        return None
 
-    def stop(self) -> None:
+    def give_way(self) -> None:
         """It is no longer wanted, or memory is short: then none comes while the job runs."""
         self._is_over = True
         self._end_helper()
@@ -178,7 +191,7 @@ class Answering:
             self._wait(max(PATIENCE_CPU_S, min(PATIENCE_SHARE * elapsed_s, MOST_PATIENCE_CPU_S)), waits)
         if self._answer is not None:
             self.why_not = ""
-        self.stop()
+        self.give_way()
         self._remove_leftover()
         answer = self._answer or provisional
         return answer if answer is not None and answer.is_told(elapsed_s) else None
@@ -261,7 +274,7 @@ class Answering:
             return []
         part = os.read(self._words, _MOST_BYTES)
         if not part:
-            self.stop()
+            self.give_way()
             return []
         *whole, self._said = (self._said + part).split(b"\n")
         return [json.loads(line) for line in whole]

@@ -19,6 +19,7 @@ from .limits import Kills, Limit
 NO_KILLS = Kills()
 _STDERR = 2
 _REFRESH_S = 1.0
+_COLUMNS = 80  # where nobody says
 _PIPE_BYTES = 4096  # so much goes into a pipe that takes anything, without waiting
 _SHOWN_LIMIT_S = 24 * 3600.0  # a limit farther away than a day is no news
 # Beginnings of TERM: these show a title, or take one without a trace. The Linux console and serial lines may print it.
@@ -30,13 +31,13 @@ _KEEP_TITLE, _TITLE, _END_OF_TITLE, _OLD_TITLE = "\x1b[22;2t", "\x1b]2;", "\x07"
 
 
 def say(line: str) -> None:
-    """One line for the user."""
-    _write(f"{_left_edge()}leakscope: {line}\n")
+    """One line for the user; in a terminal what is longer goes on below its own beginning."""
+    _write(_left_edge() + _folded(f"leakscope: {line}", "  "))
 
 
 def say_under(line: str) -> None:
     """A further line of what was said just before."""
-    _write(f"  {line}\n")
+    _write(_folded(f"  {line}", "    "))
 
 
 def pass_on(text: str) -> None:
@@ -46,6 +47,28 @@ def pass_on(text: str) -> None:
         with suppress(OSError):
             os.write(_STDERR, data[:_PIPE_BYTES])
         data = data[_PIPE_BYTES:]
+
+
+def is_watched() -> bool:
+    """A terminal reads along, and shows this process group."""
+    return os.isatty(_STDERR) and _can_write()
+
+
+def columns() -> int:
+    """How wide a line may be before the terminal breaks it."""
+    with suppress(OSError):
+        return os.get_terminal_size(_STDERR).columns or _COLUMNS
+    return _COLUMNS
+
+
+def _folded(line: str, indent: str) -> str:
+    room = columns() if os.isatty(_STDERR) else len(line)
+    parts = [""]
+    for word in line.split(" "):
+        if len(parts[-1]) + len(word) > room and parts[-1].strip():
+            parts.append(indent)
+        parts[-1] += f"{word} "
+    return "".join(f"{part.rstrip(' ')}\n" for part in parts)
 
 
 class Status:

@@ -90,9 +90,12 @@ class Helpers:
         if what is not None and exit_signal == signal.SIGKILL:
             self._killed.append(Killed(pid, what))
 
-    def stopped(self, pid: int) -> None:
-        """We are about to end it ourselves, unless the kernel was first."""
+    def before_stopping(self) -> None:
+        """We are about to end some ourselves: those that the kernel has killed by now are not among them."""
         self._find_dying()
+
+    def stopped(self, pid: int) -> None:
+        """We ended it ourselves."""
         self._living.pop(pid, None)
 
     def news(self) -> list[Killed]:

@@ -7,15 +7,17 @@ when memory runs short, since there may be no later.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..agent.journal import FOR_ALL
 from ..units import format_bytes
-from . import blind, console, finalizing, launch, proc, sources
+from . import blind, console, launch, proc, sources
+from .checkpoints import Checkpoints
+from .companion import Companion, Look, Sample, Word
 from .figures import Figures
-from .helpers import Helpers, Killed, Room, too_full
+from .helpers import Helpers, Killed, Room
 from .launch import Happening
 from .limits import Alarm, Kills, Limits
 from .output import Output
@@ -23,11 +25,7 @@ from .peaks import Peak, Peaks
 from .tree import Row, Tree
 
 if TYPE_CHECKING:
-    from .alerting import Alerting
-    from .answering import Answering
     from .guard import Guard
-    from .metering import Metering
-    from .uploads import Upload
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
 EARLY_COST_FACTOR = 3.0  # of what is allowed, in the first minute
@@ -35,11 +33,6 @@ MOST_INTERVAL_S = 15.0  # whatever it costs: what happens in between, a kill amo
 COST_SMOOTHING = 0.1  # a round in ten reads PSS of large processes: its cost is that of all ten
 OWN_PERIOD_S = 10.0
 FLUSH_ROWS = 1000  # they take 1 KB each while they wait, and twice that while they are written: with as many processes
-CHECKPOINT_PERIOD_S = 60.0
-CHECKPOINT_BYTES = 1024 * 1024
-CHECKPOINT_GROWTH = 1.5
-CHECKPOINT_ROOM_BYTES = 10**9  # of the machine: with less left the helper could be what is one too many
-CHECKPOINT_CGROUP_ROOM_BYTES = 256 * 1024 * 1024  # three times what it takes: the job may grow meanwhile
 
 
 class Sampler:
@@ -56,9 +49,7 @@ class Sampler:
         max_cpu_fraction: float = 0.01,
         asks_agents: bool,
         status: console.Status,
-        alerting: Alerting | None = None,
-        answering: Answering | None = None,
-        upload: Upload | None = None,
+        companions: Sequence[Companion] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval_s`` None adapts to the age of the recording and to what a round costs, of which
@@ -79,10 +70,7 @@ class Sampler:
         self._flush_s, self._fsync_s = flush_s, fsync_s
         self._asks_agents = asks_agents
         self._status = status
-        self._alerting = alerting
-        self._answering = answering
-        self._upload = upload
-        self._metering: Metering | None = None
+        self._companions: list[Companion] = []
         self._guard: Guard | None = None
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
@@ -94,12 +82,11 @@ class Sampler:
         self._due_s: dict[ModuleType, float] = {}
         self._waiting_rows = 0
         self.helpers = Helpers()
-        self._helper: int | None = None
-        self._makes_checkpoints = True
-        self._told_not_uploaded = False
         self._left_out: set[str] = set()  # what there was no room for, and it was said
-        self._checkpoint_s, self._checkpoint_bytes = now_s, 0
         self._sample_duration_s = self._round_cpu_s = 0.0
+        self._checkpoints = Checkpoints(output)
+        for companion in (*companions, self._checkpoints):
+            self.add_companion(companion)
 
     @property
     def elapsed_s(self) -> float:
@@ -127,26 +114,17 @@ class Sampler:
                     self.peaks.note_death(most_bytes, self._clock())
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
                 self.helpers.ended(pid, -code if code < 0 else None)
-                if self._answering is not None:
-                    self._answering.note_exit(pid)
-                self._helper = None if pid == self._helper else self._helper
-                if self._upload is not None and (reason := self._upload.note_exit(pid, value)):
-                    self._tell_not_uploaded(reason)
-                if self._alerting is not None and (said := self._alerting.note_exit(pid)):
-                    console.pass_on(said)
-                if self._metering is not None and (said := self._metering.note_exit(pid)):
-                    console.pass_on(said)
+                for companion in self._companions:
+                    if (word := companion.ended(pid, value)) is not None:
+                        self._hear(companion, word)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
                 self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
 
-    def begin_metering(self, metering: Metering) -> None:
+    def add_companion(self, companion: Companion) -> None:
         """Its processes are ours, and not the job's."""
-        self._metering = metering
-        for pid, what in metering.helpers.items():
-            self.tree.leave_out(pid)
-            self.helpers.add(pid, what)
-        self.has_room(metering.full, "no metrics are told")
+        self._companions.append(companion)
+        self._count({}, companion.pids)
 
     def begin_guarding(self, guard: Guard) -> None:
         """Its process is ours; it has to know of each kill of the kernel's that has nothing to do with us."""
@@ -172,9 +150,6 @@ class Sampler:
         if now_s >= self._next_flush_s or self._waiting_rows >= FLUSH_ROWS:
             self._next_flush_s = now_s + self._flush_s
             self.flush()
-            self._checkpoint_if_due(now_s)
-        self._prepare_answer()
-        self._upload_if_due()
         if self.looks_for_agents and self.elapsed_s >= blind.LOOK_S:
             self.looks_for_agents = False
             if (note := blind.while_it_runs(self.tree, self.output.journal_path)) is not None:
@@ -197,13 +172,8 @@ class Sampler:
         self, wait_status: int | None, ending_text: Callable[[int | None, float, Kills], str] = console.ending_text
     ) -> None:
         """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
-        if self._helper is not None:
-            self.helpers.stopped(self._helper)
-            finalizing.stop(self._helper)
-        if self._upload is not None and self._upload.pid is not None:
-            self.helpers.stopped(self._upload.pid)
-            self._upload.stop()
-        self._look_round(self._clock())
+        self._stop(lambda companion: companion.stop())
+        self._look_round(self._clock(), is_last=True)
         self.add("recorder_samples", self._own_row())
         peak, kills = self.peaks.highest(self.figures.highest, self.output.journal_path), self.own_kills
         if kills.number and peak.size_bytes < self.figures.last_bytes:  # whoever took part of it: that was too much
@@ -244,7 +214,7 @@ class Sampler:
         lost_s = self.lost_total_s + (self._clock() - self._lost_s if self._lost_s is not None else 0.0)
         return f"{lost_s:.0f} s were not recorded: {self._lost_reason}" if lost_s else None
 
-    def _look_round(self, now_s: float) -> None:
+    def _look_round(self, now_s: float, *, is_last: bool = False) -> None:
         before_s = time.process_time()
         for row in self.tree.update(now_s, time.monotonic_ns()):
             self.add("processes", row)
@@ -272,8 +242,8 @@ class Sampler:
         )
         for alarm in alarms:
             self._raise(alarm)
-        if self._alerting is not None:
-            self._alert(self._alerting, now_s, processes, host)
+        sample = Sample(self.tree, self.figures, self.limits, processes, host)
+        self._go_on(Look(self.elapsed_s, self.output.journal.written_bytes, is_last, now_s, sample))
         self._sample_duration_s = self._clock() - now_s
         cost_s = time.process_time() - before_s  # on a busy machine a round takes long and costs the same
         self._round_cpu_s += (cost_s - self._round_cpu_s) * (COST_SMOOTHING if self._round_cpu_s else 1.0)
@@ -301,24 +271,12 @@ class Sampler:
     def _raise(self, alarm: Alarm) -> None:
         self.event(alarm.event, alarm.text, alarm.value)
         if alarm.event == "pressure":
-            self._stop_answering()
+            self._stop(lambda companion: companion.give_way())
         if alarm.event == "pressure" and self._asks_agents:
             try:
                 self.output.request_take(f"{FOR_ALL}: {alarm.text}" if alarm.is_near_the_end else alarm.text)
             except OSError as error:
                 self._lost_reason = error.strerror or str(error)
-
-    def _alert(self, alerting: Alerting, now_s: float, processes: list[Row], host: list[Row]) -> None:
-        from .alerting import Sample  # loaded by whoever made ``alerting``
-
-        for alert in alerting.look_at(now_s, Sample(self.tree, self.figures, self.limits, processes, host)):
-            self.event("alert", alert.text, alert.value, self.tree.root_pid)
-            self._status.interrupt(f"alert: {alert.text}")
-            self.has_room(alerting.full, "an alert is shown here only")
-        for pid in alerting.helpers:
-            self.tree.leave_out(pid)
-            if pid not in self.helpers:
-                self.helpers.add(pid, "delivers an alert")
 
     def _own_row(self) -> dict[str, Any]:
         statm = proc.read("/proc/self/statm")
@@ -329,73 +287,53 @@ class Sampler:
             "journal_bytes": self.output.journal.written_bytes,
         }
 
-    def _checkpoint_if_due(self, now_s: float) -> None:
-        """Bring run.parquet up to date for those who read it while the job runs."""
-        if self._helper is not None or not self._makes_checkpoints or now_s - self._checkpoint_s < CHECKPOINT_PERIOD_S:
-            return
-        written_bytes = self.output.written_bytes()
-        if written_bytes < max(CHECKPOINT_BYTES, CHECKPOINT_GROWTH * self._checkpoint_bytes):
-            return
-        full = too_full(CHECKPOINT_CGROUP_ROOM_BYTES, CHECKPOINT_ROOM_BYTES)
-        if not (
-            self.has_room(full, "the file is not brought up to date while the job runs") and finalizing.is_possible()
-        ):
-            return
-        self._checkpoint_s, self._checkpoint_bytes = now_s, written_bytes
-        self._helper = finalizing.start(self.output.path, "--checkpoint")
-        self.tree.leave_out(self._helper)
-        self.helpers.add(self._helper, "brings the file up to date")
+    def _go_on(self, look: Look) -> None:
+        """Companions start what it is time for."""
+        for companion in self._companions:
+            before = dict(companion.pids)
+            for said in companion.go_on(look):
+                self._hear(companion, said)
+            self._count(before, companion.pids)
 
-    def _prepare_answer(self) -> None:
-        """Have a helper at hand for the end of the job."""
-        if self._answering is None:
-            return
-        before = self._answering.pid
-        full = self._answering.go_on(self.elapsed_s, self.output.journal.written_bytes)
-        self.has_room(full, "the verdict is not told at the end")
-        now = self._answering.pid
-        if before is not None and before != now:
-            self.helpers.stopped(before)
-            self.tree.note_exit(before, None, None)
-        if now is not None and now != before:
-            self.tree.leave_out(now)
-            self.helpers.add(now, "waits for the end to tell the verdict")
+    def _hear(self, companion: Companion, said: Word | Room) -> None:
+        """Write it down and pass it on."""
+        if isinstance(said, Room):
+            self._leave_out(said, companion.left_out)
+        elif not said.event:
+            console.pass_on(said.text)
+        else:
+            self.event(said.event, said.text, said.value, self.tree.root_pid)
+            if said.shown:
+                self._status.interrupt(said.shown)
 
-    def _upload_if_due(self) -> None:
-        if self._upload is None:
-            return
-        before = self._upload.pid
-        self.has_room(self._upload.go_on(self.elapsed_s), "the recording is not uploaded while the job runs")
-        now = self._upload.pid
-        if now is not None and now != before:
-            self.tree.leave_out(now)
-            self.helpers.add(now, "uploads the recording")
+    def _stop(self, stops: Callable[[Companion], None]) -> None:
+        """``stops`` ends processes of a companion, or leaves them."""
+        self.helpers.before_stopping()
+        for companion in self._companions:
+            before = dict(companion.pids)
+            stops(companion)
+            self._count(before, companion.pids)
 
-    def _tell_not_uploaded(self, reason: str) -> None:
-        """The first time to the user, too: there may be time to mend it before the job ends."""
-        self.event("not-uploaded", reason)
-        if not self._told_not_uploaded:
-            self._told_not_uploaded = True
-            self._status.interrupt(f"not uploaded yet: {reason}")
+    def _count(self, before: Mapping[int, str], now: Mapping[int, str]) -> None:
+        """Whatever the processes of a companion do is nothing of the job's."""
+        for pid in before.keys() - now.keys():
+            self.helpers.stopped(pid)
+            self.tree.note_exit(pid, None, None)
+        for pid in now.keys() - before.keys():
+            self.tree.leave_out(pid)
+            self.helpers.add(pid, now[pid])
 
-    def _stop_answering(self) -> None:
-        """Memory is the job's."""
-        if self._answering is not None and self._answering.pid is not None:
-            self.helpers.stopped(self._answering.pid)
-            self._answering.stop()
-
-    def has_room(self, full: Room | None, what: str) -> bool:
-        """Whether nothing is ``full``; else ``what`` is left out, and the first time that is said."""
-        if full is not None and what not in self._left_out:
+    def _leave_out(self, full: Room, what: str) -> None:
+        """The first time that is said."""
+        if what not in self._left_out:
             self._left_out.add(what)
             left = f"{format_bytes(max(0, full.left_bytes))} are left of {full.name}"
             self.event("helper-left-out", f"{what}: {left}, which the job needs", float(full.left_bytes))
-        return full is None
 
     def _tell_killed(self, killed: Killed) -> None:
         text = f"a process of leakscope's own that {killed.what} was killed; it is not part of the job"
         self.event("helper-killed", text, pid=killed.pid)
-        self._makes_checkpoints = False
+        self._checkpoints.is_over = True
 
 
 def _own_most_bytes() -> int:

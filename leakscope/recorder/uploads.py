@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..options import RecordOptions
 from ..private import make_folder, make_private, remove_folder
 from ..units import GiB, MiB, format_bytes
 from . import finalizing, naming
+from .companion import Companion, Look, Word
 from .helpers import Room, goes_first, too_full
 from .launch import HANDLED
 
@@ -62,11 +63,15 @@ def upload_of(options: RecordOptions, url: str) -> Upload:
     return Upload(url, os.path.abspath(spool), every_s=options.upload_every_s, force=options.force)
 
 
-class Upload:
+class Upload(Companion):
     """Where one recording goes, and the helper that is at work, if one is."""
+
+    left_out = "the recording is not uploaded while the job runs"
 
     def __init__(self, url: str, spool: str, *, every_s: float | None, force: bool) -> None:
         """Make its folder. ``every_s`` None: the older the recording, the rarer. **Errors** BadInput."""
+        super().__init__()
+        self._is_told = False  # that it failed
         self.url = url
         self.shown = without_credentials(url)
         self.pid: int | None = None
@@ -97,15 +102,29 @@ class Upload:
         """Nothing was recorded."""
         remove_folder(self._folder)
 
-    def go_on(self, elapsed_s: float) -> Room | None:
+    @property
+    def pids(self) -> Mapping[int, str]:
+        return {} if self.pid is None else {self.pid: "uploads the recording"}
+
+    def go_on(self, look: Look) -> Iterator[Word | Room]:
         """Start the helper where it is time for that; what leaves no room for it."""
-        if self.pid is not None or elapsed_s < self._next_s or not finalizing.is_possible():
-            return None
-        self._next_s = elapsed_s + (min(MOST_S, NEXT * elapsed_s) if self._every_s is None else self._every_s)
-        full = too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
-        if full is None:
+        if self.pid is not None or look.is_last or look.elapsed_s < self._next_s or not finalizing.is_possible():
+            return
+        after_s = min(MOST_S, NEXT * look.elapsed_s) if self._every_s is None else self._every_s
+        self._next_s = look.elapsed_s + after_s
+        if (full := too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)) is not None:
+            yield full
+        else:
             self._start(is_over=False)
-        return full
+
+    def ended(self, pid: int, status: int) -> Word | None:
+        """The first failure is told to the user, too: there may be time to mend it before the job ends."""
+        reason = self.note_exit(pid, status)
+        if reason is None:
+            return None
+        shown = "" if self._is_told else f"not uploaded yet: {reason}"
+        self._is_told = True
+        return Word(reason, "not-uploaded", None, shown)
 
     def _start(self, *, is_over: bool) -> None:
         """At the end (``is_over``) the helper goes on also when nobody waits for it any more."""
@@ -127,7 +146,7 @@ class Upload:
             return None
         return said or f"the helper ended with status {os.waitstatus_to_exitcode(status)}"
 
-    def finish(self, seconds: float) -> tuple[bool, str]:
+    def upload(self, seconds: float) -> tuple[bool, str]:
         """The last upload: whether it is done, and if not, why; empty where the time is over and it goes on.
 
         A signal to end cuts the waiting short.

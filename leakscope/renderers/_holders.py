@@ -39,7 +39,7 @@ class Held(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        first = format_bytes(self.first_bytes) if self.first_bytes else "not there"
+        first = format_bytes(self.first_bytes) if self.first_bytes else "new"
         last = format_bytes(self.last_bytes)
         gained = format_bytes(self.last_bytes - self.first_bytes, signed=True) if self.changed else "unchanged"
         if self.there_bytes is not None:
@@ -62,23 +62,28 @@ def largest_holders(report: Report) -> Iterator[tuple[str, list[Held]]]:
     for is_on_devices in (True,) if report.bill else (False, True):
         views = [view for view in report.heap if view.on_devices is is_on_devices]
         if views and len(views[0].takes) >= 2:
-            heading, held = _largest(views[0], is_alone=len(views) == 1)
-            start_s = report.verdict.start_s
-            if start_s is not None and views[0].takes[0].time_s < start_s:
-                heading += f" (growth is judged from {format_duration(start_s)})"
+            heading, held = _largest(views[0], report.verdict.start_s, is_alone=len(views) == 1)
             if held:
                 yield heading, held
 
 
-def _largest(view: HeapView, *, is_alone: bool) -> tuple[str, list[Held]]:
+def _begin(view: HeapView, start_s: float | None) -> int:
+    """Which snapshot gains are counted from: that nearest to the time from which growth is judged."""
+    if start_s is None:
+        return 0
+    return min(range(len(view.takes) - 1), key=lambda at: abs(view.takes[at].time_s - start_s))
+
+
+def _largest(view: HeapView, start_s: float | None, *, is_alone: bool) -> tuple[str, list[Held]]:
+    begin = _begin(view, start_s)
     tops = [number for number, holder in enumerate(view.holders) if _is_told(holder, view.holders)]
     total = sum(holder.bytes[-1] for holder in view.holders if holder.parent is None)
     least = max(_LEAST_BYTES, _LEAST_SHARE * total)
     tops = [number for number in tops if view.holders[number].bytes[-1] >= least]
     tops.sort(key=lambda number: -view.holders[number].bytes[-1])
-    found = [_held(view, _carrier(view, number)) for number in tops]
+    found = [_held(view, _carrier(view, number), begin) for number in tops]
     held = [one for one in found if one.changed or one.last_bytes >= _LEAST_STANDING_SHARE * total]
-    first, last = (format_duration(view.takes[at].time_s) for at in (0, -1))
+    first, last = (format_duration(view.takes[at].time_s) for at in (begin, -1))
     whose = f" in {view.process}" if not is_alone else " on GPUs" if view.on_devices else ""
     return f"Largest holders{whose}, at {first} and at {last}", held[:_MOST]
 
@@ -103,7 +108,7 @@ def _carrier(view: HeapView, number: int) -> int:
             named = at
 
 
-def _held(view: HeapView, number: int) -> Held:
+def _held(view: HeapView, number: int, begin: int) -> Held:
     holder = view.holders[number]
     members = _members(view.holders, number)
     what = holder.type
@@ -113,11 +118,11 @@ def _held(view: HeapView, number: int) -> Held:
         what += f" of {kind}"
     told = holder.length or (members.count if members is not None else None)  # what others hold too is in its length
     if told:
-        counts = (told[0], told[-1])
+        counts = (told[min(begin, len(told) - 1)], told[-1])
     own = (band.value_bytes[-1] for band in view.accounts if band.name != "mapped-files")
     there = sum(own) if not view.on_devices else 0
     most = there if 0 < there < holder.bytes[-1] else None
-    return Held(holder.path.rstrip(_ANOTHER), what, holder.bytes[0], holder.bytes[-1], counts, most)
+    return Held(holder.path.rstrip(_ANOTHER), what, holder.bytes[begin], holder.bytes[-1], counts, most)
 
 
 def _members(holders: Sequence[HeapHolder], number: int) -> HeapHolder | None:

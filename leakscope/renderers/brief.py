@@ -84,6 +84,15 @@ def _finding(finding: Finding, report: Report, room: _Room) -> Iterator[str]:
     told = [f"{word}: {_said(sentences[0], facts, room.characters)}" for word, sentences in said if sentences]
     if told:
         yield "\n".join(f"- {one}" for one in told)
+    diff = finding.edit.diff if finding.edit is not None else None
+    if diff is not None and room.lines:
+        yield _edit(diff, room)
+
+
+def _edit(diff: str, room: _Room) -> str:
+    """The lines that go and come."""
+    changed = [line for line in diff.split("\n") if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
+    return "Edit, as `leakscope fix` prints it:\n\n" + block([line[: room.characters] for line in changed])
 
 
 def _where(finding: Finding, facts: RecordingFacts, room: _Room) -> Iterator[str]:

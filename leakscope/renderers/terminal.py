@@ -1,7 +1,7 @@
 """The report for a person at a terminal: the verdict, the answer, what speaks for and against it, then the accounts.
 
-The first screen is enough to act: what is the matter, the line with its source, what to do, and what that rests on.
-What was ruled out stands in one line, and further evidence is left out, unless everything is asked for.
+It is one screen: what is the matter, the line with its source, what to do, what that rests on, and at most two tables,
+of as many rows as still fit. ``verbose`` has all there is.
 
 Colour is in the text whenever ``color`` is not False; who prints it to something that is no terminal takes it out.
 """
@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
 from textwrap import dedent
+from typing import NamedTuple
 
 from rich import box
-from rich.console import Console, ConsoleRenderable, Group, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +27,6 @@ from rich.text import Text
 from ..findings import (
     ROLES,
     BudgetRow,
-    Evidence,
     Excerpt,
     Finding,
     GpuLine,
@@ -32,9 +34,9 @@ from ..findings import (
     ProcessRow,
     RecordingFacts,
     Report,
-    Skipped,
     Subject,
     Verdict,
+    file_of,
 )
 from ..units import format_about, format_bytes, format_duration
 from ..words import (
@@ -54,6 +56,7 @@ from ..words import (
 from . import _bill
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, Held, largest_holders
+from ._places import cwd
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
@@ -61,28 +64,48 @@ _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the ru
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
-_MOST_EVIDENCE = 4  # of the first finding; of the others the first sentence
+_MOST_REMEDIES, _MOST_DOUBTS, _MOST_TABLES = 2, 2, 2  # of the screen
+_SCREEN_LINES = 25
+_LEAST_LINE, _LONGEST_HEADING = 20, 40
+_CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
 _LEAST_TENSOR_SHARE = 0.01  # of what a process holds
 _MOST_NAMED = 4  # of the kinds that were ruled out
-_MOST_REASONS = 2  # why one kind was not checked
 _SHOWN_FINGERPRINT = 12
 _MOST_BUDGETS = 6  # columns of the table of tensors
 _MISLEADING = 1.2  # summed RSS over PSS: less is a shared library or two
-_SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
+_SMALL_BYTES = 1024 * 1024  # accounts that moved by less are no news
+
+
+class _Size(NamedTuple):
+    """How much the screen has of what could be long."""
+
+    rows: int  # of each table
+    evidence: int
+    findings: int
+
+
+_SIZES = (_Size(5, 3, 4), _Size(4, 3, 3), _Size(3, 2, 2), _Size(2, 1, 2))
 
 
 def render(report: Report, *, width: int | None = None, color: bool | None = None, verbose: bool = False) -> str:
-    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks.
-
-    ``verbose``: with all evidence and what was ruled out.
-    """
+    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks. ``verbose``: all."""
     if color is None:
         color = not os.environ.get("NO_COLOR")
-    columns = min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST)
+    columns = max(40, min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST))
+    if verbose:
+        return _printed(_all(report), columns, color)
+    for size in _SIZES:
+        text = _printed(_screen(report, size), columns, color)
+        if text.count("\n") <= _SCREEN_LINES:
+            break
+    return text
+
+
+def _printed(parts: Iterable[RenderableType], columns: int, color: bool) -> str:
     stream = StringIO()
     console = Console(
         file=stream,
-        width=max(40, columns),
+        width=columns,
         force_terminal=color,
         color_system="standard" if color else None,
         no_color=not color,
@@ -93,7 +116,7 @@ def render(report: Report, *, width: int | None = None, color: bool | None = Non
         force_jupyter=False,  # it would print beside the text it makes
         _environ={},  # the caller has decided; the environment must not decide again
     )
-    for part in _parts(report, verbose):
+    for part in parts:
         console.print(part)
     return "\n".join(map(_without_blanks, stream.getvalue().split("\n"))).strip("\n") + "\n"
 
@@ -110,75 +133,110 @@ def _without_blanks(line: str) -> str:
     return "".join(parts)
 
 
-def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
+def _all(report: Report) -> Iterator[RenderableType]:
     yield _verdict(report.verdict)
-    yield _run_line(report.recording)
-    sources = {(excerpt.file, excerpt.line): excerpt for excerpt in report.excerpts}
+    yield _run_line(report.recording, verbose=True)
     for number, finding in enumerate(report.findings, 1):
         yield ""
-        source = sources.get((finding.subject.file or "", finding.subject.line or 0))
-        is_said = _lower(finding.title) in _lower(report.verdict.headline)
-        yield from _finding(finding, number, source, None if verbose else _MOST_EVIDENCE if number == 1 else 1, is_said)
-    if report.ignored:
-        yield _heading("Ignored by pyproject.toml")
-        yield _list([_clean(accepted(one)) for one in report.ignored], style="dim")
-    if report.ledger:
-        yield _heading("Where the growth went" + judged(report.verdict))
-        yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
-    bill = _bill.told(report)
-    if bill is not None:
-        yield _heading(printable(bill.heading))
-        yield Padding(_bill_table(bill), (0, 0, 0, 2))
-    for heading, held in largest_holders(report):
-        yield _heading(printable(heading))
-        yield Padding(_holders(held), (0, 0, 0, 2))
-    if sum(row.count for row in report.processes) > 1:
-        yield _heading("Processes, when the job had most memory (with mapped files)")
-        yield Padding(_processes(report.processes), (0, 0, 0, 2))
-    budget = [row for row in report.tensor_budget if verbose or bill is None or not _is_in_bill(row)]
-    if budget and (verbose or _are_tensors_some(budget)):
-        whose = {row.process for row in budget}
-        several = len(whose) == 1 < sum(row.count for row in report.processes)
-        yield _heading(printable("What the tensors are" + (f" in {whose.pop()}" if several else "")))
-        yield Padding(_budget(budget), (0, 0, 0, 2))
-    for heading, lines in largest_lines(report.gpu_lines):
-        yield _heading(printable(heading))
-        yield Padding(_gpu_lines(lines), (0, 0, 0, 2))
+        yield from _finding(finding, number, _source_of(report, finding), _is_said(report, finding))
+    yield from _ignored(report)
+    for _, heading, table, notes in _tables(report, None):
+        yield _heading(heading)
+        yield Padding(Group(table, *(Text(note, style="dim") for note in notes)), (0, 0, 0, 2))
     if report.ruled_out:
-        yield from _ruled_out(report, verbose)
-    applying = [one for one in report.skipped if one.applies or verbose]
-    blind = [_joined(kinds, reason) for kinds, reason in _not_checked(applying, verbose)]
-    blind += map(_clean, caveats(report))
-    if blind:
+        yield _heading("Ruled out")
+        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(report.ruled_out)])
+    if blind := [*(_joined(*one) for one in by_reason(report.skipped)), *map(_clean, caveats(report))]:
         yield _heading("Not checked")
         yield _list(blind, style="dim")
-    if others := {one.kind for one in report.skipped} - {one.kind for one in applying}:
-        yield ""
-        yield Text(f"Not of this job: {', '.join(sorted(others))} (--verbose says why)", style="dim")
     yield ""
     yield Text(cost(report.recording), style="dim")
 
 
-def _not_checked(entries: Sequence[Skipped], verbose: bool) -> Iterator[tuple[str, str]]:
-    """Of kinds with a reason for each of many processes, the first."""
-    reasons: dict[str, list[str]] = {}
-    for kinds, reason in by_reason(entries):
-        reasons.setdefault(kinds, []).append(reason)
-    for kinds, own in reasons.items():
-        if verbose or len(own) <= _MOST_REASONS:
-            yield from ((kinds, reason) for reason in own)
+def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
+    yield _verdict(report.verdict)
+    yield _run_line(report.recording, verbose=False)
+    for number, finding in enumerate(report.findings[: size.findings], 1):
+        if number == 1:
+            yield ""
+            yield from _answer(report, finding, size.evidence)
         else:
-            yield kinds, f"{own[0]}, and {len(own) - 1} more (--verbose)"
+            yield from _further_finding(finding, number)
+    if (more := len(report.findings) - size.findings) > 0:
+        yield Text(f"   and {more} more {'finding' if more == 1 else 'findings'} (--verbose)", style="dim")
+    yield from _ignored(report)
+    yield from _most_telling(report, size.rows)
+    yield ""
+    yield from (_hanging(_styled(Text.assemble("! ", _clean(note)), "dim"), 2) for note in caveats(report))
+    not_checked = list(dict.fromkeys(one.kind for one in report.skipped if one.applies))
+    told = [_named("Not checked", not_checked), _named("Ruled out", ruled_out_kinds(report))]
+    if text := " · ".join(filter(None, told)):
+        yield Text(f"{text} (--verbose says why)", style="dim")
+    yield Text(cost(report.recording, briefly=True), style="dim")
 
 
-def _ruled_out(report: Report, verbose: bool) -> Iterator[RenderableType]:
-    if verbose:
-        yield _heading("Ruled out")
-        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(report.ruled_out)])
-    elif kinds := ruled_out_kinds(report):
-        yield ""
-        told = _clean(", ".join(kinds)) if len(kinds) <= _MOST_NAMED else f"{len(kinds)} other kinds"
-        yield Text.assemble(("Ruled out", "bold"), f" (--verbose says why): {told}")
+def _ignored(report: Report) -> Iterator[RenderableType]:
+    if report.ignored:
+        yield _heading("Ignored by pyproject.toml")
+        yield _list([_clean(accepted(one)) for one in report.ignored], style="dim")
+
+
+def _source_of(report: Report, finding: Finding) -> Excerpt | None:
+    meant = (finding.subject.file or "", finding.subject.line or 0)
+    return next((one for one in report.excerpts if (one.file, one.line) == meant), None)
+
+
+def _is_said(report: Report, finding: Finding) -> bool:
+    """The headline has its title already."""
+    return _lower(finding.title) in _lower(report.verdict.headline)
+
+
+def _most_telling(report: Report, rows: int) -> Iterator[RenderableType]:
+    """Two tables, those first that the first finding is about, each with its heading over its first column."""
+    about = report.findings[0].subject if report.findings else Subject()
+    if about.device not in (None, "cpu"):
+        order = ["lines", "tensors", "on-gpus"]
+    elif report.verdict.leaking:
+        order = ["growth", "holders", "processes"]
+    else:
+        order = ["bill", "processes", "holders", "growth"]
+    tables = sorted(_tables(report, rows), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+    for number, (_, heading, table, _) in enumerate(tables[:_MOST_TABLES]):
+        if number == 0:
+            yield ""
+        table.box, table.columns[0].header = None, heading
+        table.columns[0].min_width = min(len(heading), _LONGEST_HEADING)
+        yield table
+
+
+def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table, list[str]]]:
+    """(name, heading, table, notes below it), in the order in which all are shown. ``most``: rows; None: all."""
+    verbose = most is None
+    if report.ledger and (verbose or any(map(_has_moved, report.ledger))):
+        when = judged(report.verdict, briefly=not verbose)
+        yield "growth", "Where the growth went" + when, _ledger(report.ledger, most), _below_ledger(report.ledger)
+    bill = _bill.told(report)
+    if bill is not None:
+        yield "bill", printable(bill.heading), _bill_table(bill, most), []
+    for name, (heading, held) in zip(("holders", "on-gpus"), largest_holders(report)):
+        yield name, printable(heading), _holders(held[:most], verbose), []
+    if sum(row.count for row in report.processes) > 1:
+        heading = "Processes, when the job had most memory" + (" (with mapped files)" if verbose else "")
+        yield "processes", heading, _processes(report.processes, most), []
+    budget = [row for row in report.tensor_budget if verbose or bill is None or not _is_in_bill(row)]
+    if budget and (verbose or _are_tensors_some(budget)):
+        whose = {row.process for row in budget}
+        several = len(whose) == 1 < sum(row.count for row in report.processes)
+        heading = "What the tensors are" + (f" in {whose.pop()}" if several else "")
+        yield "tensors", printable(heading), _budget(budget, most), []
+    for number, (heading, lines) in enumerate(largest_lines(report.gpu_lines)):
+        name = "lines" if number == 0 else f"lines-{number}"
+        yield name, printable(heading), _gpu_lines(lines[:most]), []
+
+
+def _named(what: str, kinds: Sequence[str]) -> str:
+    shown = ", ".join(kinds) if len(kinds) <= _MOST_NAMED else f"{len(kinds)} kinds"
+    return printable(f"{what}: {shown}") if kinds else ""
 
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
@@ -191,46 +249,94 @@ def _verdict(verdict: Verdict) -> ConsoleRenderable:
     return Group(badges, _styled(_clean(verdict.headline), "bold"))
 
 
-def _run_line(recording: RecordingFacts) -> Text:
-    command = _clean(" ".join(recording.command)) if recording.command else Text("(attached)")
-    gap = "  ·  " if len(command) <= _SHORT_COMMAND else "\n"
-    command.truncate(_LONGEST_COMMAND, overflow="ellipsis")
-    return _styled(Text.assemble(command, gap, run_facts(recording)), "dim")
+def _run_line(recording: RecordingFacts, verbose: bool) -> Text:
+    words = [*recording.command]
+    if words and not verbose:
+        words[0] = words[0].rpartition("/")[2]
+    command = _clean(" ".join(words)) if words else Text("(attached)")
+    gap = "  ·  " if len(command) <= _SHORT_COMMAND or not verbose else "\n"
+    command.truncate(_LONGEST_COMMAND if verbose else _SHORT_COMMAND, overflow="ellipsis")
+    return _styled(Text.assemble(command, gap, run_facts(recording, briefly=not verbose)), "dim")
 
 
-def _finding(
-    finding: Finding, number: int, source: Excerpt | None, most: int | None, is_said: bool
-) -> Iterator[RenderableType]:
-    """What a person would do next stands before what speaks for it.
+def _answer(report: Report, finding: Finding, most_evidence: int) -> Iterator[RenderableType]:
+    """The first finding: its line, what to do, and what speaks for and against it."""
+    title = _title(finding, 1, _is_said(report, finding))
+    title.append_text(_styled(_clean(f" · {amount(finding)}"), "dim"))
+    yield _hanging(title, 3)
+    subject = replace(finding.subject, file=file_of(finding, cwd(report)))
+    if (where := _where(subject)) is not None:
+        yield Padding(where, (0, 0, 0, 3))
+    if (source := _source_of(report, finding)) is not None:
+        yield Padding(_source(source, 0), (0, 0, 0, 3))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, texts, style, is_cut in (
+        ("What to do", finding.remedy[:_MOST_REMEDIES], "green", False),
+        ("Evidence", [one.text for one in finding.evidence[:most_evidence]], "", True),
+        ("Doubts", finding.doubts[:_MOST_DOUBTS], "yellow", False),
+    ):
+        for at, text in enumerate(texts):
+            line = _styled(_clean(text), style)
+            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut else line)
+    yield Padding(table, (0, 0, 0, 3))
 
-    ``most``: of the evidence; None: all. ``is_said``: the headline has its title already.
-    """
-    whole = most is None or most > 1
+
+class _OneLine:
+    """A sentence in one line: the clauses that fit, or as many words as do."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        text, width = self._text, options.max_width
+        if len(text) > width:
+            ends = [match.start() for match in _CLAUSE_END.finditer(text.plain, 0, width + 1)]
+            if ends and ends[-1] > width / 2:
+                text = text[: ends[-1]]
+            else:
+                end = text.plain.rfind(" ", 0, width - 1)
+                text = text[: end if end > width / 2 else width - 1] + Text(" …" if end > width / 2 else "…")
+        yield text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(_LEAST_LINE, max(_LEAST_LINE, len(self._text)))
+
+
+def _further_finding(finding: Finding, number: int) -> Iterator[RenderableType]:
+    """In two lines: what it is, and where."""
+    yield _hanging(_title(finding, number, False), 3)
+    subject = finding.subject
+    place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file
+    facts = [place, amount(finding), *([] if place else [subject.process_text]), finding.kind]
+    yield Padding(_styled(_clean(" · ".join(filter(None, facts))), "dim"), (0, 0, 0, 3))
+
+
+def _title(finding: Finding, number: int, is_said: bool) -> Text:
     style = _SEVERITY_STYLES.get(finding.severity, "bold")
     text = finding.kind if is_said and number == 1 else finding.title
-    title = Text.assemble((f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(text), "bold"))
-    yield _hanging(title, 3)
+    return Text.assemble((f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(text), "bold"))
+
+
+def _finding(finding: Finding, number: int, source: Excerpt | None, is_said: bool) -> Iterator[RenderableType]:
+    """What a person would do next stands before what speaks for it. ``is_said``: the headline has its title already."""
+    yield _hanging(_title(finding, number, is_said), 3)
     where = _where(finding.subject)
     if where is not None:
         yield Padding(where, (0, 0, 0, 3))
     if source is not None:
-        yield Padding(_source(source, _AROUND if whole else 0), (0, 0, 0, 3))
-    shown = [_evidence(e) for e in finding.evidence[:most]]
-    if whole and len(shown) < len(finding.evidence):
-        shown.append(Text(f"and {len(finding.evidence) - len(shown)} more (--verbose)", style="dim"))
-    parts = [
+        yield Padding(_source(source, _AROUND), (0, 0, 0, 3))
+    for name, lines, line_style in (
         ("What to do", [_clean(r) for r in finding.remedy], "green"),
-        ("Evidence", shown, ""),
+        ("Evidence", [_clean(e.text) for e in finding.evidence], ""),
         ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
-    ]
-    if most is None:
-        parts.append((f"{finding.confidence:.0%} sure", [_clean(line) for line in rests_on(finding)], "dim"))
-    for name, lines, line_style in parts:
-        if lines and whole:
-            yield Padding(Text(name, style="bold"), (0, 0, 0, 3))
+        (f"{finding.confidence:.0%} sure", [_clean(line) for line in rests_on(finding)], "dim"),
+    ):
         if lines:
+            yield Padding(Text(name, style="bold"), (0, 0, 0, 3))
             yield Padding(_list(lines, style=line_style), (0, 0, 0, 3))
-    mark = [f"fingerprint {finding.fingerprint[:_SHOWN_FINGERPRINT]}"] if whole and finding.fingerprint else []
+    mark = [f"fingerprint {finding.fingerprint[:_SHOWN_FINGERPRINT]}"] if finding.fingerprint else []
     yield Padding(_styled(_clean(" · ".join([amount(finding), *_further(finding), *mark])), "dim"), (0, 0, 0, 3))
 
 
@@ -276,20 +382,20 @@ def _further(finding: Finding) -> Iterator[str]:
         yield subject.process_text
 
 
-def _source(excerpt: Excerpt, around: int) -> Table:
-    """The line, with a few round it; long ones are cut."""
+def _source(excerpt: Excerpt, around: int) -> Group:
+    """The line, with a few round it; of long ones the beginning."""
     shown = [
         (at, line) for at, line in enumerate(excerpt.lines, excerpt.first_line) if abs(at - excerpt.line) <= around
     ]
     texts = dedent("\n".join(line.expandtabs(4).replace("\n", " ").rstrip() for _, line in shown)).split("\n")
-    table = Table.grid(padding=(0, 1, 0, 0))  # on one side: rich 13.0 adds both to min_width, though it shows one
-    table.add_column(justify="right", style="dim", no_wrap=True, min_width=len(str(shown[-1][0])) + 2)
-    table.add_column(no_wrap=True, overflow="ellipsis")
+    digits = len(str(shown[-1][0]))
+    lines = []
     for (at, _), line in zip(shown, texts):
         is_meant = at == excerpt.line
-        text = _clean(line)
-        table.add_row(f"{'>' if is_meant else ' '} {at}", _styled(text, "bold" if is_meant else "dim"))
-    return table
+        number = (f"{'> ' if is_meant else ''}{at:>{digits}} ".rjust(digits + 3), "dim")
+        text = _styled(_clean(line), "bold" if is_meant else "dim")
+        lines.append(Text.assemble(number, text, no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)
 
 
 def _is_in_bill(row: BudgetRow) -> bool:
@@ -297,34 +403,37 @@ def _is_in_bill(row: BudgetRow) -> bool:
     return row.device == "cpu" and row.moment == "end"
 
 
-def _bill_table(bill: _bill.Told) -> Table:
+def _bill_table(bill: _bill.Told, most: int | None) -> Table:
+    """Briefly, without what each line is made of."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (name, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for line in bill.lines:
+    for line in bill.lines[: None if most is None else most - 1]:
         name = _clean(line.name)
-        if line.details:
+        if line.details and most is None:
             name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
         cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
     return table
 
 
-def _holders(held: Sequence[Held]) -> Table:
+def _holders(held: Sequence[Held], verbose: bool) -> Table:
+    """Briefly, who it is and what it is share a column."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in COLUMNS[:2]:
+    for name in COLUMNS[: 2 if verbose else 1]:
         table.add_column(name, overflow="fold")
     for name in COLUMNS[2:]:
         table.add_column(name, justify="right", no_wrap=True)
     for one in held:
-        table.add_row(*map(_clean, one.cells))
+        path, what, *figures = map(_clean, one.cells)
+        table.add_row(*([path, what] if verbose else [Text.assemble(path, (f" ({what})", "dim"))]), *figures)
     return table
 
 
-def _ledger(rows: Sequence[LedgerRow]) -> Group:
-    """Rows that moved; processes named once; the sum below, so that a reader sees the accounts close."""
-    rows, others = [row for row in rows if row.in_total], [row for row in rows if not row.in_total]
+def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
+    """Processes named once; the sum below, so that a reader sees the accounts close. Briefly: what moved most."""
+    rows = [row for row in rows if row.in_total]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     several = len({row.process for row in rows}) > 1
     total = sum(row.growth_bytes for row in rows)
@@ -334,11 +443,12 @@ def _ledger(rows: Sequence[LedgerRow]) -> Group:
     for name, figure in (("start", sum(r.start_bytes for r in rows)), ("end", sum(r.end_bytes for r in rows))):
         table.add_column(name, format_bytes(figure), justify="right", no_wrap=True)
     table.add_column("growth", format_bytes(total, signed=True), justify="right", no_wrap=True)
-    moved = [row for row in rows if abs(row.growth_bytes) >= _SMALL_BYTES]
-    small = [row for row in rows if abs(row.growth_bytes) < _SMALL_BYTES]
-    largest = max((row.growth_bytes for row in moved), default=0)
+    if most is not None:
+        moved = sorted(filter(_has_moved, rows), key=lambda row: -abs(row.growth_bytes))[: most - 1]
+        rows = [row for row in rows if row in moved]
+    largest = max((row.growth_bytes for row in rows), default=0)
     before = None
-    for row in moved:
+    for row in rows:
         cells = [_clean(row.account + (" ~" if row.estimated else ""))]
         if several:
             cells.append(_clean(row.process if row.process != before else ""))
@@ -346,21 +456,20 @@ def _ledger(rows: Sequence[LedgerRow]) -> Group:
         cells += [Text(format_bytes(row.start_bytes)), Text(format_bytes(row.end_bytes))]
         style = "bold red" if row.growth_bytes == largest > 0 else ""
         table.add_row(*cells, Text(format_bytes(row.growth_bytes, signed=True), style=style))
-    if small:
-        figures = (sum(r.start_bytes for r in small), sum(r.end_bytes for r in small))
-        grown = format_bytes(sum(r.growth_bytes for r in small), signed=True)
-        cells = [
-            Text("others (changed by < 1 MiB)"),
-            *([Text("")] if several else []),
-            *(Text(format_bytes(f)) for f in figures),
-        ]
-        table.add_row(*cells, Text(grown), style="dim")
-    notes = ["~ estimated from snapshots of the heap"] if any(row.estimated for row in moved) else []
-    notes += beside(others)
-    return Group(table, *(Text(note, style="dim") for note in notes))
+    return table
 
 
-def _budget(rows: Sequence[BudgetRow]) -> Table:
+def _has_moved(row: LedgerRow) -> bool:
+    return row.in_total and abs(row.growth_bytes) >= _SMALL_BYTES
+
+
+def _below_ledger(rows: Sequence[LedgerRow]) -> list[str]:
+    estimated = any(row.estimated for row in rows if row.in_total)
+    notes = ["~ estimated from snapshots of the heap"] if estimated else []
+    return [*notes, *beside([row for row in rows if not row.in_total])]
+
+
+def _budget(rows: Sequence[BudgetRow], most: int | None) -> Table:
     """An account a row; a column for each process, device and moment, as many as there are."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     columns = list(dict.fromkeys((row.process, row.device, row.moment) for row in rows))[:_MOST_BUDGETS]
@@ -378,7 +487,9 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
         title = f"{when} {process} {device}" if several else f"{when} ({device})"
         total = sum(figures[process, device, moment].values())
         table.add_column(_clean(title), format_bytes(total), justify="right")
-    for account in accounts:
+    if most is not None:
+        accounts = sorted(accounts, key=lambda account: -max(own.get(account, 0) for own in figures.values()))
+    for account in accounts[: None if most is None else most - 1]:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))
     return table
@@ -403,8 +514,18 @@ def _gpu_lines(lines: Sequence[GpuLine]) -> Table:
     return table
 
 
-def _processes(rows: Sequence[ProcessRow]) -> Table:
+def _processes(rows: Sequence[ProcessRow], most: int | None) -> Table:
     """A role a row. Summed RSS is there because other tools show it, with the factor by which it says too much."""
+    if most is not None:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        table.add_column("process", overflow="fold")
+        for name in ("count", "lived", "real (PSS)", "private"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in sorted(rows, key=lambda row: -row.pss_bytes)[:most]:
+            sizes = format_bytes(row.pss_bytes), format_bytes(row.private_bytes)
+            process = _clean(f"{row.process} ({ROLES.get(row.role, row.role)})")
+            table.add_row(process, f"{row.count}", format_duration(row.lifetime_s), *sizes)
+        return table
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("process", overflow="fold")
     for name in ("count", "lived", "core", "real (PSS)", "private", "summed RSS"):
@@ -423,10 +544,6 @@ def _heading(text: str) -> Group:
     return Group("", Text(text, style="bold"))
 
 
-def _evidence(evidence: Evidence) -> Text:
-    return _clean(evidence.text)
-
-
 def _joined(kind: str, reason: str) -> Text:
     return Text.assemble((f"{_clean(kind)}: ", "bold"), _clean(reason))
 
@@ -437,15 +554,6 @@ def _list(lines: Sequence[Text], style: str = "") -> Table:
     table.add_column(overflow="fold")
     for line in lines:
         table.add_row(Text("·", style=style or "dim"), _styled(line, style))
-    return table
-
-
-def _pairs(rows: Sequence[tuple[str, Text]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, value)
     return table
 
 

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_STYLES = {HEAD: "bold", ALARM: "bold red", FAINT: "dim"}
+_STYLES = {
+    HEAD: "bold", ALARM: "bold red", FAINT: "dim",
+    "tensors": "blue", "Python objects": "green", "other": "bright_black",
+}  # fmt: skip
+_MOST_CHART, _BESIDE_CHART = 16, 10  # rows: of the chart, and of what stands above and below it at least
 _SHOWN_ENDS = 4  # events
 _LEAST_NAME = 24
 _KEYS = "q quits  ? help  space pauses  s sorts  enter looks inside  tab next table"
@@ -277,8 +281,8 @@ class WatchApp(App[int]):
     CSS = """
     Screen { background: $background; }
     #head, #events, #keys { height: auto; padding: 0 1; }
-    Columns { height: 2fr; min-height: 3; }
-    #holders { height: 1fr; }
+    Columns { height: 1fr; min-height: 3; scrollbar-size-horizontal: 0; }
+    #processes { height: auto; max-height: 40%; }
     #gpus { height: auto; max-height: 7; }
     #keys { color: $text-muted; }
     Overlay { align: center middle; }
@@ -335,7 +339,15 @@ class WatchApp(App[int]):
         viewer, width = self._viewer, max(20, self.size.width - 2)
         scene = viewer.scene
         state = viewer.state_text() if self._paused_s is None else "paused"
-        lines = head_lines(scene, viewer.command, state, age_s=viewer.age_s(), width=width)
+        lines = head_lines(
+            scene,
+            viewer.command,
+            state,
+            age_s=viewer.age_s(),
+            width=width,
+            chart_height=max(0, min(_MOST_CHART, (self.size.height - _BESIDE_CHART) // 2)),
+            colour=True,
+        )
         self._static("head").update(_text(lines, width))
         members = [(key, member) for key, member in scene.members.items() if member in _present(viewer)]
         self._table("processes").fill(_process_row(key, member) for key, member in members)
@@ -456,5 +468,12 @@ def _end_of(name: str, width: int) -> str:
 
 
 def _text(lines: Sequence[Line], width: int) -> Text:
-    shown = [Text(line.text, _STYLES.get(line.style, ""), no_wrap=True) for line in fitted(lines, max(20, width))]
+    shown = []
+    for line in fitted(lines, max(20, width)):
+        text = Text(line.text, _STYLES.get(line.style, ""), no_wrap=True)
+        at = 0
+        for part in line.parts:
+            text.stylize(_STYLES.get(part.style, ""), at, at + len(part.text))
+            at += len(part.text)
+        shown.append(text)
     return Text("\n").join(shown)

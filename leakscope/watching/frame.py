@@ -10,13 +10,15 @@ from rich.cells import cell_len, set_cell_size
 
 from ..recorder.limits import Limit
 from ..units import format_bytes, format_count, format_duration
+from .chart import Part, chart
 from .scene import Member, Scene
 
 HEAD, ALARM, FAINT, PLAIN = "head", "alarm", "faint", "plain"
 _MOST_HOLDERS = 6
 _LEAST_SHARE = 0.005  # of the job's memory: what holds less is no answer to any question
 _MOST_EVENTS = 4
-_LEAST_ROWS = 2  # of a table, where the terminal is low
+_CHART_HEIGHT = 6  # rows
+_EARLY_S = 30.0
 _LABEL_WIDTH, _TIME_WIDTH = 8, 12
 _COLUMNS = (11, 11, 9, 7)  # widths of the figures beside a name
 _LEAST_NAME_WIDTH, _MOST_NAME_WIDTH = 20, 72
@@ -24,10 +26,11 @@ _FAR_S = 24 * 3600.0  # a limit farther away than a day is no news
 
 
 class Line(NamedTuple):
-    """One line and how it is to stand out."""
+    """One line and how it is to stand out; ``parts`` of it by styles of their own."""
 
     text: str
     style: str = PLAIN
+    parts: Sequence[Part] = ()
 
 
 class _Section(NamedTuple):
@@ -36,26 +39,27 @@ class _Section(NamedTuple):
 
 
 def frame(
-    scene: Scene, command: str, state: str, *, age_s: float = 0.0, width: int = 80, height: int = 0
+    scene: Scene, command: str, state: str, *, age_s: float = 0.0, width: int = 80, colour: bool = False
 ) -> list[Line]:
-    """The lines, each at most ``width`` cells wide; at most ``height`` of them (0: as many as there are).
+    """The lines of a look without keys, each at most ``width`` cells wide.
 
     ``state`` is said at the top. ``age_s`` is how long ago the newest row came: the run is that much older.
     """
-    top = head(scene, command, state, age_s=age_s, width=width)
-    sections = [_processes(scene, width), _holders(scene, age_s, width), _events(scene, width)]
-    sections = [section for section in sections if section.lines]
-    _shorten(sections, height - len(top) if height else 0)
-    lines = list(top)
-    for section in sections:
-        lines += [Line(""), section.head, *section.lines]
-    return fitted(lines, width)[: height or None]
+    lines = head(scene, command, state, age_s=age_s, width=width, chart_height=_CHART_HEIGHT, colour=colour)
+    for section in (_processes(scene, width), _holders(scene, age_s, width), _events(scene, width)):
+        if section.lines:
+            lines += [Line(""), section.head, *section.lines]
+    return fitted(lines, width)
 
 
-def head(scene: Scene, command: str, state: str, *, age_s: float, width: int) -> list[Line]:
-    """What stands above the tables: the command, memory, the nearest limit, the step."""
+def head(
+    scene: Scene, command: str, state: str, *, age_s: float, width: int, chart_height: int, colour: bool
+) -> list[Line]:
+    """What stands above the tables: the command, memory over time, the nearest limit, the step, how it looks so far."""
     first = list(_head(scene, command, state, age_s, width))
-    return [*first, Line(""), *_memory(scene, width), *_limits(scene), *_steps(scene)]
+    drawn = chart(scene.course(), width, chart_height, colour=colour)
+    figures = [*_memory(scene), *_limits(scene), *_steps(scene), *_so_far(scene)]
+    return [*first, *(Line("".join(part.text for part in parts), PLAIN, parts) for parts in drawn), *figures]
 
 
 def events(scene: Scene, width: int) -> list[Line]:
@@ -65,7 +69,7 @@ def events(scene: Scene, width: int) -> list[Line]:
 
 def fitted(lines: Sequence[Line], width: int) -> list[Line]:
     """No line wider, and nothing in it that moves a terminal's cursor."""
-    return [Line(_fit(line.text, width).rstrip(), line.style) for line in lines]
+    return [line._replace(text=_fit(line.text, width).rstrip()) for line in lines]
 
 
 def _head(scene: Scene, command: str, state: str, age_s: float, width: int) -> Iterator[Line]:
@@ -74,7 +78,7 @@ def _head(scene: Scene, command: str, state: str, age_s: float, width: int) -> I
     yield Line(f"{_fit(command or 'leakscope watch', room)}  {right}", HEAD)
 
 
-def _memory(scene: Scene, width: int) -> Iterator[Line]:
+def _memory(scene: Scene) -> Iterator[Line]:
     figures = scene.figures
     if figures.first_bytes is None:
         yield _labelled("memory", "not yet read")
@@ -83,8 +87,6 @@ def _memory(scene: Scene, width: int) -> Iterator[Line]:
     if (rate := figures.steady_bytes_per_s) is not None:
         parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
     yield _labelled("memory", "   ".join(parts))
-    if bars := scene.history.sparkline(min(100, width - _LABEL_WIDTH - 1)):
-        yield _labelled("", bars)
 
 
 def _limits(scene: Scene) -> Iterator[Line]:
@@ -111,6 +113,23 @@ def _steps(scene: Scene) -> Iterator[Line]:
         per_s = pace.per_s
         rate = "" if per_s is None else f"   {per_s:.{1 if per_s >= 1 else 2}f} {scene.step_unit}s/s"
         yield _labelled(scene.step_unit, format_count(pace.step) + rate)
+
+
+def _so_far(scene: Scene) -> Iterator[Line]:
+    """Whether it grows, and who gained most: the report judges, this only looks."""
+    if scene.ending_text is not None or scene.figures.first_bytes is None:
+        return
+    rate = scene.figures.steady_bytes_per_s
+    if scene.now_s < _EARLY_S:
+        yield _labelled("so far", "too early to say whether it leaks", FAINT)
+    elif rate is None or rate <= 0:
+        yield _labelled("so far", "no steady growth")
+    else:
+        gained = max(scene.snapshots.largest(), key=lambda holder: holder.growth_bytes or 0, default=None)
+        who = ""
+        if gained is not None and (gained.growth_bytes or 0) > 0:
+            who = f"; {gained.path} gained {format_bytes(gained.growth_bytes or 0)}"
+        yield _labelled("so far", f"it grows steadily{who}", ALARM)
 
 
 def _processes(scene: Scene, width: int) -> _Section:
@@ -161,21 +180,6 @@ def _events(scene: Scene, width: int) -> _Section:
         times = [_clock(event.at_s), *[""] * len(parts)]
         lines += [Line(f"{time:>{_TIME_WIDTH}}  {part}", ALARM) for time, part in zip(times, parts)]
     return _Section(Line("EVENTS", FAINT), lines)
-
-
-def _shorten(sections: list[_Section], room: int) -> None:
-    """Cut the longest tables until all fit; what is left out is counted in a line of its own."""
-    if room <= 0:
-        return
-    whole = [len(section.lines) for section in sections]
-    while sum(len(section.lines) + 2 for section in sections) > room:
-        longest = max(sections, key=lambda section: len(section.lines))
-        if len(longest.lines) <= _LEAST_ROWS:
-            break
-        longest.lines.pop()
-    for section, count in zip(sections, whole):
-        if len(section.lines) < count:
-            section.lines[-1] = Line(f"and {count - len(section.lines) + 1} more", FAINT)
 
 
 def _clock(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""A figure over a whole run in a few hundred values, and drawn in one line."""
+"""A figure over a whole run in a few hundred values."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ class History:
         if missing >= 0:  # more than 0 after a time without samples: the job was stopped
             self._largest += [*self._largest[-1:] * missing, value]
         self._largest[index] = max(self._largest[index], value)
+
+    @property
+    def values(self) -> list[int]:
+        return self._largest
+
+    @property
+    def seconds(self) -> float:
+        """How long a time the values are of."""
+        return self._bucket_s * len(self._largest)
 
     def sparkline(self, width: int) -> str:
         """At most ``width`` characters, the newest at the right; empty before there are two values."""

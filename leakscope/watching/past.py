@@ -43,6 +43,7 @@ _WHOLE = {
     "marks": ("step",),
     "takes": ("take", "reason", "truncated", "step"),
     "holders": ("take", "path", "parent_path", "edge_kind", "is_user", "type_name", "length", "deep_bytes"),
+    "heap_graphs": ("retained_bytes", "storage_bytes"),  # without "take": its holders are here already
     "events": ("event", "text"),
     "crash_text": ("exception_type", "last_words"),
     "agent_notes": ("note", "text"),

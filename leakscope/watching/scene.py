@@ -14,6 +14,7 @@ from ..recorder.limits import Limits
 from ..recorder.peaks import own_peak
 from ..recorder.tree import Memory, Tree
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
+from .chart import FILLS, Course
 from .cursor import Row
 from .graphs import TABLES as GRAPH_TABLES
 from .graphs import Graphs
@@ -137,9 +138,11 @@ class Scene:
     figures: Figures = field(default_factory=Figures)
     limits: Limits = field(default_factory=Limits)
     history: History = field(default_factory=History)
+    accounts: dict[str, History] = field(default_factory=lambda: {name: History() for name in FILLS})
     gpus: dict[tuple[str, int | None], Gpu] = field(default_factory=dict)
     snapshots: Snapshots = field(default_factory=Snapshots)
     graphs: Graphs = field(default_factory=Graphs)
+    _weighed: dict[Process, dict[str, int]] = field(default_factory=dict)  # at the newest snapshot, bytes by account
     _dead: deque[tuple[float, Process]] = field(default_factory=deque)
     _round: dict[str, list[Row]] = field(default_factory=dict)
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
@@ -186,6 +189,8 @@ class Scene:
 
     def _take_in(self, table: str, row: Row, now_s: float, end_s: float) -> None:
         process = row.get("pid") or 0, row.get("start_ticks") or 0
+        if table == "heap_graphs" and row.get("retained_bytes") is not None:
+            self._weigh(process, row)
         if table in _PARTS_OF_A_ROUND:
             key = table, *process, row.get("cgroup"), row.get("limit_name"), row.get("gpu_uuid")
             if key in self._round_keys:  # it comes a second time: a new round of samples has begun
@@ -224,6 +229,35 @@ class Scene:
             self.events.append(Event(now_s, f"process {process[0]}: {text}"))
         if table in ("sentinels", "takes", "marks") and row.get("step") is not None:
             self.paces.setdefault(process, Pace()).add(now_s, row["step"])
+
+    def course(self) -> Course:
+        """What is to be drawn of memory over time."""
+        nearest = self.limits.nearest
+        room = nearest.room_bytes if nearest is not None and nearest.is_memory else None
+        goes_on = self.ending_text is None
+        return Course(
+            {name: history.values for name, history in self.accounts.items()},
+            self.history.seconds,
+            room if goes_on else None,
+            self.figures.steady_bytes_per_s if goes_on else None,
+        )
+
+    def _weigh(self, process: Process, row: Row) -> None:
+        tensors = row.get("storage_bytes") or 0
+        self._weighed[process] = {
+            "tensors": tensors,
+            "Python objects": max(0, (row.get("retained_bytes") or 0) - tensors),
+        }
+
+    def _divide(self, total_bytes: int) -> None:
+        """As much of the job's memory as the newest snapshots account for; the rest is other."""
+        alive = {process for process, member in self.members.items() if not member.died}
+        left = total_bytes
+        for name in ("tensors", "Python objects"):
+            known = sum(own.get(name, 0) for process, own in self._weighed.items() if process in alive)
+            self.accounts[name].add(self.now_s, min(known, left))
+            left -= min(known, left)
+        self.accounts["other"].add(self.now_s, left)
 
     def present_gpus(self) -> list[Gpu]:
         """Each device, and after it the processes on it, the largest first."""
@@ -277,12 +311,14 @@ class Scene:
             self.paces.pop(process, None)
             self.snapshots.forget(process)
             self.graphs.forget(process)
+            self._weighed.pop(process, None)
         if not found:
             return
         if "process_samples" in found:
             # Of a tree, Figures asks for now_s and the memory of each process: a scene has both.
             self.figures.look_at(cast("Tree", self))
             self.history.add(self.now_s, self.figures.last_bytes)
+            self._divide(self.figures.last_bytes)
         if self.now_s >= end_s - _FORECAST_S:
             self.limits.look_at(
                 found.get("host_samples", []),

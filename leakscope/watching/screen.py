@@ -8,7 +8,10 @@ from contextlib import suppress
 from .frame import ALARM, FAINT, HEAD, Line
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-_STYLES = {HEAD: "\x1b[1m", ALARM: "\x1b[31m", FAINT: "\x1b[2m"}
+_STYLES = {
+    HEAD: "\x1b[1m", ALARM: "\x1b[31m", FAINT: "\x1b[2m",
+    "tensors": "\x1b[34m", "Python objects": "\x1b[32m", "other": "\x1b[90m",
+}  # fmt: skip
 
 
 def is_screen() -> bool:
@@ -36,5 +39,7 @@ def has_colour() -> bool:
 
 
 def styled(line: Line, colour: bool) -> str:
+    if colour and line.parts:
+        return "".join(styled(Line(part.text, part.style), colour) for part in line.parts)
     before = _STYLES.get(line.style) if colour else None
     return f"{before}{line.text}\x1b[0m" if before else line.text

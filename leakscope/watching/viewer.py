@@ -14,7 +14,7 @@ from ..recorder.output import JOURNAL_SUFFIX
 from ..words import plain, printable
 from . import screen
 from .feeds import Feed, JournalFeed, OutsideFeed, RecordingFeed, is_recording, journal_of
-from .frame import Line, frame
+from .frame import frame
 from .scene import Scene
 
 REFRESH_S = 1.0
@@ -154,12 +154,10 @@ class Viewer:
             state += f", seen {age_s:.0f} s ago"
         return state
 
-    def _frame(self, width: int) -> list[Line]:
-        return frame(self.scene, self.command, self.state_text(), age_s=self.age_s(), width=width)
-
     def _print_frame(self) -> None:
-        colour = screen.has_colour()
-        for line in self._frame(screen.width() if screen.is_screen() else 80):
+        colour, width = screen.has_colour(), screen.width() if screen.is_screen() else 80
+        shown = frame(self.scene, self.command, self.state_text(), age_s=self.age_s(), width=width, colour=colour)
+        for line in shown:
             print(plain(screen.styled(line, colour)))
 
     def _print_ending(self) -> None:
@@ -172,7 +170,7 @@ class Viewer:
         print("\n" + plain(printable(text or "the recorder is gone: how the command ended was not recorded")))
         for note in self.notes:
             print(f"note: {printable(note)}")
-        print(f"what grew, and who holds it: leakscope report {shlex.quote(str(self._output))}")
+        print(f"see what grew: leakscope report {shlex.quote(str(self._output))}")
         sys.stdout.flush()
 
 

@@ -602,7 +602,7 @@ assert len(files) == 400 and not any(os.fstat(file.fileno()).st_size for file in
 def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_path):
     """As daemons do: the journal's number is then that of another file."""
     (tmp_path / "files").mkdir()
-    journal = stage(tmp_path, flush_interval_s=0.3)
+    journal = stage(tmp_path, flush_s=0.3)
     done = run(journal, "-c", CLOSES_ALL, str(tmp_path / "files"))
     assert (done.returncode, done.stderr) == (0, "")
     assert [note["note"] for note in rows(journal)["agent_notes"]] == ["loaded", "exit"]

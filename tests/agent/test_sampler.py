@@ -480,7 +480,7 @@ for _ in range(12):
     lose()
     time.sleep(0.1)
 """
-    journal = stage(tmp_path, flush_interval_s=1.0)
+    journal = stage(tmp_path, flush_s=1.0)
     script = tmp_path / "lost.py"
     script.write_text(text)
     assert run(journal, str(script)).returncode == 0

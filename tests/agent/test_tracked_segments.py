@@ -64,6 +64,6 @@ os._exit(10 * len(asked) + is_told(os.getpid()))
 
 def test_processes_that_are_no_tracker_are_not_asked_for_their_frames(tmp_path: Path) -> None:
     """Not forked children either, which have no snapshots: whoever holds a frame keeps what is in its variables."""
-    journal = stage(tmp_path, sentinel_interval_s=0.2, flush_interval_s=0.2)
+    journal = stage(tmp_path, sentinel_interval_s=0.2, flush_s=0.2)
     done = run(journal, "-c", FORKED, str(journal), PYTHONPATH=str(AGENT.parents[1]))
     assert (done.returncode, done.stderr) == (1, "")

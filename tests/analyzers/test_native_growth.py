@@ -174,6 +174,20 @@ def test_arrow_is_named_where_its_pool_has_an_allocator_of_its_own(tmp_path):
     assert finding.bytes > 100 * MiB
 
 
+@pytest.mark.parametrize(
+    ("version", "share", "is_told"), [("3.12.1", 0.9, True), ("3.12.5", 0.9, False), ("3.12.1", 0.1, False)]
+)
+def test_strings_that_are_interned_for_good_are_told_where_this_python_frees_none(tmp_path, version, share, is_told):
+    """Most of the small objects that came into use are such strings."""
+    strings = [30_000 + 8000 * second for second in range(20)]
+    blocks = [200_000 + round(8000 / share) * second for second in range(20)]
+    builder = leaking(tmp_path, interned_count=strings, allocated_blocks=blocks)
+    builder.row("agent_notes", 0.5, PID, note="loaded", text=f"Python {version}, pid {PID}")
+    (finding,) = asked(seen(builder, 5).open(), only=["native-growth"]).findings
+    assert (finding.mechanism == "interned-strings") is is_told
+    assert ("3.12.5" in finding.remedy[0]) is is_told
+
+
 SLOWING = [round(100 * MiB + 300 * MiB * (1 - 0.965**n)) for n in range(80)]
 
 

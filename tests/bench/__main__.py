@@ -1,9 +1,9 @@
 """``python -m tests.bench [--only PART] [--seconds N]``: measure, print, and after a whole run renew what shows it.
 
 Default settings, takes included. A whole run takes a quarter of an hour and writes results.json beside this file and
-docs/bench.svg; `make docs` then puts the table into docs/costs.md. The parts `heap` and `sampling` have files of their
-own, which also `--only heap` and `--only sampling` renew; their tables are in docs/heap.md and docs/costs.md. Run it on
-a machine that does nothing else.
+bench.svg in docs/development; `make docs` then puts the table into costs.md there. The parts `heap` and `sampling` have
+files of their own, which also `--only heap` and `--only sampling` renew; their tables: heap-graph.md and costs.md.
+Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations

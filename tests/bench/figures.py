@@ -64,7 +64,7 @@ def as_text(results: Results) -> str:
 
 
 def as_markdown(results: Results) -> str:
-    """For docs/costs.md: a line for each curve, its points behind one another."""
+    """For docs/development/costs.md: a line for each curve, its points behind one another."""
     rows = [("what", "measured", "budget"), ("---", "---", "---")]
     for what, points in curves(results.figures).items():
         first = points[0]

@@ -181,7 +181,7 @@ def measure(folder: Path, engine: str, parts: list[str]) -> Iterator[dict[str, A
 
 
 def as_markdown(results: dict[str, Any]) -> str:
-    """The table of docs/fleet.md."""
+    """The table of docs/reference/fleet.md."""
     names = {"index": "index, first time", "again": "index again, nothing new", "report": "report as a page"}
     lines = ["| what | of | wall | CPU | most memory |", "|---|---|---|---|---|"]
     for one in results["figures"]:

@@ -8,7 +8,7 @@ from typing import Any
 from .figures import Figure, Results, curves
 from .runs import ROOT
 
-PICTURE = ROOT / "docs" / "bench.svg"
+PICTURE = ROOT / "docs" / "development" / "bench.svg"
 _COLUMNS = 3
 
 

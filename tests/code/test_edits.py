@@ -176,6 +176,8 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
         ("unbounded-container", "rows[key].append(row)", "append", {"type_name": "dict of list"}),
         ("unbounded-container", "made(key).append(row)", "append", {}),
         ("unbounded-container", "if row: rows.append(row)", "append", {}),
+        ("unbounded-container", "for r in a:\n    rows.append(r)\n    labels.append(r.label)", "rows.append", {}),
+        ("unbounded-container", "for r in a:\n    self.n += 1\n    self.x.append(r)\n    self.rows.append(r)", "rows.", {}),
         ("unbounded-container", "rows.append(row); count += 1", "append", {}),
         ("slow-consumer", "rows = Queue(9)\nrows.put(1)", "put", {"type_name": "queue.Queue"}),
         ("slow-consumer", "rows = Queue()\nrows = Queue()\nrows.put(1)", "put", {"type_name": "queue.Queue"}),

@@ -26,6 +26,7 @@ class Program(NamedTuple):
 
     ``grows``: its memory keeps growing; None: it may, or not yet. ``kinds`` and ``names``: further kinds of finding and
     further variables that are as right as those of ``places`` (the name that a library gives to the same thing).
+    ``mechanisms``: why memory is kept, any of which its advice may name; empty where none is asked for.
     ``requires``: packages it imports. ``exit_status``: how it ends. ``options``: of ``leakscope record``, and
     ``limit_bytes``: of the memory cgroup that it is recorded in, without which there is nothing to be seen.
     """
@@ -35,6 +36,7 @@ class Program(NamedTuple):
     grows: bool | None = False
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    mechanisms: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     exit_status: int = 0
     seconds: float = 0.0  # it has to run at least so long
@@ -57,7 +59,7 @@ def programs(folder: Path = FIXTURES) -> list[Program]:
         if truth["kind"] is not None:
             places = tuple(Place(t["kind"], t["variable"], t["line_text"]) for t in [truth, *truth.get("also", [])])
             leaky = Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True), **needs)
-            as_right = {field: tuple(truth.get(field, ())) for field in ("kinds", "names")}
+            as_right = {field: tuple(truth.get(field, ())) for field in ("kinds", "names", "mechanisms")}
             found.append(leaky._replace(exit_status=truth.get("exit_status", 0), **as_right))
         clean = truth_path.with_name("clean.py")
         if truth["kind"] is None or clean.exists():  # programs that are only run have no twin

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.oom_real, pytest.mark.slow]
 # A checkpoint is due each second, as in a recording of some hours.
 EAGER = """
 import sys
-from leakscope.recorder import sampler
-sampler.CHECKPOINT_PERIOD_S, sampler.CHECKPOINT_BYTES, sampler.CHECKPOINT_GROWTH = 1.0, 1, 1.01
+from leakscope.recorder import checkpoints
+checkpoints.PERIOD_S, checkpoints.LEAST_BYTES, checkpoints.GROWTH = 1.0, 1, 1.01
 {also}
 from leakscope.__main__ import main
 sys.exit(main())
@@ -30,7 +30,7 @@ sys.exit(main())
 # One that starts whatever it costs, and takes more than is left.
 HEEDLESS = """
 from leakscope.recorder import finalizing
-sampler.CHECKPOINT_ROOM_BYTES = sampler.CHECKPOINT_CGROUP_ROOM_BYTES = 0
+checkpoints.ROOM_BYTES = checkpoints.CGROUP_ROOM_BYTES = 0
 finalizing._CODE = "taken = bytearray(48 << 20); " + finalizing._CODE
 """
 # All but a few MiB of the limit, page cache not counted; then it waits for the recorder, whose memory counts too.

@@ -1,4 +1,4 @@
-"""``python -m tests.fleet.scores``: how well reports of synthetic fleets do, over many seeds; docs/fleet.md shows it.
+"""``python -m tests.fleet.scores``: how well reports of synthetic fleets do, over many seeds; fleet.md shows it.
 
 The seeds are none that thresholds were chosen on. Footers are made and read as an index does, without writing files.
 """

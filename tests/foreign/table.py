@@ -73,7 +73,7 @@ def explanation(suite: str, difference: dict[str, str]) -> str:
 
 
 def page() -> str:
-    """``docs/foreign-tests.md``."""
+    """``docs/development/foreign-tests.md``."""
     sums = json.loads(RESULTS.read_text(encoding="utf-8"))
     parts = [
         "# Foreign tests\n",

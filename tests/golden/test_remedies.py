@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from . import RECORDINGS, judge
+from leakbench.score import score
+from tests.end_to_end.programs import Program
+
+from . import RECORDINGS, golden_programs, judge, recording_of
 
 pytestmark = pytest.mark.golden
 
@@ -20,3 +23,13 @@ SAID = {
 def test_the_remedy_is_of_what_the_members_keep(name: str) -> None:
     finding, *_ = judge(RECORDINGS / f"{name}.parquet")["findings"]
     assert any(SAID[name] in advice for advice in finding["remedy"])
+
+
+ADVISED = [program for program in golden_programs() if program.mechanisms]
+
+
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("program", ADVISED, ids=lambda program: program.name)
+def test_the_advice_mends_the_mechanism_by_which_the_program_keeps_memory(program: Program) -> None:
+    report = judge(recording_of(program))
+    assert score(program, report).advice, (report["findings"][0]["mechanism"], report["findings"][0]["remedy"])

@@ -281,7 +281,7 @@ while time.monotonic() < end:
     library.by_hand(20, 1 << 20, 0)
     time.sleep(0.01)
 """
-    journal = stage(tmp_path, flush_interval_s=0.5)
+    journal = stage(tmp_path, flush_s=0.5)
     script = tmp_path / "program.py"
     script.write_text(text)
     done = run(journal, str(script))

@@ -14,7 +14,7 @@ from leakscope.units import MiB
 from tests.metering.scenes import Run, born, died, growing, memory, snapshot
 
 WEEK_S = 7 * 24 * 3600
-MOST_SERIES_AT_ONCE, MOST_SERIES_OF_A_WEEK = 200, 650  # as docs/how-to/metrics.md says
+MOST_SERIES_AT_ONCE, MOST_SERIES_OF_A_WEEK = 200, 650  # as docs/reference/metrics.md says
 
 
 def test_memory_of_all_processes_by_role_and_what_it_gained() -> None:

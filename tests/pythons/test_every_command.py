@@ -96,6 +96,6 @@ def test_what_is_declared_is_told_everywhere() -> None:
     declared = re.findall(r"Programming Language :: Python :: (3\.\d+)", project)
     assert declared == [f"3.{number}" for number in range(minor, minor + len(declared))]
     assert json.loads(re.search(r"package:.*?python: (\[.*?\])", workflow, re.DOTALL)[1]) == declared
-    for path in ("README.md", "light/README.md", "docs/how-to/light.md", "light/pyz_main.py"):
+    for path in ("README.md", "light/README.md", "docs/how-to/where-you-run.md", "light/pyz_main.py"):
         text = (root / path).read_text()
         assert re.search(rf"Python {re.escape(lowest)}\b|Any Python from {re.escape(lowest)}\b", text), path

@@ -147,7 +147,7 @@ def test_the_time_left_is_that_of_the_limit() -> None:
         used = 100 + 5 * second
         sizes = {"current_bytes": used * MIB, "limit_bytes": 600 * MIB, "cgroup_file_bytes": 0}
         job.limits.look_at([], [{"cgroup": "/job", **sizes, "cgroup_shmem_bytes": 0}], now_s=float(second))
-        alerts += [(second, alert) for alert in alerting.look_at(second, job.holds(used, now_s=second))]
+        alerts += [(second, alert) for alert, _ in alerting.look_at(second, job.holds(used, now_s=second))]
     ((second, alert),) = alerts
     assert 40 <= second <= 46
     assert alert.value < 60
@@ -160,14 +160,14 @@ def test_shares_of_a_limit_do_not_count_shared_pages_twice() -> None:
     job.limits.look_at([], [{"cgroup": "/job", **sizes}])
     assert list(alerting.look_at(0, job.holds(450, 450, 450))) == []
     job.limits.look_at([], [{"cgroup": "/job", **sizes, "current_bytes": 900 * MIB}])
-    (alert,) = alerting.look_at(1, job.holds(450, 450, 450))
+    ((alert, _),) = alerting.look_at(1, job.holds(450, 450, 450))
     assert alert.text == "rss>80%: 90% of 1000 MiB (cgroup /job) resident in 3 processes"
 
 
 def test_processes_and_workers() -> None:
     job = Job()
     assert list(quiet("workers>2").look_at(0, job.holds(1, 1, 1))) == []
-    (alert,) = quiet("workers>2").look_at(0, job.holds(1, 1, 1, role="dataloader-worker"))
+    ((alert, _),) = quiet("workers>2").look_at(0, job.holds(1, 1, 1, role="dataloader-worker"))
     assert alert.text == "workers>2: 3 worker processes"
     assert list(quiet("processes>3", "gpu>1GB", "swap>50%", "oom").look_at(0, job.holds(1, 1, 1))) == []
 
@@ -186,7 +186,7 @@ def sampler_of(job: subprocess.Popen[bytes], folder: Path, options: RecordOption
     assert alerting is not None
     line = console.Status(not options.quiet)
     settings: dict[str, Any] = {"interval_s": 0.05, "flush_s": 1.0, "fsync_s": None, "asks_agents": False}
-    return Sampler(output, Tree(job.pid, os.getpid()), status=line, alerting=alerting, **settings), alerting
+    return Sampler(output, Tree(job.pid, os.getpid()), status=line, companions=[alerting], **settings), alerting
 
 
 def sample_until(sampler: Sampler, condition: Callable[[], bool]) -> None:
@@ -209,7 +209,7 @@ def test_a_command_gets_the_alert_and_is_not_part_of_the_job(
     sampler.sample()
     assert set(sampler.tree.living) == {hungry.pid}
     said = alerting.finish()
-    assert not alerting.helpers
+    assert not alerting.pids
     sampler.finish(None)
     alert = json.loads(told.read_text())
     assert (alert["rule"], alert["pid"]) == ("rss>50MB", hungry.pid)
@@ -257,11 +257,11 @@ def test_a_command_that_hangs_holds_up_nothing_and_is_not_started_twice(
     assert len(spoken) == 2
     assert len(delivered) == 1
     alerting.finish()
-    assert alerting.helpers == {helper.pid}
+    assert set(alerting.pids) == {helper.pid}
     helper.kill()
     helper.wait()
-    alerting.note_exit(helper.pid)
-    assert not alerting.helpers
+    alerting.ended(helper.pid, 0)
+    assert not alerting.pids
 
 
 def run_helper(order: dict[str, Any], prelude: str = "") -> tuple[int, str]:
@@ -415,7 +415,7 @@ def test_an_alert_for_which_there_is_no_room_is_recorded_and_not_delivered(
     options = RecordOptions(command=["x"], alerts=["processes>0"], on_alert=f"touch {tmp_path}/ran", quiet=True)
     sampler, alerting = sampler_of(hungry, tmp_path, options)
     sampler.sample()
-    assert not alerting.helpers
+    assert not alerting.pids
     sampler.finish(None)
     told = {row["event"]: row["text"] for row in rows(Path(sampler.output.journal_path), "events")}
     assert "alert" in told

@@ -15,6 +15,7 @@ import pytest
 from leakscope.findings import BY_THE_END
 from leakscope.recorder import answering, finalizing, helpers
 from leakscope.recorder.answering import Answering
+from leakscope.recorder.companion import Look
 from leakscope.storage import read_footer
 from tests.comparing.runs import MiB, run
 from tests.golden import RECORDINGS
@@ -43,13 +44,18 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answeri
     monkeypatch.setattr(answering, "MOST_PATIENCE_S", 4 * TIMEOUT_S)
     asked = Answering(shutil.copy(LEAKY, tmp_path))
     yield asked
-    asked.stop()
+    asked.give_way()
+
+
+def go_on(asked: Answering, elapsed_s: float) -> object:
+    """What leaves no room for a helper; None: nothing."""
+    return next(iter(asked.go_on(Look(elapsed_s))), None)
 
 
 @pytest.mark.slow
 @pytest.mark.live
 def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> None:
-    answers.go_on(answering.FIRST_S, 0)
+    go_on(answers, answering.FIRST_S)
     pid = answers.pid
     assert pid is not None
     wait_for(lambda: max(niceness(pid)) > os.getpriority(os.PRIO_PROCESS, 0))  # it loads behind the job
@@ -78,11 +84,11 @@ def being_recorded(answers: Answering, tmp_path: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("being_recorded")
 def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     """How far the recording went, on a busy machine further than when it was asked; and no word of the run's end."""
-    answers.go_on(answering.FIRST_S, 0)
-    wait_for(lambda: answers.go_on(answering.WAITING_S, 0) or answers._answer is not None)
+    go_on(answers, answering.FIRST_S)
+    wait_for(lambda: go_on(answers, answering.WAITING_S) or answers._answer is not None)
     footer = json.loads((Path(f"{answers._output}.journal") / "verdict.json").read_text())
     assert footer["verdict"]["as_of_s"] == 30.0 and "figures" not in footer  # what the run came to is the recorder's
-    wait_for(lambda: answers.go_on(answering.WAITING_S, 0) or answers.pid is None)  # it has looked
+    wait_for(lambda: go_on(answers, answering.WAITING_S) or answers.pid is None)  # it has looked
     monkeypatch.setattr(answering, "MOST_PATIENCE_S", 0.0)
     answers.begin(40.0, 0)
     answer = answers.answer(40.0)
@@ -96,7 +102,7 @@ def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatc
 @pytest.mark.usefixtures("being_recorded")
 def test_a_helper_that_is_not_ready_gives_way_to_one_that_hurries(answers: Answering) -> None:
     """On a busy machine it may have had nothing so far; nor may it hurry, unless it is root's."""
-    answers.go_on(answering.FIRST_S, 0)
+    go_on(answers, answering.FIRST_S)
     behind = answers.pid
     answers.begin(30.0, 0)
     assert behind is not None and answers.pid not in (None, behind)
@@ -109,9 +115,9 @@ def test_a_helper_that_is_not_ready_gives_way_to_one_that_hurries(answers: Answe
 @pytest.mark.live
 @pytest.mark.usefixtures("being_recorded")
 def test_a_job_that_filled_the_memory_is_judged_when_it_is_gone(answers: Answering) -> None:
-    answers.go_on(answering.FIRST_S, 0)
-    answers.stop()  # as a limit came near
-    assert answers.go_on(answering.FIRST_S + 1, 0) is None and answers.pid is None
+    go_on(answers, answering.FIRST_S)
+    answers.give_way()  # as a limit came near
+    assert go_on(answers, answering.FIRST_S + 1) is None and answers.pid is None
     answers.begin(2.0, 0, is_telling=True)  # however short it was
     assert answers.answer(2.0) is not None
 
@@ -135,7 +141,7 @@ def test_what_stands_against_a_verdict_is_said(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.live
 @pytest.mark.usefixtures("being_recorded")
 def test_what_it_says_at_the_end_is_worked_out_while_the_file_is_made(answers: Answering) -> None:
-    answers.go_on(answering.FIRST_S, 0)
+    go_on(answers, answering.FIRST_S)
     answers.begin(30.0, 0)
     answer = answers.answer(30.0)
     assert answer is not None and answer.told() == answer.lines
@@ -167,12 +173,12 @@ def test_half_of_a_run_says_nothing_of_its_end_but_for_a_leak_with_its_line() ->
 def test_no_helper_where_memory_is_short_or_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Answering(str(LEAKY))
     monkeypatch.setattr(answering, "too_full", lambda *_: None)
-    assert asked.go_on(answering.FIRST_S - 1, 0) is None and asked.pid is None
+    assert go_on(asked, answering.FIRST_S - 1) is None and asked.pid is None
     monkeypatch.setattr(answering, "too_full", lambda *_: helpers.Room("the machine", 5))
-    assert asked.go_on(answering.FIRST_S, 0) == ("the machine", 5) and asked.pid is None
+    assert go_on(asked, answering.FIRST_S) == ("the machine", 5) and asked.pid is None
     monkeypatch.setattr(answering, "too_full", lambda *_: None)
     monkeypatch.setattr(finalizing, "is_possible", lambda: True)
-    assert asked.go_on(100.0, 0) is None and asked.pid is None  # it does not try again
+    assert go_on(asked, 100.0) is None and asked.pid is None  # it does not try again
     assert asked.answer(20.0) is None
 
 

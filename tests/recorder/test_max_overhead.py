@@ -46,6 +46,6 @@ def test_a_small_share_makes_fewer_inventories(tmp_path: Path) -> None:
     assert allowed == [0.001, 0.4]
     put_off = [report.recording.overhead["held_back_takes"] for report in reports]
     assert put_off[0] and not put_off[1]
-    said = [" ".join(render(report, "terminal", color=False, width=200).split()) for report in reports]
+    said = [" ".join(render(report, "terminal", color=False, width=200, verbose=True).split()) for report in reports]
     assert "to stay within --max-overhead 0.1%" in said[0]
     assert "to stay within" not in said[1]

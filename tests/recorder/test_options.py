@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from leakscope.agent import config
 from leakscope.errors import BadInput
 from leakscope.options import ATTACH_LACKS, RECORD_OPTIONS, parse_attach, parse_record
 
@@ -114,3 +115,11 @@ def test_help_names_every_option_and_needs_no_command(command: str) -> None:
         assert is_listed is (option.field not in lacks), option.flags
     assert "--no-takes" not in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 72
+
+
+def test_the_agent_does_by_itself_what_the_options_say() -> None:
+    """An option that is the agent's to follow has its name there, and the agent's own default is that of the option."""
+    options = parse_record(["train.py"])._asdict()
+    shared = {name: default for name, default in config.DEFAULTS.items() if name in options}
+    assert shared == {name: options[name] for name in shared}
+    assert {"flush_s", "max_overhead_fraction", "max_pause_s", "takes", "sampling"} <= shared.keys()

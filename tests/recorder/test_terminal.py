@@ -97,10 +97,24 @@ def shown(folder: Path, *command: str, term: str = "xterm-256color") -> Window:
 )
 def test_the_jobs_lines_stay_as_it_wrote_them(program: str, lines: list[str], tmp_path: Path) -> None:
     window = shown(tmp_path, *record_command(PYTHON, "-c", program))
-    assert window.shown[: len(lines)] == lines
-    assert window.shown[len(lines)].startswith("leakscope: the command exited with status 0")
-    assert not any("leakscope" in line for line in window.shown[: len(lines)])
+    first = window.shown.index(lines[0])
+    begun = " ".join(window.shown[:first])
+    assert begun.startswith("leakscope: recording ") and begun.endswith("leakscope watch")
+    assert "run.parquet" in begun
+    job, after = window.shown[first : first + len(lines)], window.shown[first + len(lines)]
+    assert job == lines
+    assert after.startswith("leakscope: the command exited with status 0")
     assert any("1 process" in title and title.endswith("(leakscope)") for title in window.titles)
+
+
+def test_further_lines_of_the_end_go_on_below_their_own_beginning(tmp_path: Path) -> None:
+    window = shown(
+        tmp_path, *record_command("-o", "a-rather-long-name-of-a-recording.parquet", PYTHON, "-c", "", finalize=True)
+    )
+    end = next(n for n, line in enumerate(window.shown) if line.startswith("leakscope: the command exited"))
+    under = window.shown[end + 1 :]
+    assert len(under) > 2
+    assert [line for line in under if not line.startswith("  ")] == []
 
 
 @pytest.mark.parametrize(("term", "option"), [("dumb", "--no-summary"), ("xterm", "-q")])

@@ -41,6 +41,20 @@ def test_the_largest_are_told_with_what_they_gained_and_how_many_members() -> No
     ]
 
 
+def test_gains_are_counted_from_the_snapshot_at_which_growth_is_judged_from() -> None:
+    filling = holder("main() memory.items", "list", 1, 40, 100, count=(1, 400, 1000))
+    report = with_heap(filling)
+    moments = [HeapTake(number, 30.0 * number, None, "schedule", False) for number in range(3)]
+    report = dataclasses.replace(
+        report,
+        heap=[dataclasses.replace(report.heap[0], takes=moments)],
+        verdict=dataclasses.replace(report.verdict, start_s=26.0, end_s=60.0),
+    )
+    ((heading, held),) = largest_holders(report)
+    assert heading == "Largest holders, at 30.0 s and at 60.0 s"
+    assert held[0].cells[2:] == ("40.0 MiB", "100 MiB", "+60.0 MiB")
+
+
 def test_members_that_others_hold_too_are_counted() -> None:
     frames = dataclasses.replace(HOLDERS[1], length=[12, 6100])
     ((_, held),) = largest_holders(with_heap(HOLDERS[0], frames, *HOLDERS[2:]))
@@ -71,7 +85,7 @@ def test_what_is_on_gpus_has_a_table_of_its_own() -> None:
     report = with_heap(*HOLDERS)
     bank = HeapView("train.py[7] on GPUs", report.heap[0].takes, [holder("bank", "dict", 10, 900)], 0, True)
     report = dataclasses.replace(report, heap=[*report.heap, dataclasses.replace(bank, on_devices=True)])
-    for text in (render(report, "terminal"), render(report, "markdown")):
+    for text in (render(report, "terminal", verbose=True), render(report, "markdown")):
         assert text.index("Largest holders, at 3.0 s") < text.index("Largest holders on GPUs, at 3.0 s")
         assert "memory.items" in text and "+890 MiB" in text
 

@@ -38,7 +38,7 @@ def available() -> list[str]:
 
 
 def is_new(difference: dict[str, str]) -> bool:
-    """Not one that docs/foreign-tests.md explains."""
+    """Not one that docs/development/foreign-tests.md explains."""
     return explanation("cpython", difference) == UNEXPLAINED
 
 

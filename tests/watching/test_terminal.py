@@ -304,7 +304,7 @@ def test_a_recorder_that_was_killed(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        ([], 2, "either a recording or -p PID"),
+        ([], 3, "there is no file run.parquet"),
         (["run.parquet", "-p", "1"], 2, "either a recording or -p PID"),
         (["none.parquet"], 3, "there is no file none.parquet"),
         (["-p", "999999999"], 2, "there is no process 999999999"),

@@ -128,7 +128,7 @@ class Sampler:
             getattr(free, name).restype = None
         # Without the GIL: another thread may be loading a library that waits for it.
         self._lib, self._held = free, held
-        self._room = ctypes.create_string_buffer(_ROOM_BYTES)
+        self._room = arrays.empty(ctypes.c_char, _ROOM_BYTES)  # of which few pages are ever touched
         self._figures = _Figures()
         found = layout.find()
         if found is None:

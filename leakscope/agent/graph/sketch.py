@@ -1,9 +1,9 @@
 """What is in a large container of records, as a few hashes: the same rows show alike in whatever form they are held.
 
-Runs in the job, after a snapshot, on the agent's thread. A dozen rows were copied by reader/copies.c: the first and last
-four, which also tell a part from the whole, and four between them. Of their text only checksums of three consecutive
-words are kept, so that a formatted string contains most hashes of the record it was made from, and no text leaves the
-process.
+Runs in the job, after a snapshot, on the agent's thread. A dozen rows were copied by reader/copies.c: the first and
+last four, which also tell a part from the whole, and four between them. Of their text only checksums of three
+consecutive words are kept, so that a formatted string contains most hashes of the record it was made from, and no text
+leaves the process.
 
 A sketch is a JSON list with one list a row: ``[position, size, address, hash, ...]``. ``size`` is the length of its
 text, or of its longest list of integers where there is none; rows of two containers with one ``address`` are

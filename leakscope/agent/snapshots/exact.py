@@ -25,6 +25,7 @@ from .torch_look import is_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..graph.heap_graph import Found, HeapGraph, Swept
@@ -35,13 +36,23 @@ if TYPE_CHECKING:
 _PROBES = probes.found()
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
 MOST_STACKS = 50
+LEARNS_FROM_NODES = 20000  # 3 ms
 
 
 class ExactSnapshot:
     """``run`` gives (table, row) pairs; the row of ``takes`` is ``summary``."""
 
-    def __init__(self, number: int, graph: HeapGraph, pauses: Pauses, look: Look | None = None) -> None:
+    def __init__(
+        self,
+        number: int,
+        graph: HeapGraph,
+        pauses: Pauses,
+        look: Look | None = None,
+        left_bytes: Callable[[], int] = room.left_bytes,
+    ) -> None:
+        """``left_bytes()``: memory that the process may still have, of which the graph takes a part."""
         self.number = number
+        self._left_bytes = left_bytes
         self._graph = graph
         self._pauses = pauses
         self._look = look
@@ -58,7 +69,7 @@ class ExactSnapshot:
     def make_room(self, most_s: float) -> None:
         """Have the kernel prepare memory for what is read next, in ``most_s`` at most: the job goes on meanwhile."""
         began = thread_time()
-        self._graph.make_room(room.left_bytes(), most_s)
+        self._graph.make_room(self._left_bytes(), most_s)
         self._room_s = thread_time() - began
 
     def read(self, *, holds_still: bool = False, is_after_step: bool = False) -> bool:
@@ -78,7 +89,7 @@ class ExactSnapshot:
     def _read_graph(self, wanted: set[int] | None) -> Swept | None:
         graph, pauses = self._graph, self._pauses
         most = pauses.most_objects(graph.object_s, graph.node_s)
-        swept = graph.read(self.number, most, room.left_bytes(), wanted, pauses.most_nodes(graph.node_s))
+        swept = graph.read(self.number, most, self._left_bytes(), wanted, pauses.most_nodes(graph.node_s))
         self.is_sampled = graph.is_sampled
         if graph.counted > most > 0:
             pauses.too_many()
@@ -88,6 +99,10 @@ class ExactSnapshot:
         return swept
 
     def _read_with(self, look: Look, holds_still: bool, is_after_step: bool) -> bool:
+        if look.learns_only:
+            self._look = None
+            self._learn(look)
+            return self._read_graph(None) is not None
         swept = self._read_graph(look.wanted)
         if swept is None:
             return False
@@ -101,6 +116,15 @@ class ExactSnapshot:
             raise
         self._graph.add(look.ties, look.marks, look.row_count, weighs_tensors=look.weighs_tensors)
         return True
+
+    def _learn(self, look: Look) -> None:
+        """Where tensors have their memory, from some of a small part of the graph: to ask one costs a fork a page."""
+        graph = self._graph
+        swept = graph.read(self.number, 1, self._left_bytes(), look.wanted, LEARNS_FROM_NODES)
+        layout = look.learn(swept) if swept is not None else None
+        graph.drop()
+        if layout is not None:
+            graph.weigh_tensors(*layout)
 
     def _is_weighed(self, layout: tuple[int, int, int, int, int] | None) -> bool:
         """A part of the graph has just told where tensors have their memory: it is read again, so that they are
@@ -153,8 +177,8 @@ class ExactSnapshot:
 def _types(found: Found) -> list[dict[str, Any]]:
     ranked = sorted(found.types, key=lambda kind: -kind[1])[:MOST_TYPES]
     columns = ("type_name", "object_count", "reached_count", "shallow_bytes")
-    rows = [dict(zip(columns, kind)) for kind in ranked if kind[1] >= LEAST_OF_TYPE]
-    return [dict(row, base=names.value_base(row["type_name"])) for row in rows]
+    told = [kind for kind in ranked if kind[1] >= LEAST_OF_TYPE]
+    return [dict(zip(columns, kind), base=names.value_base(kind[0])) for kind in told]
 
 
 def _threads(found: Found) -> list[dict[str, Any]]:

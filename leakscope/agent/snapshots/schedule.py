@@ -45,7 +45,7 @@ class Schedule:
         self._rss_at_take: int | None = None
         self._put_off_at_s: float | None = None  # since when a take is due that imports put off
         self.budget = (
-            budget.Budget(self._options["take_fraction"], self._options["take_interval_s"])
+            budget.Budget(self._options["max_overhead_fraction"], self._options["take_interval_s"])
             if self._stress_s is None
             else budget.Stress(self._stress_s)
         )

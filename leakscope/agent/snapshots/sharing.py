@@ -6,13 +6,15 @@ of their own. Reading the heap's graph writes to none. Runs in the job.
 
 from __future__ import annotations
 
-from ..interpreter import doors, files
+from ..interpreter import files
 from ..native.memory import anonymous_bytes
 
 # A fork that has gained less than this by itself is no suspect, and most live too short for a look.
 LEAST_GAINED_BYTES = 8 << 20
 MOST_COPIED_SHARE = 0.25  # of what it has gained, were all that is shared copied; measured: a third of it is
-GRAPH_BYTES_A_BLOCK = 130  # of Python's small objects, for as long as the graph is read
+# To read the graph may take as much as if so many times what it gained were left to it: an eighth of that, for as long
+# as it reads. So all forks together never need half of what they hold, however many there are and whatever is free.
+LEFT_OF_GAINED = 4
 ASK_AGAIN = 1.5  # times what it had gained at the last answer: the answer costs 20 ms a GiB
 
 
@@ -28,6 +30,8 @@ class Fork:
         self._copies = copies
         self._at_fork_bytes = anonymous_bytes()
         self._ask_bytes: float = LEAST_GAINED_BYTES
+        self._has_refused = False
+        self.refusal: str | None = None  # to be said: why it got none though it has gained memory
 
     def is_worth_a_take(self) -> bool:
         """Asked at each tick. **Cost** 3 us, until it has gained much."""
@@ -36,25 +40,33 @@ class Fork:
             return False
         self._ask_bytes = ASK_AGAIN * gained
         if not self._copies:
-            blocks = doors.allocated_blocks()
-            return blocks is not None and self._allows(GRAPH_BYTES_A_BLOCK * blocks)
+            return True
         shared = shared_dirty_bytes()
         self._ask_bytes = max(self._ask_bytes, (shared or 0) / MOST_COPIED_SHARE)
-        return self.allows_copies(shared)
+        is_allowed = self.allows_copies(shared)
+        if not is_allowed and not self._has_refused:
+            self._has_refused = True
+            self.refusal = would_copy(shared)
+        return is_allowed
+
+    def left_bytes(self) -> int:
+        """What counts as left to a snapshot that copies nothing."""
+        return max(0, LEFT_OF_GAINED * self._gained_bytes())
 
     def allows_copies(self, shared_bytes: int | None) -> bool:
         """None: nobody can tell what is shared."""
         if shared_bytes is None or shared_bytes > MOST_COPIED_SHARE * self._gained_bytes():
             return False
-        return self._allows(shared_bytes)
-
-    def _allows(self, cost_bytes: int) -> bool:
-        """There may be many like it: a hundred of them together take no more than what is free."""
-        available = available_bytes()
-        return available is not None and cost_bytes <= available // 100
+        available = available_bytes()  # there may be many like it: a hundred of them together take no more than that
+        return available is not None and shared_bytes <= available // 100
 
     def _gained_bytes(self) -> int:
         return anonymous_bytes() - self._at_fork_bytes
+
+
+def would_copy(shared_bytes: int | None, what: str = "a snapshot") -> str:
+    """Why a fork has none: a sentence."""
+    return f"a fork shares {(shared_bytes or 0) >> 20} MiB with others and {what} would copy them"
 
 
 def parent_allows(shared_bytes: int | None) -> bool:

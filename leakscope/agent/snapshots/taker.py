@@ -185,6 +185,9 @@ class Taker:
         if not self.takes:
             if self.fork is not None:
                 self.takes = self.fork.is_worth_a_take()
+                if self.fork.refusal is not None:
+                    self._outbox.note("take-skipped", self.fork.refusal)
+                    self.fork.refusal = None
             return
         if self.is_taking or self.is_watched or self._begun:
             return  # what it costs decides when the next is due
@@ -429,7 +432,7 @@ class Taker:
         layout = known_layout(self._memory) if not self._graph.weighs_tensors else None
         if layout is not None:
             self._graph.weigh_tensors(*layout)
-        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look)
+        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look, self._left_bytes)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
         if safe_point == "agent-thread":  # elsewhere the job would wait for that, too
@@ -456,16 +459,26 @@ class Taker:
         else:
             self._begun.append(begun)
 
+    def _left_bytes(self) -> int:
+        left_bytes = room.left_bytes()
+        return left_bytes if self.fork is None else min(left_bytes, self.fork.left_bytes())
+
     def _look(self, safe_point: str, what: str) -> tuple[Look | None, int]:
         """(a look at torch's objects, if it may be had here, bytes that a write would copy)."""
-        if not is_loaded() or safe_point == "agent-thread" or self.fork is not None:  # a fork's torch is its parent's
+        if not is_loaded() or safe_point == "agent-thread":
             return None, 0
+        if (
+            self.fork is not None
+        ):  # its torch is its parent's: a few tensors are asked where they have their memory
+            is_known = known_layout(self._memory) is not None
+            return None if is_known else self._new_look(learns_only=True), 0
         shared_bytes = self._shared_bytes() or 0
         is_allowed = self._sharing_allows(shared_bytes, what)
-        if not is_allowed:
-            return None, shared_bytes
+        return self._new_look() if is_allowed else None, shared_bytes
+
+    def _new_look(self, *, learns_only: bool = False) -> Look:
         follow_s = self._options["take_pause_s"]
-        return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s), shared_bytes
+        return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s, learns_only=learns_only)
 
     def _others_wait(self) -> bool:
         running = self._running_now()
@@ -588,11 +601,8 @@ class Taker:
             return True
         if self.fork.allows_copies(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
-        shared = f"{(shared_bytes or 0) >> 20} MiB"
-        text = f"{shared} are shared with forked children and {what} would copy them"
-        if self.fork is not None:
-            text = f"a fork shares {shared} with others and {what} would copy them"
-        self._outbox.note("take-skipped", text)
+        text = f"{(shared_bytes or 0) >> 20} MiB are shared with forked children and {what} would copy them"
+        self._outbox.note("take-skipped", text if self.fork is None else sharing.would_copy(shared_bytes, what))
         return False
 
 

@@ -91,10 +91,20 @@ def _threads() -> list[int]:
 class Look:
     """One look. ``ties``, ``marks`` and ``row_count`` are for ``HeapGraph.add``; afterwards it makes rows.
 
-    ``follow_s``: CPU time for which autograd graphs are followed at most.
+    ``follow_s``: CPU time for which autograd graphs are followed at most. ``learns_only``: it is to ask a few tensors
+    where they have their memory (``learn``), and no more.
     """
 
-    def __init__(self, memory: Remembered, batch_storages: Iterable[int], pauses: Pauses, follow_s: float) -> None:
+    def __init__(
+        self,
+        memory: Remembered,
+        batch_storages: Iterable[int],
+        pauses: Pauses,
+        follow_s: float,
+        *,
+        learns_only: bool = False,
+    ) -> None:
+        self.learns_only = learns_only
         self._memory = memory
         self._pauses = pauses
         self._follow_s = follow_s

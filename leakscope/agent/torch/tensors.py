@@ -192,17 +192,19 @@ class Chosen:
 
     def __init__(self, tensors: list[Any], most: float) -> None:
         self.tensors, self.whole, self.factor = tensors, len(tensors), 1
-        self.of_each_size: Iterable[Any] = tensors  # with all that are of one size, unless there are too many
+        self.of_each_size: Iterable[Any] = tensors  # all of them, or where they are too many, some
         room = int(max(2.0, min(most, MOST_TENSORS)))
         if len(tensors) <= room:
             return
         first: list[tuple[int, Any]] = []
         others: list[Any] = []
-        by_size: dict[int, Any] = {}
+        by_size: dict[int, list[Any]] = {}
         for tensor in tensors:
             count, has_history = _weight(tensor)
-            if count not in by_size and len(by_size) < _MOST_ASKED:
-                by_size[count] = tensor
+            if len(by_size) < _MOST_ASKED or count in by_size:
+                alike = by_size.setdefault(count, [])
+                if len(alike) < _OF_EACH_SIZE:
+                    alike.append(tensor)
             if has_history or count >= LARGE:
                 first.append((count, tensor))
             else:
@@ -211,7 +213,7 @@ class Chosen:
             first.sort(key=_count, reverse=True)
             others += [tensor for _, tensor in first[room // 2 :]]
             del first[room // 2 :]
-        self.of_each_size = by_size.values()
+        self.of_each_size = [tensor for alike in by_size.values() for tensor in alike]
         self.whole = len(first)
         self.factor = -(-len(others) // (room - len(first)))
         self.tensors = [tensor for _, tensor in first]
@@ -322,14 +324,14 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
         return None
     behind: Any = names.namespace_of(binding).get("_cdata")
     found: set[tuple[int, int, int]] = set()
-    sizes: set[int] = set()
-    seen: set[int] = set()
+    sizes: dict[int, int] = {}  # of each storage
+    seen: dict[int, int] = {}  # of so many members each
     for tensor in tensors if behind is not None else ():
         try:
             count = inventory._tensor.numel(tensor)
-            if count in seen or len(seen) == _MOST_ASKED:
+            if seen.get(count, 0) == _OF_EACH_SIZE or len(seen) == _MOST_ASKED:
                 continue
-            seen.add(count)
+            seen[count] = seen.get(count, 0) + 1
             implementation, storage = behind.__get__(tensor), inventory._storage_id(tensor)
             size = inventory._tensor.untyped_storage(tensor).nbytes()
             is_host = inventory._tensor.is_cpu.__get__(tensor)
@@ -338,14 +340,14 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
             if names.is_foreign(error):
                 raise
             continue
-        if size < _TOLD_APART or size in sizes:
+        if size < _TOLD_APART or storage in sizes:
             continue
         places = (
             _places_of(implementation, id(tensor), names.basicsize_of(type(tensor)) // 8),
             _places_of(storage, implementation, _WORDS_LOOKED_AT),
             _places_of(size, storage, _WORDS_LOOKED_AT),
         )
-        sizes.add(size)
+        sizes[storage] = size
         ways = {
             (a, b, c)
             for a in places[0]
@@ -354,9 +356,11 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
             if _is_on(storage + c - 8, is_host, number)
         }
         found = ways if len(sizes) == 1 else found & ways
-        if len(sizes) == _ASKED:
+        if len(set(sizes.values())) == _ASKED:
             break
     if len(sizes) < 2 or len(found) != 1:
+        return None
+    if len(set(sizes.values())) == 1 and max(sizes.values()) < _TOLD_ALONE:
         return None
     (first, second, third) = found.pop()
     return id(binding), first, second, third, third - 8
@@ -374,7 +378,8 @@ def _is_on(address: int, is_host: bool, number: int) -> bool:
     return (kind == 0) is is_host and numbered == number & 0xFF
 
 
-_MOST_ASKED, _ASKED, _TOLD_APART = 200, 4, 64  # tensors; tensors; bytes: fewer may stand anywhere by chance
+_MOST_ASKED, _ASKED, _OF_EACH_SIZE = 200, 4, 2  # sizes; sizes; tensors
+_TOLD_APART, _TOLD_ALONE = 64, 4096  # bytes: fewer may stand anywhere by chance, and without another size to tell
 _WORDS_LOOKED_AT = 12  # of what is behind a tensor, and of a storage, which both have more
 
 

@@ -143,6 +143,9 @@ def _bounded(asked: Asked, statement: Statement) -> Result:
         return Unsure(f"the line adds to {name}, which is not known to be {asked.variable} itself")
     note = f"{name} keeps the latest {most:,}; {_MISSES}"
     if kind == "list" and not isinstance(statement.node, ast.Assign):
+        beside = _filled_beside(statement, pair[0])
+        if beside is not None:
+            return Unsure(f"{beside} is filled beside {name}: both have to keep the same members")
         return _behind(statement, [f"del {name}[:-{most}]"], note)
     if kind in ("dict", "OrderedDict", "defaultdict") and isinstance(statement.node, ast.Assign):
         if _is_read_by_key(asked) and not is_looked_up_first(statement, pair[0]):
@@ -150,6 +153,19 @@ def _bounded(asked: Asked, statement: Statement) -> Result:
         lines = [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"]
         return _behind(statement, lines, note)
     return Unsure(f"which members of a {kind} may go is yours to know")
+
+
+def _filled_beside(statement: Statement, container: ast.expr) -> str | None:
+    """Another list to which a statement of the same block appends, of the same object: what is read together."""
+    root = statement.around[-1] if statement.around else ast.parse(statement.source.text)
+    block = next((part for part in _bodies(root) if any(ast.dump(one) == ast.dump(statement.node) for one in part)), [])
+    for one in block:
+        found = stored(Statement(statement.source, one, ()))
+        other = found[0] if found is not None and isinstance(one, (ast.Expr, ast.AugAssign)) else None
+        alike = isinstance(other, ast.Attribute) is isinstance(container, ast.Attribute) and _is_plain_name(other)
+        if other is not None and alike and ast.dump(other) != ast.dump(container):
+            return ast.unparse(other)
+    return None
 
 
 def _is_read_by_key(asked: Asked) -> bool:
@@ -338,7 +354,7 @@ def _is_whole(source: Source) -> bool:
     return True
 
 
-def _is_plain_name(node: ast.expr) -> bool:
+def _is_plain_name(node: ast.expr | None) -> bool:
     """A name, or an attribute of one: to evaluate it again changes nothing."""
     while isinstance(node, ast.Attribute):
         node = node.value

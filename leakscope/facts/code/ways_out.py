@@ -27,10 +27,6 @@ class Library:
                 if isinstance(node, ast.ClassDef):
                     self._classes.setdefault(node.name, []).append(node)
 
-    def knows(self, type_name: str) -> bool:
-        """Whether the class is in the sources, so that it can be said what is not there."""
-        return type_name.rpartition(".")[0] in self._modules and tail(type_name) in self._classes
-
     def knows_module(self, module: str) -> bool:
         return module in self._modules
 

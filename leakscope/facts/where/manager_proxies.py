@@ -90,10 +90,9 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
     ]  # fmt: skip
     proxies = Things(index.points_to, [Term(node) for node in made])
     for scope, node in sites:
-        called = node.func if isinstance(node, ast.Call) else None
-        puts = [(called.value, node.args[0])] if isinstance(called, ast.Attribute) and len(node.args) == 1 else []
-        puts = puts if called is not None and last_name(called) in ADDERS else []
-        puts += [(t.value, v) for t, v in pairs(node) if isinstance(t, ast.Subscript) and v is not None]
+        puts = [(t.value, v) for t, v in pairs(node) if isinstance(t, ast.Subscript) and v is not None]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+            puts += [(node.func.value, node.args[0])] if node.func.attr in ADDERS else []
         for container, member in puts:
             if proxies.kind(container, scope) is not None and (member in made or proxies.kind(member, scope) == THING):
                 found.append(line_at(index, scope, node, ADDS, 1.0))

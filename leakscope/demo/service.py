@@ -1,0 +1,38 @@
+"""A small service with a leak, for `leakscope demo`: each session is kept for good after its client has left."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+
+WORDS = ["".join(random.choices("abcdefgh", k=6)) for _ in range(5000)]
+
+
+class Sessions:
+    """Who is connected, and what each of them has read so far."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, float] = {}
+        self.history: dict[int, list[list[str]]] = {}
+
+    def connect(self, client: int) -> None:
+        self.open[client] = time.monotonic()
+        self.history[client] = [random.choices(WORDS, k=100) for _ in range(10)]
+
+    def leave(self, client: int) -> None:
+        del self.open[client]  # and not self.history[client]
+
+
+def main(seconds: float) -> None:
+    sessions, until, client = Sessions(), time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        sessions.connect(client)
+        sessions.leave(client)
+        client += 1
+        time.sleep(0.004)
+    print(f"{client:,} clients were served, {len(sessions.open)} are connected")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

@@ -1,0 +1,159 @@
+"""Which mechanism a recording and its sources prove, and that the advice is of that one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope import analyze
+from leakscope.findings import Finding
+from tests.sentences import says
+
+from .test_lines_of_holders import LIBRARY, told
+from .test_retained import MB, TAKES_S, first, growing_run, place
+
+Holders = Callable[[float], list[dict[str, Any]]]
+
+
+def listed(variable: str = "main() rows", **columns: Any) -> Holders:
+    return lambda f: [place(variable, 240 * MB * f, length=2000 * f, **{"member_type": "Row", **columns})]
+
+
+def rows_of(type_name: str) -> Holders:
+    """``rows`` of ``kept``, a local of main()."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep = 240 * MB * f
+        own = {"length": 2000 * f, "member_type": "Row", "owner": "Kept", "type_name": type_name}
+        return [place("main() kept", deep, type_name="__main__.Kept"), place("main() kept.rows", deep, **own)]
+
+    return holders
+
+
+def in_class(body: str, run: str = "kept.add(row())") -> str:
+    lines = "".join(f"    {line}\n" if line else "\n" for line in body.split("\n"))
+    return f"class Kept:\n{lines}\n\ndef main():\n    kept = Kept()\n    while True:\n        {run}\n"
+
+
+SLOW = in_class("""def __init__(self):
+    self.rows = queue.Queue()
+
+def add(self, row):
+    self.rows.put(row)
+
+def work(self):
+    while True:
+        store(self.rows.get())""")
+CACHE = in_class("""def __init__(self):
+    self.rows = {}
+
+def add(self, key):
+    if key not in self.rows:
+        self.rows[key] = read(key)
+    return self.rows[key]""")
+SHELF = in_class("""def __init__(self):
+    self.rows = {}
+
+def add(self, row):
+    self.rows[row.name] = row""")
+TENSORS = """def main():
+    rows = []
+    while True:
+        frames = batch()
+        best = int(frames.argmax())
+        rows.append(frames[best, :8])
+"""
+COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
+
+
+@pytest.mark.parametrize(
+    ("source", "holders", "mechanism", "words"),
+    [
+        (SLOW, rows_of("queue.Queue"), "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
+        (CACHE, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
+        (SHELF, rows_of("dict"), "unbounded-container", ["row.name", "delete each entry"]),
+        (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
+        (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
+    ],
+    ids=["queue", "cache", "dict", "views", "copies"],
+)  # fmt: skip
+def test_the_advice_is_of_the_mechanism_that_is_proved(
+    tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
+) -> None:
+    found = told(tmp_path, source, holders)
+    assert found.mechanism == mechanism and says(found.remedy[0], *words), found.remedy
+
+
+def with_more(folder: Path, base: str | None) -> Finding:
+    source = "def main():\n    rows = []\n    while True:\n        rows.append(cell().string)\n"
+    builder = growing_run(folder, source)
+    for number, at_s in enumerate(TAKES_S, 1):
+        f = at_s / 24
+        one = {"edge_kind": "item", "parent": "main() rows"}
+        holders = [
+            place("main() rows", 240 * MB * f, length=2000 * f, member_type="soup.Text"),
+            place("main() rows[*]", 40 * MB * f, type_name="soup.Text", object_count=2000 * f, **one),
+            place("main() rows[0].parent", 200 * MB * f, type_name="soup.Tag", object_count=9000 * f,
+                  **{**one, "edge_kind": "attribute", "variable": "parent", "owner": "Text", "is_user": False}),
+        ]  # fmt: skip
+        types = [{"type_name": "soup.Text", "base": base, "object_count": 2000 * f}]
+        builder.take(100, number, at_s, holders=holders, types=types, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    return first(analyze(builder.ends(24.0, exit_code=0).open()))
+
+
+def test_a_string_that_keeps_its_page_is_to_be_kept_as_a_string(tmp_path: Path) -> None:
+    found = with_more(tmp_path, "str")
+    assert found.mechanism == "values-with-more" and says(
+        found.remedy[0], "str() of each Text", "parent", "Tag objects"
+    )
+    assert found.edit is not None and "+        rows.append(str(cell().string))" in (found.edit.diff or "")
+
+
+def test_an_object_that_is_no_value_is_kept_whole(tmp_path: Path) -> None:
+    assert with_more(tmp_path, None).mechanism == "unbounded-container"
+
+
+LABELS = """import prom
+
+TOKENS = prom.Histogram("tokens", ["user"])
+
+
+def main():
+    while True:
+        TOKENS.labels(user()).observe(1)
+"""
+PROM = """class Histogram:
+    def labels(self, *values):
+        return self._metrics.setdefault(values, Child())
+{method}
+"""
+REMOVES = "\n    def remove(self, *values):\n        del self._metrics[values]\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "mechanism", "words"),
+    [
+        (REMOVES, "library-way-out", ["TOKENS.remove()", "user()"]),
+        ("", "library-keeps", ["user()", "let these repeat"]),
+    ],
+)
+def test_the_librarys_own_way_out_is_named_where_its_source_has_one(
+    tmp_path: Path, method: str, mechanism: str, words: list[str]
+) -> None:
+    builder = growing_run(tmp_path, LABELS)
+    own = {**LIBRARY, "owner_module": "prom", "owner": "Histogram"}
+    for number, at_s in enumerate(TAKES_S, 1):
+        f = at_s / 24
+        holders = [
+            place("train.TOKENS", 240 * MB * f, parent=None, type_name="prom.Histogram", root_kind="module",
+                  edge_kind="global", owner="train", variable="TOKENS"),
+            place("train.TOKENS._metrics", 240 * MB * f, type_name="dict", length=9000 * f, member_type="prom.Child",
+                  **{**own, "root_kind": "module"}),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    builder.row("library_sources", 3.0, 100, module="prom", file="/lib/prom.py", source_text=PROM.format(method=method))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.mechanism == mechanism and says(found.remedy[0], *words), found.remedy

@@ -1,0 +1,69 @@
+"""What lets go of what a library keeps, read from its source."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.facts.code.index import Source
+from leakscope.facts.code.ways_out import Library
+
+REGISTRY = """
+class Registry:
+    def __init__(self):
+        self.registry = {}
+
+    def __call__(self):
+        return self.registry.setdefault(key(), object())
+
+    def has(self):
+        return key() in self.registry
+
+    def clear(self):
+        known = self.registry
+        del known[key()]
+
+    def _forget(self):
+        self.registry.clear()
+"""
+SCOPED = """
+from .registry import Registry
+
+class Base:
+    def remove(self):
+        if self.registry.has():
+            self.registry().close()
+        self.registry.clear()
+
+    def query(self):
+        return self.registry()
+
+class Session(Base):
+    pass
+
+HANDLERS = []
+
+def add_handler(handler):
+    HANDLERS.append(handler)
+
+def drop_handler(handler):
+    HANDLERS.remove(handler)
+"""
+LIBRARY = Library([Source("store.registry", "/lib/registry.py", REGISTRY), Source("store.scoped", "/lib/scoped.py", SCOPED)])
+
+
+def test_a_public_method_that_removes_from_the_attribute_is_a_way_out() -> None:
+    assert LIBRARY.methods("store.registry.Registry", "registry") == ["clear"]
+
+
+def test_an_object_that_calls_such_a_method_offers_one_itself_also_by_its_base() -> None:
+    assert LIBRARY.methods("store.scoped.Session", "registry", ["clear"]) == ["remove"]
+
+
+def test_of_a_variable_of_a_module_functions_let_go() -> None:
+    assert LIBRARY.functions("store.scoped", "HANDLERS") == ["drop_handler"]
+
+
+@pytest.mark.parametrize("name", ["store.registry.Missing", "other.Registry2", "dict"])
+def test_what_is_not_in_the_sources_offers_nothing(name: str) -> None:
+    assert LIBRARY.methods(name, "registry") == []
+    assert not LIBRARY.functions("elsewhere", "HANDLERS")

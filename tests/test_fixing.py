@@ -1,0 +1,79 @@
+"""`leakscope fix`: a diff of what is certain, and the proof on a copy; nothing of the user's is changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leakscope.cli import main
+from tests.end_to_end.programs import record_command
+from tests.golden import RECORDINGS
+
+PROGRAM = """import time
+
+seen = []
+
+
+def add(n):
+    seen.append([n] * 3000)
+
+
+def main():
+    for n in range(9000):
+        add(n)
+        time.sleep(0.002)
+    print("done", n)
+
+
+main()
+"""
+
+
+def test_the_edit_is_printed_as_a_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", str(RECORDINGS / "retained_objects_numpy_views-leaky.parquet")]) == 0
+    said = capsys.readouterr()
+    assert "+        self.strips.append(frame[100:104].copy())" in said.out.split("\n")
+    assert said.out.startswith("--- a/") and "keep a .copy()" in said.err
+
+
+def test_where_no_edit_is_certain_it_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", str(RECORDINGS / "retained_objects_listeners-leaky.parquet")]) == 4
+    said = capsys.readouterr()
+    assert not said.out and "no edit is certain enough" in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("clean_warm_up_then_flat-clean", [], "nothing to fix"),
+        ("retained_objects_deque-leaky", ["--finding", "9"], "no finding 9"),
+        ("retained_objects_deque-leaky", ["--prove"], "is not here"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_line(
+    name: str, more: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fix", str(RECORDINGS / f"{name}.parquet"), *more]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_edit_is_proved_on_a_copy_of_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job"
+    (job / "data").mkdir(parents=True)
+    (job / "train.py").write_text(PROGRAM)
+    (job / "data" / "rows.csv").write_text("1")
+    before, after = tmp_path / "before.parquet", tmp_path / "after.parquet"
+    subprocess.run(record_command(before, sys.executable, "train.py"), cwd=job, check=True)
+    assert main(["fix", str(before), "--prove", "-o", str(after)]) == 0
+    said = capfd.readouterr()
+    assert "+    del seen[:-" in said.out and "Better" in said.out
+    assert "done 8999" in said.err and "it ended as before" in said.err
+    assert (job / "train.py").read_text() == PROGRAM
+    assert sorted(one.name for one in job.iterdir()) == ["data", "train.py"]
+    (job / "train.py").write_text(PROGRAM + "# later\n")
+    assert main(["fix", str(before), "--prove", "-o", str(after)]) == 2
+    assert "not as it was when it was recorded" in capfd.readouterr().err
