@@ -160,7 +160,7 @@ def _with_use(
     other = places.get(pair.original.path)
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or other.row is None or own.row is None:
         return group, own
-    copy, original = (use_of(case, process, holder_of(p.row), str(p.row["path"])) for p in (own, other))
+    copy, original = (use_of(case, process, holder_of(row), str(row["path"])) for row in (own.row, other.row))
     if not (original.is_over and copy.is_over is False):
         return group, own
     size = sum(bytes for bytes, _ in pair.original.storages.values())

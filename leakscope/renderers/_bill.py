@@ -67,7 +67,7 @@ def told(report: Report) -> Told | None:
             Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
                  format_bytes(top) if has_peak else "", _details(account, own or then), max(size, top))
         )  # fmt: skip
-    columns = ("", f"at {format_duration(level.time_s)}", "share")
+    columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak and peak is not None:
         columns += (f"peak, at {format_duration(peak.time_s)}",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""

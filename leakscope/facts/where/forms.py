@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..code.names import Holder
-from ..tables import int_of, only, records, text_of, without_last
+from ..tables import cells, int_of, only, records, text_of, without_last
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,8 +106,8 @@ def forms_of(process: ProcessGrowth, user_modules: Collection[str]) -> list[Form
     by_path = {str(row["path"]): row for row in records(only(holders, holders["take"] == last))}
     before = only(table, (table["take"] < last) & (table["data_form"] == NUMERIC))
     sketches: dict[str, set[str]] = {}
-    for row in records(before, "path", "content_sketch"):
-        sketches.setdefault(str(row["path"]), set()).add(str(row["content_sketch"]))
+    for path, sketch in cells(before, "path", "content_sketch"):
+        sketches.setdefault(str(path), set()).add(str(sketch))
     forms: list[Form] = []
     for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
         path, sketch = str(row["path"]), str(row["content_sketch"])
