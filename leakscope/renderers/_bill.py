@@ -13,7 +13,7 @@ _MOST_ROWS = 8
 _LEAST_SHARE = 0.01  # of the whole: less is told with others
 _DIFFERS = 0.03  # of the level: a peak that is nearer to it is the same
 _MOST_HOLDERS, _MOST_PARTS = 3, 6
-_DATA = "data"
+_OF_THE_PROGRAM = ("data", "model", "optimizer", "gradients", "activations", "batch", "user-held")  # told first
 _LAST = ("others", "not-measured")
 _REST = "the rest of "
 
@@ -52,7 +52,7 @@ def told(report: Report) -> Told | None:
     sizes = {account: max(_sum(at_level, account), _sum(at_peak, account)) for account in [*at_level, *at_peak]}
     most = max(level.total_bytes, peak.total_bytes if peak is not None and has_peak else 0)
     shown = sorted((a for a in sizes if a not in _LAST and sizes[a] >= _LEAST_SHARE * most), key=lambda a: -sizes[a])
-    shown = shown[: _MOST_ROWS - len(_LAST)]
+    shown = sorted(shown[: _MOST_ROWS - len(_LAST)], key=lambda account: account not in _OF_THE_PROGRAM)
     others = [account for account in sizes if account not in (*shown, *_LAST)]
     for bill in (at_level, at_peak):
         bill["others"] = [row for account in others for row in bill.get(account, ())]
@@ -68,10 +68,11 @@ def told(report: Report) -> Told | None:
                  format_bytes(top) if has_peak else "", _details(account, own or then), max(size, top))
         )  # fmt: skip
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
-    if has_peak and peak is not None:
-        columns += (f"peak, at {format_duration(peak.time_s)}",)
+    if has_peak:
+        columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
-    return Told("What the memory is (PSS, with mapped files)", columns, lines, total, has_peak)
+    when = f", peak at {format_duration(peak.time_s)}" if has_peak and peak is not None else ""
+    return Told(f"What the memory is: {total[0]} (PSS{when})", columns, lines, total, has_peak)
 
 
 def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:
