@@ -411,7 +411,7 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for line in bill.lines[:most]:
+    for line in bill.lines[: None if most is None else max(1, most - 1)]:
         told = _clean(line.name)
         if line.details:
             told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(line.details), "dim"))
