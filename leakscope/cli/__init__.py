@@ -1,7 +1,7 @@
 """The command line: parse, call one function, print, exit status. Runs afterwards; ``record`` passes it by.
 
 One file a section of ``leakscope --help``. Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use,
-3 input that cannot be read, 4 nobody can tell, 5 a process that cannot be looked into.
+3 input that cannot be read, 4 unclear, 5 a process that cannot be looked into.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTINGS = {
 _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Record": (record.demo, record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
     "Bring": (bring.import_,),
-    "Understand": (understand.report, understand.view, understand.heap, understand.oom),
+    "Understand": (understand.report, understand.view, understand.heap, understand.what_if, understand.oom),
     "Decide": (decide.fix, decide.compare, decide.check),
     "Many recordings": (many.fleet,),
     "Take along": (take_along.export, take_along.push),
@@ -92,7 +92,7 @@ class _Commands(Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("`leakscope COMMAND --help` explains one. Documentation: docs/index.md of the project.")
+        formatter.write_text("`leakscope COMMAND --help` explains one. `leakscope demo` shows it all in 15 s.")
 
 
 @click.group(cls=_Commands, context_settings=_SETTINGS, invoke_without_command=True)
