@@ -150,9 +150,8 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
     total = sum(one.bytes for one in idle)
     names = [one.place.said if has_key(one.place) else holder_name(one.place) for one in idle]
     first, held = idle[0], max(float(process.held_bytes[-1]), 1.0)
-    listed = ", ".join(names[:_MOST_NAMED]) + (
-        f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    )
+    shown = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
+    listed = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
     verb = "holds" if len(idle) == 1 else "hold"
     is_scarce = case.kills.of_root or is_short(case.limits)
     return case.finding(
