@@ -6,6 +6,7 @@ import array
 import collections
 import ctypes
 import gc
+import importlib.util
 import io
 import json
 import mmap
@@ -223,6 +224,29 @@ def test_an_image_has_its_pixels_and_one_of_a_mapped_file_has_none(tmp_path: Pat
     for mode, bytes_each in {"RGB": 4, "L": 1, "F": 4, "I;16": 2}.items():
         assert abs(found[id(made[mode].im)].own_bytes - 300_000 * bytes_each) < 1000, mode
     assert found[id(mapped.im)].own_bytes < 1000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+def test_an_array_of_jax_has_its_numbers_until_it_is_deleted() -> None:
+    """In a process of its own: JAX starts threads, and other tests fork."""
+    code = """
+import jax.numpy as jnp
+from tests.agent.test_heap_graph import nodes
+made = {
+    "float32": jnp.ones((300, 1000)), "bfloat16": jnp.ones((300, 1000), jnp.bfloat16), "bool": jnp.ones((300, 1000), bool)
+}
+number, gone = jnp.float32(3) * 2, jnp.ones((300, 1000))
+gone.delete()
+found = nodes()
+for name, bytes_each in {"float32": 4, "bfloat16": 2, "bool": 1}.items():
+    own = found[id(made[name])].own_bytes
+    assert abs(own - 300_000 * bytes_each) < 1000, (name, own)
+assert found[id(gone)].own_bytes < 1000 and found[id(number)].own_bytes < 1000
+"""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.further
