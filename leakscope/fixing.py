@@ -30,7 +30,7 @@ from .units import format_bytes
 if TYPE_CHECKING:
     from .storage import Recording
 
-NO_EDIT = 4  # exit status: nobody can tell which edit is right
+NO_EDIT = 4  # exit status: unclear which edit is right
 _MOST_FILES = 20_000
 _SMALL_BYTES = 1 << 20  # what is larger is linked to, and not copied
 _NOT_SOURCES = ("__pycache__", "node_modules", "site-packages", "dist-packages")
@@ -102,7 +102,7 @@ def told(comparison: Comparison, fix: Fix) -> str:
         peaks = f"{most} at most before, {now}"
         return f"With the edit of finding {fix.number} it no longer keeps growing ({peaks} after); {ended}."
     if before is None or after is None or before <= 0:
-        return "How much of the growth is gone cannot be told."
+        return "How much of the growth is gone is not known."
     rates = f"{format_bytes(before)} per hour before, {format_bytes(max(after, 0.0))} after"
     return f"Growth with the edit of finding {fix.number}: {-max(share, 0.0):.0%} ({rates}); {ended}."
 

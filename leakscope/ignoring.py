@@ -44,7 +44,7 @@ class Entry:
         mark = (self.fingerprint or "").lower()
         if finding.fingerprint is None and stands_for_all(finding.kind).startswith(mark):
             raise BadInput(
-                f"{FILE}: ignore of fingerprint {self.fingerprint}: it stands for all {finding.kind} of which nothing "
+                f"{FILE}: ignore of fingerprint {self.fingerprint}: it applies to all {finding.kind} of which nothing "
                 "is known, also the next; name a holder"
             )
 

@@ -28,7 +28,7 @@ leakscope {__version__}: records the memory of a job; what reads recordings is n
   leakscope finalize RUN...                 make a finished file of a recording (needs pyarrow)
   leakscope upload RUN... --to URL          copy recordings to a store as they are (needs fsspec)
 
-`leakscope record --help` has its options. A recording is a file and, until it is finished, a folder beside it: where
+`leakscope record --help` has its options. A recording is a file and, until it is finished, a folder next to it: where
 leakscope is installed, `leakscope report RUN` reads both."""
 
 

@@ -177,7 +177,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Time between readings of proportional memory (PSS). auto: 10s, longer where a reading is slow.",
            _period_or_auto),
     Option(("--keep-journal",), "Recording", "keep_journal", "", "",
-           "Leave the journal folder beside the finished file.", None),
+           "Leave the journal folder next to the finished file.", None),
     Option(("-q", "--quiet"), "What is said", "quiet", "", "",
            "Say nothing: no figures in the title, no verdict at the end. The file has it.", None),
     Option(("--no-summary",), "What is said", "summary", "", "",
@@ -195,10 +195,10 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--framework-logs",), "View inside", "framework_logs", "", "",
            "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
     Option(("--no-sampling",), "View inside", "sampling", "", "",
-           "Do not sample allocations: memory that no Python object holds is then told without its lines.",
+           "Do not sample allocations: memory that no Python object holds is then reported without its lines.",
            None, False),
     Option(("--full-heap",), "View inside", "full_heap", "", "",
-           "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
+           "Keep every object and reference of a process's first and last snapshots, in a file each next to the "
            "recording. One is kept anyhow, the first time that 95% of a memory limit is used.", None),
     Option(("--gpu-history",), "View inside", "gpu_history", "", "",
            "Turn torch's own history of GPU memory on (the newest 100,000 events), and keep a memory snapshot when a "
@@ -225,7 +225,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "otlp).", _otlp),
     Option(("--log-to",), "Trackers", "log_to", "TRACKER[:WHERE]", "",
            "Log curves while it runs, and verdict and page at the end, to wandb[:PROJECT], mlflow[:EXPERIMENT], "
-           "tensorboard[:FOLDER] or comet[:PROJECT]; repeatable. A helper beside the job does it.", _tracker),
+           "tensorboard[:FOLDER] or comet[:PROJECT]; repeatable. A separate helper does it.", _tracker),
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
            "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
            "those that start so are not recorded.", None, False),

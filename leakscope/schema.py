@@ -26,7 +26,7 @@ CARRIES: dict[str, str] = {
     "message": "messages: of exceptions, on stderr, of labels and marks; values that a guard of torch.compile quotes",
     "note": "sentences of leakscope's own and of the kernel, with names and paths in them",
     "source": "source text of the program",
-    "machine": "what tells one machine from another",
+    "machine": "what distinguishes one machine from another",
 }
 """Kinds of text of the user's that a column may carry: the only place that says what a recording may hold of them."""
 
@@ -76,7 +76,7 @@ def _c(name: str, type: str, unit: str, meaning: str, carries: str = "") -> Colu
 KEYS: tuple[Column, ...] = (
     _c("table", "str", "", "the table this row belongs to"),
     _c("time_unix_ns", "int", "ns", "wall clock (CLOCK_REALTIME); may jump"),
-    _c("time_mono_ns", "int", "ns", "CLOCK_MONOTONIC: order and distances; stands still in suspend"),
+    _c("time_mono_ns", "int", "ns", "CLOCK_MONOTONIC: order and distances; stops in suspend"),
     _c("time_boot_ns", "int", "ns", "CLOCK_BOOTTIME: the kernel log's clock; runs on in suspend"),
     _c("origin", "str", "", "name of the file that the row was imported from; null = recorded here", "file"),
 )
@@ -123,7 +123,9 @@ _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "na
 _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
 )
-_OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)")
+_OBJECT_COUNT = _c(
+    "object_count", "float", "", "objects; an estimate where members of long containers stand for others"
+)
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
 _TAKE_CPU_S = _c("take_cpu_s", "float", "s", "CPU time of the snapshot; heap_graphs: of reading the graph")
 _NODE = _c("node", "int", "", "number of an object in its process, the same in all snapshots; 0 to 5: groups of roots")
@@ -132,7 +134,7 @@ _RETAINED_DEVICE_BYTES = _c(
     "retained_device_bytes",
     "int",
     "bytes",
-    "beside retained_bytes: storages on GPUs that would be freed with it; null = none",
+    "not in retained_bytes: storages on GPUs that would be freed with it; null = none",
 )
 _COMM = _c("comm", "str", "", "command name the kernel shows (15 bytes)", "process")
 _EDGE_COUNT = _c("edge_count", "int", "", "references; heap_nodes: to this object from others")
@@ -167,7 +169,7 @@ _STACK = _c("stack", "str", "", "calls from the outermost user frame inward: fil
 _PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word", "message")
 _DEVICE = _c("device", "str", "", "cpu, cuda:0, ...")
 _DTYPE = _c("dtype", "str", "", "element type without the torch prefix: float32, bfloat16, ...")
-_SHAPE = _c("shape", "str", "", "dimensions, as 768x3072; of the largest where a row stands for several")
+_SHAPE = _c("shape", "str", "", "dimensions, as 768x3072; of the largest where a row is of several")
 _STORAGE_BYTES = _c("storage_bytes", "int", "bytes", "storages, each once however many tensors view it")
 _TENSOR_OWNER = _c(
     "tensor_owner", "str", "",
@@ -176,7 +178,6 @@ _TENSOR_OWNER = _c(
 )  # fmt: skip
 _TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight", "way")
 _WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path", "way")
-_PATH = _c("path", "str", "", "path from a root, members of a container as [*]: main() trainer.history", "way")
 _SEGMENT_KIND = _c(
     "segment_kind", "str", "",
     "gpu_segments: small or large; shared_segments: dev-shm; deleted: no name, still mapped; sysv; sysv-removed: "
@@ -190,7 +191,7 @@ _BLOCK_BYTES = _c(
 )
 _STACK_NUMBER = _c("stack_number", "int", "", "number of a stack in its snapshot; null: none was recorded")
 _GPU_STREAM = _c("gpu_stream", "int", "", "stream it belongs to, 0 the default one")
-_DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
+_DEEP_BYTES = _c("deep_bytes", "int", "bytes", "own bytes and all that is only reached through them")
 
 TABLES: dict[str, Table] = {
     t.name: t
@@ -208,8 +209,8 @@ TABLES: dict[str, Table] = {
             _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)", "file"),
             _c("born_mono_ns", "int", "ns", "first seen, CLOCK_MONOTONIC"),
             _c("died_mono_ns", "int", "ns", "first missed, CLOCK_MONOTONIC; null while alive"),
-            _c("exit_code", "int", "", "exit status, where the kernel told; null otherwise"),
-            _c("exit_signal", "int", "", "signal that ended it, where the kernel told"),
+            _c("exit_code", "int", "", "exit status, where the kernel reported it; null otherwise"),
+            _c("exit_signal", "int", "", "signal that ended it, where the kernel reported it"),
             _c("is_root", "bool", "", "the command that was recorded"),
         )),
         Table("process_samples", "recorder", "Memory of one process at one instant", (
@@ -339,8 +340,6 @@ TABLES: dict[str, Table] = {
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks; null = not counted (--max-pause)"),
             _GC_FROZEN_COUNT,
-            _c("visited_count", "int", "", "objects looked at along names; null: the graph of all objects tells"),
-            _REACHED_COUNT,
             _c("truncated", "bool", "", "not looked at to the end: figures are lower bounds, or estimates"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
             _ARRAY_BYTES,
@@ -354,7 +353,7 @@ TABLES: dict[str, Table] = {
             *_PROCESS, *_TAKE,
             _c("node_count", "int", "", "objects: those the collector tracks and all they refer to"),
             _EDGE_COUNT,
-            _c("is_sampled", "bool", "", "too many to read: members of long containers stand for the others"),
+            _c("is_sampled", "bool", "", "too many to read: members of long containers represent the others"),
             _RETAINED_BYTES,
             _OUTSIDE_COUNT,
             _OUTSIDE_BYTES,
@@ -363,7 +362,7 @@ TABLES: dict[str, Table] = {
             _ARRAY_BYTES,
             _STORAGE_BYTES,
             _c("native_bytes", "int", "bytes", "memory of malloc that objects lead to, by samples of allocations"),
-            _c("device_bytes", "int", "bytes", "beside retained_bytes: storages of tensors on GPUs; null = none"),
+            _c("device_bytes", "int", "bytes", "not in retained_bytes: storages of tensors on GPUs; null = none"),
             _c("small_object_bytes", "int", "bytes", "objects of at most 512 bytes, which pymalloc serves"),
             _c("arena_bytes", "int", "bytes", "arenas of pymalloc; null, like the next five: not found"),
             _c("pool_bytes", "int", "bytes", "of these, pools in which something is in use"),
@@ -376,11 +375,12 @@ TABLES: dict[str, Table] = {
             _c("none_known_count", "int", "",
                "of these, what objects and functions have, and Python's cache of attributes: the rest is C code's"),
             _c("key_reference_count", "int", "",
-               "references to strings by keys of dicts, of which the collector is not told; null = not counted"),
+               "references to strings by keys of dicts, which the collector does not see; null = not counted"),
             _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
             _c("held_s", "float", "s", "how long the graph was in the process's memory, which is larger by as much"),
+            _c("reading_bytes", "int", "bytes", "memory that it took at most to read the graph and to work it out"),
         )),
         Table("heap_nodes", "agent", "An object that retains much, and those on the way to it, in one snapshot", (
             *_PROCESS, *_TAKE,
@@ -404,7 +404,7 @@ TABLES: dict[str, Table] = {
             _c("retained_native_bytes", "int", "bytes", "of retained_bytes, sampled memory of malloc; null = none"),
             _RETAINED_DEVICE_BYTES,
             _c("error_bytes", "int", "bytes",
-               "of retained_bytes, one standard error: some members stand for others; null = all were read"),
+               "of retained_bytes, one standard error: some members represent others; null = all were read"),
             _LENGTH,
             _LENGTH_LIMIT,
             _c("limits", "str", "", "attributes that may be limits of what it holds: maxsize=3000 most=5", "name"),
@@ -454,7 +454,7 @@ TABLES: dict[str, Table] = {
             _NODE,
             _OBJECT_COUNT,
             _SHALLOW_BYTES,
-            _c("pinned_bytes", "int", "bytes", "free memory beside them: of each block in use there its share"),
+            _c("pinned_bytes", "int", "bytes", "free memory next to them: of each block in use there its share"),
         )),
         Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
@@ -463,30 +463,6 @@ TABLES: dict[str, Table] = {
             _OBJECT_COUNT,
             _REACHED_COUNT,
             _SHALLOW_BYTES,
-        )),
-        Table("holders", "agent", "All objects found at one path from a root, in one snapshot", (
-            *_PROCESS, *_TAKE,
-            _PATH,
-            _c("parent_path", "str", "", "path one step nearer to the root; null at a root", "way"),
-            _ROOT_KIND,
-            _EDGE_KIND,
-            _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell", "name"),
-            _OWNER,
-            _c("owner_module", "str", "", "module that defines the owner", "name"),
-            _OWNER_FILE,
-            _OWNER_LINE,
-            _c("is_user", "bool", "", "the owner is the user's code: not standard library, not site-packages"),
-            _TYPE_NAME,
-            _c("member_type", "str", "", "type of a typical member of these containers", "name"),
-            _OBJECT_COUNT,
-            _LENGTH,
-            _LENGTH_LIMIT,
-            _SHALLOW_BYTES,
-            _DEEP_BYTES,
-            _c("array_deep_bytes", "int", "bytes", "of deep_bytes: arrays, images, buffers"),
-            _c("tensor_deep_bytes", "int", "bytes", "of deep_bytes: tensor storages"),
-            _OPAQUE,
-            _c("chained", "bool", "", "a chain of like objects (node.next.next), all in this one row"),
         )),
         Table("threads", "agent", "Python threads in one snapshot, by the outermost function they run", (
             *_PROCESS, *_TAKE,
@@ -520,7 +496,6 @@ TABLES: dict[str, Table] = {
             _SHAPE,
             _c("storage_count", "int", "", "storages"),
             _STORAGE_BYTES,
-            _PATH,
             _NODE,
             _TEXT,
         )),
@@ -544,7 +519,7 @@ TABLES: dict[str, Table] = {
             _WEIGHT_SET,
             _TENSOR_NAME,
             _c("gradient_state", "str", "", "none-parameter, none, nan, inf, nan-parameter; counted: frozen, ok"),
-            _c("parameter_count", "int", "", "parameters the row stands for"),
+            _c("parameter_count", "int", "", "parameters the row is of"),
             _SHAPE,
             _NODE,
             _STEP,
@@ -574,7 +549,6 @@ TABLES: dict[str, Table] = {
         )),
         Table("data_forms", "agent", "A large container of records and a sketch of what is in it, to find copies", (
             *_PROCESS, *_TAKE,
-            _PATH,
             _NODE,
             _TYPE_NAME,
             _c("row_count", "int", "", "records"),

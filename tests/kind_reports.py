@@ -82,7 +82,7 @@ def _judged(source: str) -> Report:
 def excerpt(report: Report, finding: Finding) -> str:
     """The first screen of a report with this finding alone: the verdict, the finding, its evidence."""
     alone = replace(
-        report, findings=[finding], ledger=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(), ruled_out=(),
+        report, findings=[finding], ledger=(), bill=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(), ruled_out=(),
         skipped=(), recording=replace(report.recording, notes=[], complete=True),
     )  # fmt: skip
     text = render(alone, "terminal", color=False, width=WIDTH)
@@ -101,7 +101,7 @@ def picture(report: Report, finding: Finding) -> str | None:
 
 def before_and_after(kind: str) -> str:
     """The program that leaks, and what its clean twin does instead; where there is none, the line that is meant."""
-    program = _program(SOURCES[kind])
+    program = _program(SOURCES[kind]) if kind in SOURCES else None
     if program is None:
         return ""
     before = program.read_text(encoding="utf-8").splitlines()

@@ -38,7 +38,7 @@ def asked(monkeypatch):
         finding = Finding("native-growth", "it grows", asked.severity, 0.9, 1, Subject())
         return Report(facts, Verdict(True, False, "it grows", 1), findings=[finding])
 
-    def render(report, name):
+    def render(report, name, **options):
         return json.dumps({"format": name}) if name == "json" else asked.text
 
     monkeypatch.setitem(sys.modules, "leakscope.reporting", types.SimpleNamespace(analyze=analyze))
@@ -109,6 +109,27 @@ def test_wrong_use_is_one_line(asked, capsys, arguments, status, line):
     assert err.startswith("leakscope: ")
     assert line in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["{folder}"], "leakscope report {folder}"),
+        (["fleet", "{folder}"], "leakscope fleet index {folder}"),
+        (["fleet", "report", "{folder}"], "leakscope fleet index {folder}"),
+        (["report", "{folder}/none.parquet"], "leakscope record -o {folder}/none.parquet -- COMMAND"),
+    ],
+)
+def test_what_was_meant_is_said(words, hint, tmp_path, capsys):
+    assert main([word.format(folder=tmp_path) for word in words]) in (2, 3)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert hint.format(folder=tmp_path) in line
+
+
+def test_an_option_for_colour_comes_before_the_environment(run, capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["report", str(run), "--color"]) == 0
+    assert "\x1b[" in capsys.readouterr().out
 
 
 def test_an_output_that_cannot_be_written(run, asked, tmp_path, capsys):

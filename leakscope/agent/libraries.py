@@ -62,7 +62,7 @@ THINGS = (
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
           let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",
-          let_go="work on each batch in `with nlp.memory_zone():`, or load the pipeline anew now and then: spacy keeps "
+          let_go="work on each batch in `with nlp.memory_zone():`, or reload the pipeline now and then: spacy keeps "
                  "each new word for good"),
     Thing("torch.jit.trace", KEEPER, library="torch",
           let_go="trace each model once and use it again, or in a process that ends: torch keeps the graph and the "

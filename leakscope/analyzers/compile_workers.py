@@ -96,7 +96,7 @@ def findings(
     elif team.is_idle and team.cost >= max(min_idle_bytes, min_idle_share * held):
         yield _idle(case, team)
     else:
-        state = "idle" if team.is_idle else "at work"
+        state = "idle" if team.is_idle else "busy"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
         yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
 
@@ -202,7 +202,7 @@ def _finding(
         type="process",
         library="torch._inductor",
         evidence=evidence,
-        doubts=[] if team.is_idle else ["they were at work towards the end: what they hold then may be given back"],
+        doubts=[] if team.is_idle else ["they were busy towards the end: memory may be given back when they are idle"],
         remedy=remedy,
         series=[
             Series(p.label, p.growth.time_s.tolist()[:500], p.growth.held_bytes.tolist()[:500])
@@ -215,7 +215,7 @@ def _finding(
 
 def _evidence(team: _Team) -> Iterator[Evidence]:
     count = len(team.workers)
-    state = "idle at the end" if team.is_idle else "at work at the end"
+    state = "idle at the end" if team.is_idle else "busy at the end"
     figures = {"worker_count": count, "ever": team.ever, "since_s": round(team.born_s, 1), "is_idle": team.is_idle}
     yield Evidence(f"{count} alive since {format_duration(team.born_s)} after the start, {state}", figures)
     factor = team.rss / max(team.pss, 1.0)

@@ -73,7 +73,7 @@ def findings(
     own = [one for one in found if one.subject.type != _SHARED or one.subject.pid not in segments]
     yield from own
     if found and not own:
-        yield RuledOut(_KIND, f"{found[0].subject.holder} pile up with the segments that shared-memory tells of")
+        yield RuledOut(_KIND, f"{found[0].subject.holder} pile up with the segments of shared-memory")
     most = max((pile.most for pile in piles), default=0)
     if growing:
         return

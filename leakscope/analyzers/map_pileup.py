@@ -97,7 +97,7 @@ def findings(
     for pile in piles:
         other = told.get(pile.owner.pid)
         if other is not None:
-            reason = f"the mappings of {pile.owner.label} are those of what {other.kind} tells of"
+            reason = f"the mappings of {pile.owner.label} are those of the finding {other.kind}"
             yield RuledOut(_KIND, reason, {"risen": pile.risen})
         else:
             yield _finding(case, pile)

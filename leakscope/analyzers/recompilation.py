@@ -86,7 +86,7 @@ def findings(
         yield Skipped(_KIND, "torch.compile was not used", applies=False)
     for one in compiled:
         if one.time_s.size < 4 or one.seen_until < min_seen:
-            yield Skipped(_KIND, f"too few snapshots of {one.process.label} to tell whether it keeps compiling")
+            yield Skipped(_KIND, f"too few snapshots of {one.process.label} to see whether it keeps compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
             yield _finding(case, one, so_far)
         else:

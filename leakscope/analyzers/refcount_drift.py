@@ -236,7 +236,7 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         drops = f"{format_count(-per_step)} reference{'s' if per_step < -1 else ''} in one {case.step_unit}"
     where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None and at.file is not None else "in use"
     remedy = [
-        f"mend or update the extension {where} that can drop {drops}",
+        f"fix or update the extension {where} that can drop {drops}",
         "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
     ]
     doubts = ["the count does not show which extension it is"]

@@ -157,7 +157,7 @@ def _moment(tree: HeapTree, last: int) -> str:
     moment = format_duration(tree.time_s[last])
     if tree.exit_s is None:
         return moment
-    return f"{moment}, the last snapshot at work (as it ended, at {format_duration(tree.exit_s)}: --at-end)"
+    return f"{moment}, the last snapshot while it worked (as it ended, at {format_duration(tree.exit_s)}: --at-end)"
 
 
 def _below(

@@ -118,7 +118,7 @@ def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     if most <= limit.bytes:
         return Outcome(rule, KEPT, f"memory grows by {format_bytes(most)} {unit} at most")
     if pace.grows:
-        text = f"memory grows by {format_bytes(low)} to {format_bytes(high)} {unit}; a longer run would tell"
+        text = f"memory grows by {format_bytes(low)} to {format_bytes(high)} {unit}; a longer run would show"
         return Outcome(rule, CANNOT_TELL, text)
     return Outcome(rule, CANNOT_TELL, _too_short(pace, limit, most, case.step_unit))
 

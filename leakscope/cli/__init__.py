@@ -1,7 +1,7 @@
 """The command line: parse, call one function, print, exit status. Runs afterwards; ``record`` passes it by.
 
 One file a section of ``leakscope --help``. Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use,
-3 input that cannot be read, 4 nobody can tell, 5 a process that cannot be looked into.
+3 input that cannot be read, 4 unclear, 5 a process that cannot be looked into.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Commands(Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("`leakscope COMMAND --help` explains one. Documentation: docs/index.md of the project.")
+        formatter.write_text("`leakscope COMMAND --help` explains one. `leakscope demo` shows it all in 15 s.")
 
 
 @click.group(cls=_Commands, context_settings=_SETTINGS, invoke_without_command=True)

@@ -46,6 +46,14 @@ class Group(Command, click.Group):
 
     command_class = Command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """A folder or a file in place of a command: whoever types that means the first of them."""
+        name = args[0] if args else ""
+        if self.get_command(ctx, name) is None and os.path.exists(name) and self.list_commands(ctx):
+            reads = "report" if ctx.parent is None else next(iter(self.commands))
+            raise BadInput(f"{name} is no command: `{ctx.command_path} {reads} {name}` reads it")
+        return super().resolve_command(ctx, args)
+
 
 class RecorderCommand(Command):
     """A command whose words the recorder reads itself, which must stay small: here are its help and completion."""

@@ -20,7 +20,9 @@ from ._shared import command, quiet_option, say
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default="run.parquet", show_default=True)
-@click.option("--from", "form", metavar="FORMAT", help="Of all FILEs, where it cannot be told by what is in them.")
+@click.option(
+    "--from", "form", metavar="FORMAT", help="Of all FILEs, where it cannot be recognised from their contents."
+)
 @click.option(
     "--tz", metavar="ZONE", help="Zone of clocks that name none: Europe/Berlin, +02:00, local.  [default: UTC]"
 )

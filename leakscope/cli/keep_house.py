@@ -32,7 +32,7 @@ def doctor(format_name: str) -> None:
     ]
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option("--keep-journal", is_flag=True, help="Leave the journal folder beside the finished file.")
+@click.option("--keep-journal", is_flag=True, help="Leave the journal folder next to the finished file.")
 @click.option("--checkpoint", is_flag=True, help="Bring the file up to date while the recorder goes on.")
 @click.option("--judge", is_flag=True, help="Analyse it, and write the verdict and key figures into its footer.")
 @quiet_option

@@ -107,7 +107,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same fleet.")
 @click.option(
     "--faults", "kinds", metavar="KINDS",
-    help="Kinds of faults, parted by commas; or a number: so many, drawn by the seed. Without: seven kinds.",
+    help="Kinds of faults, separated by commas; or a number: so many, drawn by the seed. Without: seven kinds.",
 )  # fmt: skip
 @click.option("--whole", is_flag=True, help="With every sample of every process: 2 MB a recording for a day.")
 @quiet_option
@@ -139,7 +139,7 @@ def demo(folder: Path, nodes: int, hours: float, seed: int, kinds: str | None, w
     "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True,
     help="Print so many at most in the terminal; 0: all.",
 )  # fmt: skip
-@click.option("-c", "--columns", metavar="NAMES", help="Columns, parted by commas; 'all' for every one.")
+@click.option("-c", "--columns", metavar="NAMES", help="Columns, separated by commas; 'all' for every one.")
 @format_option("csv", "json", "terminal")
 @output_option
 def list_(

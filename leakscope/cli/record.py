@@ -91,7 +91,7 @@ def ps() -> int:
 @command(examples=[("leakscope snapshot -p 4242", "then: leakscope heap heap.parquet")])
 @click.option("-p", "--pid", type=int, metavar="PID", required=True, help="A running Python process.")
 @click.option("-o", "--output", default="heap.parquet", show_default=True, metavar="FILE", help="File to write.")
-@click.option("--full-heap", is_flag=True, help="Keep every object and reference too, in a file beside FILE.")
+@click.option("--full-heap", is_flag=True, help="Keep every object and reference too, in a file next to FILE.")
 @quiet_option
 def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
     """Take one snapshot of a running Python process: who holds its memory now.

@@ -82,7 +82,7 @@ def export(
 @command(
     examples=[
         ("leakscope push --to wandb:my-project", "curves, verdict and page of run.parquet"),
-        ("leakscope push runs/a.parquet --to tensorboard:runs", "beside the job's own curves"),
+        ("leakscope push runs/a.parquet --to tensorboard:runs", "next to the job's own curves"),
     ]
 )
 @run_argument

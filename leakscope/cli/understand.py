@@ -145,7 +145,7 @@ def view(run: Path, no_browser: bool) -> int:
 @run_argument
 @click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one with the largest heap by default.")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="The snapshot nearest to this moment, not the last.")
-@click.option("--at-end", is_flag=True, help="The snapshot made as it ended, not the last one at work.")
+@click.option("--at-end", is_flag=True, help="The snapshot made as it ended, not the last one while it worked.")
 @click.option("--since", "since_s", type=float, metavar="SECONDS", help="Growth since the one nearest to this moment.")
 @click.option("--diff", "by_growth", is_flag=True, help="Sort by growth, and show what grew only.")
 @click.option("--path", "wanted", metavar="TEXT", help="Who holds the objects with this in their type or name.")

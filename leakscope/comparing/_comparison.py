@@ -12,7 +12,7 @@ GONE, STILL, NEW = "gone", "still", "new"
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs. ``grows`` (in the common range): True, False, or None with the ``reason`` nobody can tell.
+    """One of the two runs. ``grows`` (in the common range): True, False, or None with the ``reason`` unclear.
 
     **Units** bytes, bytes per step (None where the runs are not aligned by steps) and per hour; low and high bound the
     rate at 95 %. ``peak_bytes`` is of the whole run, pages that processes share counted once; ``peak_in_range_bytes``

@@ -265,7 +265,7 @@ def _not_enough(pair: PacePair) -> str:
         return "the runs have nothing in common to compare"
     if pair.unit == STEP:
         return f"too little to compare in the {format_count(span)} {pair.step_unit}s that both runs have"
-    return f"too little to compare in the {format_duration(span)} that both runs were at work"
+    return f"too little to compare in the {format_duration(span)} in which both runs were busy"
 
 
 def _would_tell(pair: PacePair) -> str:
@@ -274,7 +274,7 @@ def _would_tell(pair: PacePair) -> str:
     if not leaks or (needed := _MARGIN * pair.least_bytes / max(leaks)) <= pair.end - pair.start:
         return ""
     more = f"{format_count(needed)} {pair.step_unit}s" if pair.unit == STEP else format_duration(needed)
-    return f"; about {more} of both would tell"
+    return f"; about {more} of both would show it"
 
 
 def _rate(pace: Pace, pair: PacePair) -> str:

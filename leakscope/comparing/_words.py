@@ -86,7 +86,7 @@ def closing(comparison: Comparison) -> Iterator[str]:
         smallest = comparison.smallest_leak_bytes_per_step
         least = format_per_step(smallest or 0.0, unit)
     else:
-        over = f"{format_duration(end - start)} in which both were at work, by time"
+        over = f"{format_duration(end - start)} in which both were busy, by time"
         smallest = comparison.smallest_leak_bytes_per_hour
         least = f"{format_bytes(smallest or 0.0)} per hour"
     if end > start:

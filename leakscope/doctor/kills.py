@@ -54,11 +54,11 @@ def _exit_status() -> Check:
     """Whether the end of a process is known that is not the recorder's own child: workers die first."""
     name = "ends of workers"
     if _pidfd_tells():
-        return ok(name, "the kernel tells how any process ended (pidfd): also workers their parent waits for")
+        return ok(name, "the kernel says how any process ended (pidfd): also workers their parent waits for")
     return limited(
         name,
         "only the ends of the command itself and of orphans are known; of workers, that they ended",
-        "Linux 6.15 and later tell how every process ended",
+        "Linux 6.15 and later say how every process ended",
     )
 
 

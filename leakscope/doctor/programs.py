@@ -69,9 +69,9 @@ def _allocations() -> Check:
 
     refusal = Sampler.refusal_before()
     if refusal is None:
-        return ok("allocations", "what native code keeps is told with the lines that allocated it")
-    remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
-    return limited("allocations", f"{refusal}: native memory is told without lines", remedy)
+        return ok("allocations", "what native code keeps is reported with the lines that allocated it")
+    remedy = "install gcc, then reinstall leakscope" if "compiler" in refusal else None
+    return limited("allocations", f"{refusal}: native memory is reported without lines", remedy)
 
 
 def _heap_graph() -> Check:
@@ -81,7 +81,7 @@ def _heap_graph() -> Check:
     refusal = HeapGraph().refusal
     if refusal is None:
         return ok("heap graph", "who holds what is read exactly, in all Pythons from 3.8 to 3.14")
-    remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
+    remedy = "install gcc, then reinstall leakscope" if "compiler" in refusal else None
     return limited("heap graph", f"{refusal}: who holds what is estimated from samples", remedy)
 
 
@@ -134,7 +134,7 @@ def _gpu(root: str) -> Check:
     except (OSError, AttributeError):
         works = False
     if works:
-        return ok("GPU", "the driver's library (NVML) tells the memory of each GPU and of processes on it")
+        return ok("GPU", "the driver's library (NVML) reports the memory of each GPU and of processes on it")
     if has_device:
         text = "there is an NVIDIA GPU, but NVML does not answer: allocator figures only, no other processes"
         return limited("GPU", text, "in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility")

@@ -34,7 +34,7 @@ def kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Fi
     if kept is None:
         return Skipped(_KIND, f"{device.label}: {no_steps(device)}")
     if len(kept.whole) < _LEAST_STEPS:
-        return Skipped(_KIND, f"{device.label}: its history shows {len(kept.whole)} whole steps, too few to tell")
+        return Skipped(_KIND, f"{device.label}: its history shows {len(kept.whole)} whole steps, which is too few")
     if not is_growth(budget, kept, min_kept_share):
         figures = {"kept_bytes": kept.bytes, "step_count": len(kept.whole)}
         said = f"{format_bytes(kept.bytes)} of" if kept.bytes else "nothing of"
@@ -56,7 +56,7 @@ def _earlier(case: Case, budget: DeviceBudget) -> list[DeviceBudget]:
 
 
 def _between(earlier: list[DeviceBudget], last: DeviceBudget) -> RuledOut | Skipped:
-    """What changed from the first snapshot to the last, by line: two moments do not tell whether it goes on."""
+    """What changed from the first snapshot to the last, by line: two moments do not show whether it continues."""
     first, device = earlier[0], last.device
     change = device.requested_bytes - first.device.requested_bytes
     by_line = {(line.role, line.stack.place): line.end_bytes for line in last.lines}
@@ -71,7 +71,7 @@ def _between(earlier: list[DeviceBudget], last: DeviceBudget) -> RuledOut | Skip
     if change < max(_LEAST_BYTES, _LEAST_SHARE * device.peak_bytes):
         return RuledOut(_KIND, said, figures)
     return Skipped(
-        _KIND, f"{said}; the histories show no steps, and {len(earlier) + 1} moments do not tell whether it goes on"
+        _KIND, f"{said}; the histories show no steps, and {len(earlier) + 1} moments do not show whether it continues"
     )
 
 
@@ -99,7 +99,7 @@ def _finding(case: Case, budget: DeviceBudget, kept: Kept) -> Finding:
         severity="critical",
         grounds=[
             Ground("the history of the allocator shows what was never freed", 0.9),
-            Ground(f"steps are told by {kept.steps.by}", 0.4 if kept.steps.is_loop else 0.75),
+            Ground(f"steps are recognised by {kept.steps.by}", 0.4 if kept.steps.is_loop else 0.75),
         ],
         bytes=kept.bytes,
         subject=subject_in(device, kept.stack),
@@ -137,7 +137,7 @@ def _evidence(kept: Kept) -> Iterator[Evidence]:
             f"{format_count(kept.count)} allocations by {kept.stack_count} different stacks are kept together",
             {"allocation_count": kept.count, "stack_count": kept.stack_count},
         )
-    yield Evidence(f"steps are told by {kept.steps.by}")
+    yield Evidence(f"steps are recognised by {kept.steps.by}")
 
 
 def _remedy(kept: Kept) -> Iterator[str]:

@@ -67,6 +67,6 @@ _Pile = TypeVar("_Pile", bound=Pile)
 
 
 def rising(piles: Iterable[_Pile], min_count: int) -> tuple[list[_Pile], bool]:
-    """The piles that keep rising by ``min_count`` and a share of what there were; whether nobody can tell of others."""
+    """The piles that keep rising by ``min_count`` and a share of what there were; whether unclear of others."""
     verdicts = [(pile, pile.verdict(min_count)) for pile in piles]
     return [pile for pile, verdict in verdicts if verdict == GROWING], CANNOT_TELL in [v for _, v in verdicts]

@@ -219,7 +219,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
             f"(pictures that are decoded, properties that are cached): {alone} would show it"
         )
     elif suspect.how == "asks":
-        yield "samples tell who asked for the memory, not who keeps it: no snapshot was taken in the workers"
+        yield "samples show who asked for the memory, not who keeps it: no snapshot was taken in the workers"
     elif suspect.how == "nothing":
         yield (
             f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
@@ -248,7 +248,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
     if suspect.how == "asks":
         library = suspect.grown[0].library
         once = f"call what is called{where} less often, or once for each worker"
-        yield f"{once}, or look whether a newer {library} mends it" if library else once
+        yield f"{once}, or check whether a newer {library} fixes this" if library else once
         fewer = f"or {fewer}"
     elif is_copying:
         fewer = f"or {fewer}"

@@ -21,7 +21,7 @@ _KEY = re.compile(r"\['([^'\]]+)'\]$")
 
 
 class Use(NamedTuple):
-    """``is_over``: True where no line that may still run reads it, False where one does, None where nobody can tell.
+    """``is_over``: True where no line that may still run reads it, False where one does, None where unclear.
 
     ``line``: one that goes on reading it, else the last that read it; None: nothing does.
     """

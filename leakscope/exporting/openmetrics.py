@@ -54,7 +54,7 @@ def _verdict(case: Case, clock: Clock, every: Mapping[str, str]) -> Iterator[byt
     report = report_of(case)
     verdict, at = report.verdict, _seconds(clock.at(report.recording.duration_s))
     gauges: list[tuple[str, str, list[tuple[dict[str, str], Any]]]] = [
-        ("leaking", "1: memory grows without end in sight, 0: it does not; not there: nobody can tell",
+        ("leaking", "1: memory grows without end in sight, 0: it does not; absent: unknown",
          [({}, verdict.leaking)]),
         ("killed", "1: a process was ended for memory", [({}, verdict.killed)]),
         ("growth_bytes", "what the job gained in the judged window", [({}, verdict.growth_bytes)]),

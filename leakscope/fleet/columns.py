@@ -28,7 +28,7 @@ PLACE = (
     ),
     Column("problem", "str", "", "why it cannot be read, or what its end lacks"),
     Column("size_bytes", "int", "bytes", "size of the file"),
-    Column("stamp", "str", "", "time of its last change, or its ETag: a recording with another one is read anew"),
+    Column("stamp", "str", "", "time of its last change, or its ETag: a recording with another one is read again"),
     Column("first_index", "int", "", "number of the index run that saw it first"),
     Column("read_index", "int", "", "number of the index run that read it last"),
     Column("columns_id", "int", "", "the same for files with the same columns"),

@@ -46,7 +46,7 @@ def read_index(path: Path) -> Catalogue:
     """All rows. **Errors** UnreadableRecording: there is none, or it is of another version."""
     found = read_catalogue(path, KEY, "index of a fleet", TYPES)
     if found.said.get("format_version") != FORMAT_VERSION:
-        raise UnreadableRecording(f"{path} is an index of another version: make it anew with `leakscope fleet index`")
+        raise UnreadableRecording(f"{path} is an index of another version: rebuild it with `leakscope fleet index`")
     return found
 
 

@@ -78,7 +78,7 @@ def _figures(report: FleetReport) -> Iterator[tuple[str, str]]:
     for key, name in (("leaking", "leaking"), ("killed", "killed"), ("jobs", "jobs"), ("nodes", "nodes")):
         yield name, f"{counts[key]:,}"
     unknown = counts["not_judged"] + counts["cannot_tell"]
-    yield "nobody can tell", f"{unknown:,}"
+    yield "unclear", f"{unknown:,}"
     if counts["unfinished"] + counts["unreadable"]:
         yield "without an end", f"{counts['unfinished'] + counts['unreadable']:,}"
 

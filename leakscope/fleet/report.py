@@ -261,7 +261,7 @@ def _caveats(population: Population, counts: Mapping[str, int]) -> Iterator[str]
     if counts["provisional"]:
         yield (
             f"the verdict of {_recordings(counts['provisional'])} is provisional, of a look while they ran; "
-            "`leakscope fleet index` judges such anew"
+            "`leakscope fleet index` judges them again"
         )
     if counts["cannot_tell"]:
         yield f"whether memory leaks in {_recordings(counts['cannot_tell'])}, counted on neither side"

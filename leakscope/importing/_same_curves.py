@@ -51,8 +51,8 @@ def name(parts: Sequence[Part], pids: Sequence[dict[int, int]], shifts: Sequence
                 )
             elif _others(parts, index, shifts):
                 part.source.notes.append(
-                    "it does not name its process, which is counted beside those of the other files: if it is one of "
-                    "them, put its pid into the name of the file"
+                    "it does not name its process, which is counted in addition to those of the other files: if it is "
+                    "one of them, put its pid into the name of the file"
                 )
 
 

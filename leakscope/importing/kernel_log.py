@@ -43,7 +43,7 @@ def read(source: Source) -> Iterator[Fact]:
     if reading.unread_lines:
         source.notes.append(f"{len(reading.unread_lines):,} lines speak of kills in words that are not read yet")
     if not reading.events:
-        raise NotThisFormat("tells of no process that was killed for memory: " + reading.notes[-1])
+        raise NotThisFormat("names no process that was killed for memory: " + reading.notes[-1])
     last = datetime.fromtimestamp(source.path.stat().st_mtime, timezone.utc)
     clock = _clock(source, reading.events, last)
     for event in reading.events:
@@ -84,7 +84,7 @@ def _evidence(source: Source) -> bytes:
         else:
             before = [*before, line][-3:]
         if len(kept) > _MOST_LINES:
-            source.notes.append("it tells of more kills than are read: the first are")
+            source.notes.append("it has more kills than are read: the first are")
             break
     return "\n".join(kept).encode("utf-8", "replace")
 
@@ -102,9 +102,7 @@ def _clock(source: Source, events: Sequence[oom.OomEvent], last: datetime) -> st
         return source.clock
     if not seconds:
         unread = next((event.time for event in events if event.time is not None), None)
-        why = (
-            f"tells of kills with times that cannot be read ({unread!r})" if unread else "tells of kills without a time"
-        )
+        why = f"has kills with times that cannot be read ({unread!r})" if unread else "has kills without a time"
         raise NotThisFormat(f"{why}: copy it with the times (dmesg, journalctl -o short-iso)")
     source.clock = BOOT
     return BOOT

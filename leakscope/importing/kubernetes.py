@@ -34,7 +34,7 @@ def read(source: Source) -> Iterator[Fact]:
         told += fact.table == "kernel_log"
         yield fact
     if not told:
-        source.notes.append("it tells of no container that was ended for lack of memory")
+        source.notes.append("it names no container that was ended for lack of memory")
 
 
 def _of_objects(source: Source, document: Any) -> Iterator[Fact]:

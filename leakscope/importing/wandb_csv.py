@@ -52,7 +52,7 @@ def _columns(source: Source, header: list[str]) -> dict[int, str]:
         if taken.setdefault(metric, run) == run:
             found[index] = metric
         elif "other runs" not in " ".join(source.notes):
-            source.notes.append(f"it has other runs beside {taken[metric]}, which are left out")
+            source.notes.append(f"it also has other runs {taken[metric]}, which are left out")
     return found
 
 

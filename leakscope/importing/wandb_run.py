@@ -94,7 +94,7 @@ def _records(stream: BinaryIO, source: Source) -> Iterator[bytes]:
         position += _HEADER + len(data)
         size = len(data) if kind in (_FULL, _FIRST) else size + len(data)
         if len(data) < length or kind not in (_FULL, _FIRST, _MIDDLE, _LAST) or size > _MOST_RECORD:
-            source.notes.append(f"it is torn at byte {position:,}: what stands before that is imported")
+            source.notes.append(f"it is torn at byte {position:,}: what comes before that is imported")
             return
         if kind in (_FULL, _FIRST):
             parts = []

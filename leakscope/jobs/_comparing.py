@@ -104,7 +104,7 @@ def _reason(ranks: Sequence[RankComparison], verdict: str) -> str:
 
 _SAID = {
     WORSE: ("is worse", "are worse"), BETTER: ("is better", "are better"), SAME: ("is the same", "are the same"),
-    CANNOT_TELL: ("cannot be told", "cannot be told"),
+    CANNOT_TELL: ("is unclear", "are unclear"),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ BOOT, EVENTS, WALL, ALONE = "boot-clock", "steps", "wall-clock", "alone"
 
 @dataclass(frozen=True)
 class RankRow:
-    """One rank. ``leaking``: True, False, or None with the ``reason`` why nobody can tell; of the others its headline.
+    """One rank. ``leaking``: True, False, or None with the ``reason`` why unclear; of the others its headline.
 
     ``path`` is its recording, which other ranks of its node may share. ``offset_s`` puts a moment of that recording on
     the job's axis. ``fingerprints`` are those of its findings, in order. ``odd``: how its memory differs from that of
@@ -96,7 +96,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class JobVerdict:
-    """``leaking``: True: a rank leaks; False: all were looked at, and none does; None: nobody can tell."""
+    """``leaking``: True: a rank leaks; False: all were looked at, and none does; None: unclear."""
 
     leaking: bool | None
     killed: bool

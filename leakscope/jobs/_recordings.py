@@ -197,7 +197,7 @@ def _newest(candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str,
                     "name the recordings of one job only"
                 )
             if before is not None:
-                rest[str(before.path)] = f"an earlier attempt of rank {rank}: the last one is told"
+                rest[str(before.path)] = f"an earlier attempt of rank {rank}: the last one is used"
             chosen[rank] = one
     kept = {id(one): one for one in chosen.values()}
     return list(kept.values()), {path: why for path, why in rest.items() if path not in map(_path, kept.values())}

@@ -1,4 +1,4 @@
-"""One sentence for all ranks: which leak, which do not, on which nobody can tell, and what it is."""
+"""One sentence for all ranks: which leak, which do not, on which unclear, and what it is."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def clock_notes(job: JobReport) -> Iterator[str]:
     by_wall = [row.node for row in job.nodes if row.aligned_by == WALL]
     if by_wall:
         some = ", ".join(by_wall[:4]) + (", …" if len(by_wall) > 4 else "")
-        yield f"no steps are shared with {some}: moments there are told by wall clocks, which may be off by seconds"
+        yield f"no steps are shared with {some}: moments there are placed by wall clocks, which may be off by seconds"
 
 
 def rest(job: JobReport) -> Iterator[str]:

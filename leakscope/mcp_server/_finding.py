@@ -26,7 +26,7 @@ def explained(report: Report, number: int) -> str:
         *_part("What to do", finding.remedy),
         *_part("When findings of this kind are mistaken", [finding.means.mistaken_when] if finding.means else []),
         *_part("Other kinds that saw the same object", finding.also),
-        f"fingerprint {finding.fingerprint or 'none: nothing is named that could be told again'}",
+        f"fingerprint {finding.fingerprint or 'none: nothing is named that could be recognised again'}",
     ]
     return "\n".join(printable(line)[:_MOST] for line in lines) + "\n"
 

@@ -86,7 +86,7 @@ STEP_RATE = _gauge("steps_per_second", "", "Its steps, requests or tasks a secon
 SNAPSHOTS = _counter("snapshots", "", "Snapshots of the heap so far, of all processes.")
 SNAPSHOT_PAUSES = _counter("snapshot_pause", "seconds", "Time for which they held their threads.")
 SNAPSHOT_LONGEST = _gauge("snapshot_longest_pause", "seconds", "The longest of them.")
-HOLDERS_TAKEN = _gauge("holders_taken", "seconds", "When the snapshot was taken that tells of holders, Unix time.")
+HOLDERS_TAKEN = _gauge("holders_taken", "seconds", "When the snapshot of these holders was taken, Unix time.")
 HOLDER = _gauge(
     "holder", "bytes",
     "Memory of one of the ten largest holders of the newest snapshot, in the process that has most of it.",
@@ -103,7 +103,7 @@ RECORDER_CPU = _counter("recorder_cpu", "seconds", "CPU time of the recorder.")
 RECORDER_MEMORY = _gauge("recorder_memory", "bytes", "Resident memory of the recorder.")
 RECORDER_ROUND = _gauge("recorder_round", "seconds", "Time that its last round of samples took.")
 RECORDER_JOURNAL = _gauge("recorder_journal", "bytes", "What it has written so far.")
-EXPORTER_CPU = _counter("exporter_cpu", "seconds", "CPU time of the process that tells these metrics.")
+EXPORTER_CPU = _counter("exporter_cpu", "seconds", "CPU time of the process that serves these metrics.")
 EXPORTER_MEMORY = _gauge("exporter_memory", "bytes", "Its resident memory.")
 
 FAMILIES = tuple(value for value in globals().values() if isinstance(value, Family))

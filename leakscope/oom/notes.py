@@ -161,7 +161,7 @@ def _answer(records: Sequence[Record], invocations: list[Invocation], is_sigkill
         answer = "The kernel's OOM killer was invoked; whom it killed is not in this text."
     elif unread_count:
         lines = f"{unread_count:,} lines speak" if unread_count > 1 else "a line speaks"
-        answer = f"Unknown: {lines} of kills in words that are not read yet, and no other tells of one."
+        answer = f"Unknown: {lines} of kills in words that are not read yet, and no other line names one."
     elif is_sigkill:
         answer = "Unknown: something was ended by SIGKILL, and this text does not say by whom."
     else:

@@ -109,7 +109,7 @@ def _why(event: OomEvent) -> str:
         sure = (
             ""
             if event.constraint_basis == "oom-kill line"
-            else " (or a cpuset or NUMA policy did: the log is too short to tell)"
+            else " (or a cpuset or NUMA policy did: the log is too short to say)"
         )
         return f": the machine ran out of memory{sure}"
     return "; which limit was hit, the log does not say"

@@ -90,7 +90,7 @@ class Answer(NamedTuple):
 class Answering(Companion):
     """What is known of the answer while the recording goes on. ``pid``: the helper that is there now, if one is."""
 
-    left_out = "the verdict is not told at the end"
+    left_out = "there is no verdict at the end"
 
     def __init__(self, output: str) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Answering(Companion):
 
     @property
     def pids(self) -> Mapping[int, str]:
-        return {} if self.pid is None else {self.pid: "waits for the end to tell the verdict"}
+        return {} if self.pid is None else {self.pid: "waits for the end, for the verdict"}
 
     def go_on(self, look: Look) -> Iterator[Word | Room]:
         """Start a helper, or have it look, where it is time for that; what leaves no room for one."""

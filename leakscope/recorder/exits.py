@@ -39,7 +39,7 @@ class Exits:
             self._descriptors[pid] = descriptor
 
     def status(self, pid: int) -> tuple[int | None, int | None]:
-        """(exit code, signal) of a process that has ended; forgets it. Both None: nobody can tell."""
+        """(exit code, signal) of a process that has ended; forgets it. Both None: unclear."""
         descriptor = self._descriptors.pop(pid, None)
         wait_status = None
         if descriptor is not None:

@@ -89,7 +89,7 @@ class Figures:
         self.peak = Peak()
         self.highest: list[tuple[int, float]] = []  # (bytes, when), the most first, one a second
         self.process_count = self.most_processes = 0
-        self.steady_bytes_per_s: float | None = None  # None: it does not grow steadily, or nobody can tell yet
+        self.steady_bytes_per_s: float | None = None  # None: it does not grow steadily, or unclear yet
         self._first_s: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self.course = Course()

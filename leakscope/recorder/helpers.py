@@ -33,7 +33,7 @@ class Room(NamedTuple):
 def too_full(needed_bytes: int, of_machine_bytes: int | None = None) -> Room | None:
     """The limit that leaves less than a process needs which starts now: of a cgroup of the recorder's, or above it.
 
-    ``of_machine_bytes``: what the machine has to have left, if that is more. None: there is room, or nobody can tell.
+    ``of_machine_bytes``: what the machine has to have left, if that is more. None: there is room, or unclear.
     **Cost** 0.1 ms for each level of cgroups.
     """
     least = {HOST: of_machine_bytes or needed_bytes}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,7 +67,8 @@ def find_program(name: str, path: str | None) -> str:
     if found:
         reason = "it is a directory" if os.path.isdir(found[0]) else "it is not executable (chmod +x?)"
         raise NotStarted(f"cannot run {found[0]}: {reason}", 126)
-    raise NotStarted(f"cannot run {name or repr(name)}: not found", 127)
+    hint = f"; a whole line is for a shell: sh -c {shlex.quote(name)}" if any(map(str.isspace, name)) else ""
+    raise NotStarted(f"cannot run {name or repr(name)}: not found{hint}", 127)
 
 
 def with_python(command: Sequence[str], path: str | None) -> Sequence[str]:

@@ -29,7 +29,7 @@ _LAST_WAIT_S = 4.0  # for the last push, when the job has ended
 class Metering(Talkers):
     """The processes that tell metrics of one recording. ``notes``: lines for the user."""
 
-    left_out = "no metrics are told"
+    left_out = "no metrics are served"
     wait_s = _LAST_WAIT_S
 
     def __init__(self, options: RecordOptions, output: str, listener: socket.socket | None) -> None:

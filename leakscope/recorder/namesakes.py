@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 _OWN_SCRIPT = "leakscope-python"  # beside every command of ours
-_OWN_MAIN = b"leakscope.__main__"
+_OWN_MAIN = b"from leakscope.__main__ import"
 _HEAD_BYTES = 4096
 _METADATA = (".dist-info", ".egg-info")
 
@@ -20,8 +20,8 @@ def found(environ: Mapping[str, str] = os.environ, folders: list[str] | None = N
     """One line about the first other one, and what to do; None: there is none. **Cost** 0.2 ms."""
     for name in distributions(sys.path if folders is None else folders):
         return (
-            f"another package named leakscope is installed beside this one ({name}): it overwrites this command and "
-            "these modules; pip uninstall leakscope, then install leakscope-recorder again"
+            f"another package named leakscope is installed in the same environment ({name}): it overwrites this "
+            "command and these modules; pip uninstall leakscope, then install leakscope-recorder again"
         )
     for path in commands(environ):
         return f"{path} is another program named leakscope: this one is {sys.executable} -m leakscope"

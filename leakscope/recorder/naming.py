@@ -18,6 +18,7 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 # What a program on its own is: the only one of its kind.
 _ALONE = {"rank": 0, "local_rank": 0, "world_size": 1, "node_rank": 0, "restart_count": 0, "attempt": 1}
 _SHORT = {"restart": "restart_count"}  # what a template calls it
+_OF_REPORTS = (".html", ".json", ".md", ".xml", ".sarif")  # whoever names one means `report -o`
 _SHORT_ID = 12  # characters of a commit and of a container's id, as git and docker show them
 _BELONGS = (
     "job", "rank", "local_rank", "world_size", "node", "node_rank", "pod", "namespace", "container", "restart",
@@ -40,6 +41,8 @@ def output_path(
             f"{without_credentials(template)}: only `leakscope record` and `attach` upload what they record: name a "
             "file, and then `leakscope upload FILE --to URL`"
         )
+    if template is not None and template.lower().endswith(_OF_REPORTS):
+        raise BadInput(f"--output {template}: that is a format of reports; a recording is a .parquet file")
     if template is None:
         template = add_to_name(DEFAULT_OUTPUT, "rank{rank}") if environ.get("RANK") else DEFAULT_OUTPUT
     return os.path.abspath(filled_in(template, environ, now_unix_s, known))

@@ -214,7 +214,7 @@ def _remove_if_left(folder: str) -> None:
     """**Errors** OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # its recorder lives, or nobody can tell
+        with suppress(OSError):  # its recorder lives, or unclear
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not (_is_used(folder) or _is_awaited(folder)):
                 remove_folder(folder)

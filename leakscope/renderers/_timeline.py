@@ -115,7 +115,7 @@ class _Culprit(NamedTuple):
 
 
 def _seen_and_after(culprit: _Culprit, timeline: Timeline, held: Sequence[int]) -> Iterator[Curve]:
-    """Its band to the last snapshot that shows it, and from there a paler one: nobody knows what it held then."""
+    """Its band to the last snapshot that shows it, and from there a paler one: as it grew until then."""
     time_s, span_s = timeline.time_s, timeline.time_s[-1] - timeline.time_s[0]
     seen = len(time_s)
     if culprit.seen_s < time_s[-1] - _UNSEEN * span_s:
@@ -124,7 +124,7 @@ def _seen_and_after(culprit: _Culprit, timeline: Timeline, held: Sequence[int]) 
     yield Curve(culprit.name, charts.CULPRIT, time_s, before, estimated=True)
     if seen < len(held):
         after = [*[None] * seen, *held[seen:]]
-        name = f"{culprit.name}, as seen last at {format_duration(culprit.seen_s)}"
+        name = f"{culprit.name}, extrapolated from {format_duration(culprit.seen_s)} on"
         yield Curve(name, charts.SEEN_BEFORE, time_s, after, estimated=True)
 
 
@@ -191,9 +191,14 @@ def _culprit(report: Report, timeline: Timeline) -> _Culprit | None:
 
 
 def _between(at_s: Sequence[float], values: Sequence[float], moment_s: float) -> int:
+    """Straight between two snapshots, and on as between the first that shows it and the last."""
     after = bisect_right(at_s, moment_s)
-    if after in (0, len(at_s)):
-        return round(values[max(0, after - 1)])
+    if after == 0:
+        return round(values[0])
+    if after == len(at_s):
+        gained, took_s = (values[-1] - values[1], at_s[-1] - at_s[1]) if len(at_s) > 2 else (0.0, 0.0)
+        pace = max(0.0, gained) / took_s if took_s > 0 else 0.0
+        return round(values[-1] + pace * (moment_s - at_s[-1]))
     part = (moment_s - at_s[after - 1]) / ((at_s[after] - at_s[after - 1]) or 1.0)
     return round(values[after - 1] + part * (values[after] - values[after - 1]))
 

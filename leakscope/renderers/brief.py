@@ -92,7 +92,7 @@ def _finding(finding: Finding, report: Report, room: _Room) -> Iterator[str]:
 def _edit(diff: str, room: _Room) -> str:
     """The lines that go and come."""
     changed = [line for line in diff.split("\n") if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
-    return "Edit, as `leakscope fix` prints it:\n\n" + block([line[: room.characters] for line in changed])
+    return "Edit, as `leakscope fix` prints it:\n\n" + block([line[: room.characters] for line in changed], "diff")
 
 
 def _where(finding: Finding, facts: RecordingFacts, room: _Room) -> Iterator[str]:
@@ -134,14 +134,14 @@ def _next(report: Report, room: _Room) -> Iterator[str]:
     again = f"leakscope record -o {{}} -- {command}" if command else "leakscope attach -o {} PID"
     if any(finding.severity != "note" for finding in report.findings):
         proof = f'leakscope compare {run} {after}  # a fix: "Better", the finding gone'
-        yield f"Mend it, then prove it:\n\n{_shell([again.format(after) + _load(report), proof])}"
+        yield f"Fix it, then prove it:\n\n{_shell([again.format(after) + _load(report), proof])}"
     elif report.verdict.leaking is None:
         longer = "longer.parquet"
         told = [again.format(longer) + _load(report), f"leakscope report {longer} -f brief"]
         told += [f"leakscope heap {run} --diff  # who holds how much, and what grew"] if report.heap else []
         yield f"Record longer, then ask again:\n\n{_shell(told)}"
     else:
-        yield f"Nothing to mend. A gate that keeps it so:\n\n{_shell([f'leakscope check {run}  # exit status 0'])}"
+        yield f"Nothing to fix. A gate that keeps it so:\n\n{_shell([f'leakscope check {run}  # exit status 0'])}"
 
 
 def _load(report: Report) -> str:

@@ -71,7 +71,6 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
         "line_columns": LINE_COLUMNS,
         "ruled_out": by_reason(report.ruled_out),
         "skipped": by_reason([one for one in report.skipped if one.applies]),
-        "not_of_this_job": sorted({one.kind for one in report.skipped if not one.applies}),
     }
 
 

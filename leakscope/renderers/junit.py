@@ -2,7 +2,7 @@
 
 A finding fails its case, as with ``--exit-code`` unless it is a mere note; what was ruled out passes; what could not
 be looked at is skipped, also where a part of it was ruled out. The verdict fails when memory leaks and is skipped when
-nobody can tell. For GitLab, Jenkins and others that collect test results:
+unclear. For GitLab, Jenkins and others that collect test results:
 ``leakscope report run.parquet -o leakscope.xml``.
 """
 

@@ -47,6 +47,7 @@ from ..words import (
     by_reason,
     caveats,
     cost,
+    how_to_edit,
     judged,
     printable,
     rests_on,
@@ -64,7 +65,7 @@ _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the ru
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
-_MOST_REMEDIES, _MOST_DOUBTS, _MOST_TABLES = 2, 2, 2  # of the screen
+_MOST_DOUBTS, _MOST_TABLES = 2, 2  # of the screen
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
@@ -79,12 +80,15 @@ _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are no news
 class _Size(NamedTuple):
     """How much the screen has of what could be long."""
 
-    rows: int  # of each table
+    rows: int  # of each table, beside its sum
     evidence: int
     findings: int
+    remedies: int
 
 
-_SIZES = (_Size(5, 3, 4), _Size(4, 3, 3), _Size(3, 2, 2), _Size(2, 1, 2))
+_SIZES = (
+    _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
+)  # fmt: skip
 
 
 def render(report: Report, *, width: int | None = None, color: bool | None = None, verbose: bool = False) -> str:
@@ -159,7 +163,7 @@ def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
     for number, finding in enumerate(report.findings[: size.findings], 1):
         if number == 1:
             yield ""
-            yield from _answer(report, finding, size.evidence)
+            yield from _answer(report, finding, size)
         else:
             yield from _further_finding(finding, number)
     if (more := len(report.findings) - size.findings) > 0:
@@ -259,7 +263,7 @@ def _run_line(recording: RecordingFacts, verbose: bool) -> Text:
     return _styled(Text.assemble(command, gap, run_facts(recording, briefly=not verbose)), "dim")
 
 
-def _answer(report: Report, finding: Finding, most_evidence: int) -> Iterator[RenderableType]:
+def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[RenderableType]:
     """The first finding: its line, what to do, and what speaks for and against it."""
     title = _title(finding, 1, _is_said(report, finding))
     title.append_text(_styled(_clean(f" · {amount(finding)}"), "dim"))
@@ -273,8 +277,8 @@ def _answer(report: Report, finding: Finding, most_evidence: int) -> Iterator[Re
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, texts, style, is_cut in (
-        ("What to do", finding.remedy[:_MOST_REMEDIES], "green", False),
-        ("Evidence", [one.text for one in finding.evidence[:most_evidence]], "", True),
+        ("What to do", _short_advice(finding, size.remedies), "green", False),
+        ("Evidence", [one.text for one in finding.evidence[: size.evidence]], "", True),
         ("Doubts", finding.doubts[:_MOST_DOUBTS], "yellow", False),
     ):
         for at, text in enumerate(texts):
@@ -304,6 +308,11 @@ class _OneLine:
         return Measurement(_LEAST_LINE, max(_LEAST_LINE, len(self._text)))
 
 
+def _short_advice(finding: Finding, most: int) -> list[str]:
+    edit = how_to_edit(finding)
+    return [*finding.remedy[: max(1, most - len(edit))], *edit]
+
+
 def _further_finding(finding: Finding, number: int) -> Iterator[RenderableType]:
     """In two lines: what it is, and where."""
     yield _hanging(_title(finding, number, False), 3)
@@ -328,7 +337,7 @@ def _finding(finding: Finding, number: int, source: Excerpt | None, is_said: boo
     if source is not None:
         yield Padding(_source(source, _AROUND), (0, 0, 0, 3))
     for name, lines, line_style in (
-        ("What to do", [_clean(r) for r in finding.remedy], "green"),
+        ("What to do", [_clean(r) for r in (*finding.remedy, *how_to_edit(finding))], "green"),
         ("Evidence", [_clean(e.text) for e in finding.evidence], ""),
         ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
         (f"{finding.confidence:.0%} sure", [_clean(line) for line in rests_on(finding)], "dim"),
@@ -404,14 +413,14 @@ def _is_in_bill(row: BudgetRow) -> bool:
 
 
 def _bill_table(bill: _bill.Told, most: int | None) -> Table:
-    """Briefly, without what each line is made of."""
+    """Briefly, what the first line alone is made of."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (name, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for line in bill.lines[: None if most is None else most - 1]:
+    for number, line in enumerate(bill.lines[:most]):
         name = _clean(line.name)
-        if line.details and most is None:
+        if line.details and (most is None or number == 0):
             name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
         cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
@@ -444,7 +453,7 @@ def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
         table.add_column(name, format_bytes(figure), justify="right", no_wrap=True)
     table.add_column("growth", format_bytes(total, signed=True), justify="right", no_wrap=True)
     if most is not None:
-        moved = sorted(filter(_has_moved, rows), key=lambda row: -abs(row.growth_bytes))[: most - 1]
+        moved = sorted(filter(_has_moved, rows), key=lambda row: -abs(row.growth_bytes))[:most]
         rows = [row for row in rows if row in moved]
     largest = max((row.growth_bytes for row in rows), default=0)
     before = None
@@ -489,7 +498,7 @@ def _budget(rows: Sequence[BudgetRow], most: int | None) -> Table:
         table.add_column(_clean(title), format_bytes(total), justify="right")
     if most is not None:
         accounts = sorted(accounts, key=lambda account: -max(own.get(account, 0) for own in figures.values()))
-    for account in accounts[: None if most is None else most - 1]:
+    for account in accounts[:most]:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))
     return table

@@ -83,7 +83,8 @@ def write_catalogue(path: Path, key: str, found: Catalogue) -> None:
 def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalogue:
     """With ``columns`` as this version has them, and no others. **Errors** UnreadableRecording: it is no ``what``."""
     if not path.is_file():
-        raise UnreadableRecording(f"there is no {what} at {path}: make one with `leakscope fleet index`")
+        of = f"`leakscope fleet index {path}`" if path.is_dir() else "`leakscope fleet index FOLDER`"
+        raise UnreadableRecording(f"there is no {what} at {path}: make one with {of}")
     try:
         seal.check_file(path)
         with seal.opened(path) as file:
@@ -91,7 +92,7 @@ def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalog
             raw = (file.metadata.metadata or {}).get(key.encode())
     except (OSError, pa.ArrowException) as error:
         raise UnreadableRecording(
-            f"{path} is no {what}, or damaged: make it anew with `leakscope fleet index`"
+            f"{path} is no {what}, or damaged: rebuild it with `leakscope fleet index`"
         ) from error
     if raw is None:
         raise UnreadableRecording(f"{path} is no {what}: name one that `leakscope fleet index` made")
@@ -101,7 +102,7 @@ def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalog
     try:
         return Catalogue(pa.Table.from_arrays(arrays, names=schema.names).cast(schema), json.loads(raw))
     except (ValueError, pa.ArrowException) as error:
-        raise UnreadableRecording(f"{path} is of another version: make it anew with `leakscope fleet index`") from error
+        raise UnreadableRecording(f"{path} is of another version: rebuild it with `leakscope fleet index`") from error
 
 
 def _schema(columns: Columns) -> pa.Schema:

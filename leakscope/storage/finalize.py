@@ -79,7 +79,7 @@ def finalize(
     if not is_journal(journal):
         if path.is_file():
             return path
-        raise UnreadableRecording(f"there is no recording at {path}: neither the file nor {journal.name} beside it")
+        raise UnreadableRecording(f"there is no recording at {path}: neither the file nor {journal.name} next to it")
     with _alone(journal) as is_there, _lock_file(journal) as lock:
         if not is_there:  # another process finalised it while we waited for our turn
             return path

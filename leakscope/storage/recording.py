@@ -167,8 +167,8 @@ class Tables(Mapping[str, pd.DataFrame]):
         return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
 
     def parts(self, name: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: it is never
-        in memory whole. A column that the file does not have is null. The parts come about in the order of time.
+        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: never all
+        of it. A column that the file does not have is null. The parts come about in the order of time.
 
         **Errors** UnreadableRecording; ValueError where a window limits the tables.
         """
@@ -550,7 +550,7 @@ def _check_is_parquet(path: Path) -> None:
         raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
     if not path.exists():
         raise UnreadableRecording(
-            f"there is no file {path}: check the name, or record with `leakscope record -o {path}`"
+            f"there is no file {path}: check the name, or record with `leakscope record -o {path} -- COMMAND`"
         )
     if not path.is_file():
         raise UnreadableRecording(f"{path} is not a regular file: name a recording")

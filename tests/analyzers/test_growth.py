@@ -1,4 +1,4 @@
-"""Growth of the tree: which process grows, what does not count, and when nobody can tell."""
+"""Growth of the tree: which process grows, what does not count, and when unclear."""
 
 from __future__ import annotations
 

@@ -58,13 +58,22 @@ SHELF = in_class("""def __init__(self):
     self.rows = {}
 
 def add(self, row):
-    self.rows[row.name] = row""")
+    self.rows[row.name] = row
+    show(self.rows)""")
+COUNTS = in_class("""def __init__(self):
+    self.rows = []
+    self.count = 0
+
+def add(self, row):
+    self.rows.append(row)
+    self.count += 1""")
 TENSORS = """def main():
     rows = []
     while True:
         frames = batch()
         best = int(frames.argmax())
         rows.append(frames[best, :8])
+        show(rows)
 """
 COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
 
@@ -75,10 +84,12 @@ COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
         (SLOW, rows_of("queue.Queue"), "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
         (CACHE, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
         (SHELF, rows_of("dict"), "unbounded-container", ["row.name", "delete each entry"]),
+        (COUNTS, rows_of("list"), "never-read", ["nothing in the sources reads Kept.rows", "train.py:7"]),
+        (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
     ],
-    ids=["queue", "cache", "dict", "views", "copies"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "copies"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
@@ -88,7 +99,7 @@ def test_the_advice_is_of_the_mechanism_that_is_proved(
 
 
 def with_more(folder: Path, base: str | None) -> Finding:
-    source = "def main():\n    rows = []\n    while True:\n        rows.append(cell().string)\n"
+    source = "def main():\n    rows = []\n    while True:\n        rows.append(cell().string)\n        show(rows)\n"
     builder = growing_run(folder, source)
     for number, at_s in enumerate(TAKES_S, 1):
         f = at_s / 24
@@ -157,3 +168,73 @@ def test_the_librarys_own_way_out_is_named_where_its_source_has_one(
     builder.row("library_sources", 3.0, 100, module="prom", file="/lib/prom.py", source_text=PROM.format(method=method))
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert found.mechanism == mechanism and says(found.remedy[0], *words), found.remedy
+
+
+NESTED = """import multiprocessing
+
+
+class Board:
+    def __init__(self, manager):
+        self.manager = manager
+        self.open = manager.dict()
+        self.workers = [multiprocessing.Process(target=work, args=(self.open,)) for _ in range(2)]
+
+    def submit(self, job):
+        entry = self.manager.dict()
+        entry["state"] = "queued"
+        self.open[job] = entry
+
+
+def main():
+    with multiprocessing.Manager() as manager:
+        board = Board(manager)
+        while True:
+            board.submit(job())
+"""
+
+
+def test_a_proxy_in_a_managed_dict_is_told_at_the_line_that_puts_it_there(tmp_path: Path) -> None:
+    library = {"owner": "Server", "owner_module": "multiprocessing.managers", "owner_file": None, "is_user": False}
+    path = "BaseManager._run_server() server.id_to_local_proxy_obj"
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        own = {"variable": "id_to_local_proxy_obj", "edge_kind": "attribute", **library}
+        return [place(path, 240 * MB * f, type_name="dict", length=2000 * f, member_type="tuple", **own)]
+
+    found = told(tmp_path, NESTED, holders)
+    assert (found.mechanism, found.subject.line) == ("nested-proxies", 13)
+    assert says(found.remedy[0], "plain values", "train.py:13")
+
+
+BOTH = """import spacy
+
+
+def main():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    while True:
+        clean(nlp, texts())
+
+
+def clean(nlp, texts):
+    for document in nlp.pipe(texts):
+        count(document)
+"""
+
+
+def test_of_calls_of_a_librarys_object_one_that_runs_once_fills_nothing(tmp_path: Path) -> None:
+    library = {**LIBRARY, "owner_module": None, "owner": None, "variable": None, "edge_kind": "reference"}
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, path = 240 * MB * f, "main() nlp"
+        return [
+            place(path, deep, type_name="spacy.lang.en.English"),
+            place(f"{path}.<StringStore>", deep, type_name="spacy.strings.StringStore", **library),
+            place(
+                f"{path}.<StringStore>.<dict>", deep, type_name="dict", length=9000 * f, member_type="int", **library
+            ),
+        ]
+
+    found = told(tmp_path, BOTH, holders)
+    assert (found.mechanism, found.subject.line) == ("library-registry", 12)
+    assert says(found.remedy[0], "nlp.memory_zone()")

@@ -110,8 +110,8 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
 
 def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     holder = {
-        "path": "main() codec", "root_kind": "frame", "variable": "codec", "owner": "main", "is_user": True,
-        "opaque": True, "type_name": "sqlite3.Connection",
+        "path": "main() codec", "edge_kind": "local", "variable": "codec", "owner": "main", "is_user": True,
+        "owner_file": FILE, "opaque": True, "type_name": "sqlite3.Connection",
     }  # fmt: skip
     builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SOURCE)
     report = asked(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])
@@ -234,7 +234,7 @@ def test_few_shapes_or_a_model_without_convolutions_fill_no_kernel_cache(tmp_pat
 
 
 def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
-    """New shapes become rare: nobody can tell whether it ends, but not that nothing happened."""
+    """New shapes become rare: unclear whether it ends, but not that nothing happened."""
     report = analyze(kernels(tmp_path, EVER_NEW, rss=SLOWING).open())
     (finding,) = [one for one in report.findings if one.kind == "native-growth"]
     assert not report.verdict.leaking and finding.wasted and finding.bytes_per_hour is None

@@ -39,7 +39,7 @@ def test_innocents_raise_no_alarm(shape):
 
 
 def test_stages_that_are_over_are_not_called_a_leak():
-    """There may be a third one: that nobody can tell is right, too."""
+    """There may be a third one: that unclear is right, too."""
     runs = [curves.sampled(curves.stages_that_end, seed, duration_s=60) for seed in SEEDS]
     assert GROWING not in {judge(*run).verdict for run in runs}
 

@@ -97,7 +97,7 @@ def test_steps_without_any_gradient_are_found(tmp_path):
     "takes, rest",
     [
         ((NO_GRADIENT, NO_GRADIENT), {"weights": ["AAAA", "BBBB"]}),  # cleared within the step: the weights move
-        ((NO_GRADIENT, NO_GRADIENT), {"weights": ["AAAA"]}),  # nobody can tell whether they move
+        ((NO_GRADIENT, NO_GRADIENT), {"weights": ["AAAA"]}),  # unclear whether they move
         ((NO_GRADIENT, NO_GRADIENT), {"weights": ["AAAA"] * 2, "tensors": ["master-weight"]}),  # an image is optimized
         (({"ok": 5, "none": ["head.weight"]},) * 3, {"weights": ["AAAA", "BBBB"]}),  # a head that is not used
         ((NO_GRADIENT, HEALTHY), {"weights": ["AAAA", "AAAA"]}),  # the first step

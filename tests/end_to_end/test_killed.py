@@ -87,7 +87,7 @@ def test_the_file_opens_at_any_instant(recorded, victims, seed):
     output = kill_at(random.Random(seed).random() * 3, recorded, victims)
     assert set(pd.read_parquet(output).columns) == set(schema.columns())
     assert open_recording(output).tables is not None
-    assert report(output)["verdict"]["leaking"] is None, "nobody can tell after so few seconds"
+    assert report(output)["verdict"]["leaking"] is None, "unclear after so few seconds"
 
 
 @pytest.mark.slow

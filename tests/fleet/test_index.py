@@ -158,7 +158,7 @@ def test_wrong_use_is_one_line(tmp_path, capsys):
     assert main(["fleet", "index", str(tmp_path / "nowhere")]) == 2
     assert "there is nothing at" in capsys.readouterr().err
     assert main(["fleet", "list", str(tmp_path / "nowhere.parquet")]) == 3
-    assert "make one with `leakscope fleet index`" in capsys.readouterr().err
+    assert "make one with `leakscope fleet index FOLDER`" in capsys.readouterr().err
     with pytest.raises(BadInput, match="nosuch"):
         index.index(["nosuch://bucket/runs"], tmp_path / "x.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no index")

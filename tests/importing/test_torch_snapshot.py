@@ -47,7 +47,7 @@ def test_all_generations_tell_the_same(tmp_path, trained, generation, name):
 
 @pytest.mark.parametrize(("calls", "role"), [(30, "workspaces"), (8, "activations")])
 def test_what_one_of_many_calls_leaves_is_a_workspace(tmp_path, calls, role):
-    """As cuBLAS takes one: of a few calls nobody can tell, and what stays may be kept."""
+    """As cuBLAS takes one: of a few calls unclear, and what stays may be kept."""
     device = Device()
     for step in range(calls):
         batch = device.alloc(4 * MiB, called(31))

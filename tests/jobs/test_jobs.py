@@ -1,4 +1,4 @@
-"""The ranks of a job told as one: who leaks, who does not, on whom nobody can tell, and what is not of one job."""
+"""The ranks of a job told as one: who leaks, who does not, on whom unclear, and what is not of one job."""
 
 from __future__ import annotations
 

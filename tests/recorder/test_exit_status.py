@@ -87,6 +87,8 @@ def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:
         (["-o", "/dev/null", "true"], 125, "not a regular file"),
         (["-o", "{what}.parquet", "true"], 125, "{what} is not known"),
         (["-o", "{env:NOT_SET_HERE}.parquet", "true"], 125, "no NOT_SET_HERE"),
+        (["-o", "report.html", "true"], 125, "a recording is a .parquet file"),
+        (["true && echo done"], 127, "sh -c 'true && echo done'"),
         (["-f", "-o", "notes.txt", "true"], 125, "not a recording and stays as it is"),
     ],
 )

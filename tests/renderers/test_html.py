@@ -150,7 +150,7 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         "Leaking", FULL.verdict.headline, "python train.py", "21.4 s", "+642 MiB", "cgroup full in", "about 12 min",
         "Trainer.history keeps every loss tensor", "97% sure", "the list grew from 120 to 5,000 members",
         "sizes are estimated from a sample of the members", "store loss.item(): frees about 600 MiB",
-        "self.history.append(loss)", "200 MiB wasted", "mapped-files", "+600 MiB",
+        "self.history.append(loss)", "200 MiB wasted", "native", "+600 MiB",
         "eval begins at step 2,400", "worker[4250] was ended by SIGKILL", "7 more in the row “phases”",
         "12 laps of train and eval", "train 12, from step 1200 (6 min 00 s)", "940 MiB", "80.0 GiB, the limit",
         "cuda:0 had no room for 4.0 GiB at train.py:31", "78 GiB", "snapshot 2, 18.0 s, step 4,500",
@@ -167,7 +167,8 @@ def test_what_is_in_no_sum_of_processes_stands_below_it(renderer):
         LedgerRow("mapped-files", "train.py[4242]", 90 * MiB, 80 * MiB, -10 * MiB, in_total=False),
         LedgerRow("unmapped-shared-memory", "no process", 0, 256 * MiB, 256 * MiB, in_total=False),
     ]
-    shown = render(dataclasses.replace(FULL, ledger=[*FULL.ledger, *beside]), renderer)
+    options = {"verbose": True} if renderer == "terminal" else {}
+    shown = render(dataclasses.replace(FULL, ledger=[*FULL.ledger, *beside]), renderer, **options)
     text = Page(shown).text if renderer == "html" else " ".join(shown.split())
     assert "90.0 MiB → 80.0 MiB of mapped files" in text
     assert "0 B → 256 MiB of shared memory that no process maps" in text

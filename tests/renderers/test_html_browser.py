@@ -107,7 +107,7 @@ def test_the_timeline_switches_hides_and_zooms(tmp_path):
         """,
     )
     assert seen["static_hidden"]
-    culprit = ["Trainer.history (list), as seen last at 18.0 s", "Trainer.history (list)"]  # a band of its own
+    culprit = ["Trainer.history (list), extrapolated from 18.0 s on", "Trainer.history (list)"]  # a band of its own
     assert seen["accounts"] == [*culprit, "native", "tensors"]
     assert seen["at_peak"].startswith("842 MiB · 20.0 s · step 5,000")
     assert "worker[4250] was ended by SIGKILL" in seen["at_peak"]

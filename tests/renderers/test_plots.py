@@ -103,7 +103,7 @@ def test_an_axis_that_counts_names_what_it_counts():
     assert first.startswith("step ") and not any("step" in label for label in others)
 
 
-def test_what_was_not_seen_any_more_is_not_drawn_as_if_it_had_stopped_growing():
+def test_what_was_not_seen_any_more_is_drawn_on_as_it_grew():
     """The last snapshot was at 10 of 20 s: from there its band is another one, which says so."""
     time_s = [0.0, 10.0, 20.0]
     total = [MiB * y for y in (50, 90, 130)]
@@ -114,9 +114,9 @@ def test_what_was_not_seen_any_more_is_not_drawn_as_if_it_had_stopped_growing():
     finding = dataclasses.replace(RETAINED, series=series)
     drawn = timeline_plot(dataclasses.replace(FULL, timeline=timeline, findings=[finding]))
     tensors, seen, after = drawn.curves
-    assert list(seen.y) == [0, 40 * MiB, None] and list(after.y) == [None, None, 40 * MiB]
-    assert after.name == f"{seen.name}, as seen last at 10.0 s"
-    assert list(tensors.y) == [50 * MiB, 50 * MiB, 90 * MiB]
+    assert list(seen.y) == [0, 40 * MiB, None] and list(after.y) == [None, None, 80 * MiB]
+    assert after.name == f"{seen.name}, extrapolated from 10.0 s on"
+    assert list(tensors.y) == [50 * MiB, 50 * MiB, 50 * MiB]
 
 
 def test_the_band_of_a_holder_is_what_its_finding_says_it_held():

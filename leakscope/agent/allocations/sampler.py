@@ -45,7 +45,7 @@ _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
 _REFUSALS = {
-    1: "its library is of another leakscope: install it anew",
+    1: "its library is of another version: reinstall leakscope",
     2: "malloc is another than glibc's",
     3: "there is no memory for it",
     4: "no library calls malloc through a word that can be replaced",
@@ -53,9 +53,9 @@ _REFUSALS = {
 }
 # What is left out where it is not known to be safe, by the figure that counts it: own_stack.h, draw.h, states.h.
 _LEFT_OUT = {
-    "elsewhere": "on stacks of C or C++ coroutines only the function that calls malloc is told, not its callers",
+    "elsewhere": "on stacks of C or C++ coroutines only the function that calls malloc is reported, not its callers",
     "cramped": "on a stack with less than a kilobyte left no sample is taken",
-    "unknown": "of threads without the GIL, whose Python state was not seen alive, the Python functions are not told",
+    "unknown": "of threads without the GIL, whose Python state was not seen alive, Python functions are not reported",
 }
 # What allocates on behalf of others. Of a wheel's own copy the name goes on: libstdc++-0123abcd.so.6.
 _BETWEEN = ("libc.", "libc-", "libstdc++", "libgcc_s", "ld-linux", "libpython3")

@@ -123,7 +123,7 @@ def find() -> Layout | None:
 
 
 def variables() -> tuple[int, int]:
-    """Where Python's own variables lie in memory: (begin, end); (0, 0) where nobody can tell. **Cost** 1 ms."""
+    """Where Python's own variables lie in memory: (begin, end); (0, 0) where unclear. **Cost** 1 ms."""
     try:
         at = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
         with open("/proc/self/maps", "rb", opener=files.open_high) as stream:

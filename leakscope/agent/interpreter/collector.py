@@ -117,18 +117,18 @@ def count() -> ctypes.c_int | None:
 
 
 def generations() -> int | None:
-    """Address of the lists of all objects the collector knows, the youngest first; None where nobody can tell."""
+    """Address of the lists of all objects the collector knows, the youngest first; None where unclear."""
     return None if _count is None or _goes_on is None else ctypes.addressof(_count) - _GENERATION.size + 4
 
 
 def frozen() -> int:
-    """How far behind ``generations()`` the list of objects is that ``gc.freeze()`` hides; 0 where nobody can tell."""
+    """How far behind ``generations()`` the list of objects is that ``gc.freeze()`` hides; 0 where unclear."""
     begin = generations()
     return 0 if begin is None else _frozen(begin) - begin
 
 
 def going_on() -> int | None:
-    """Address of the number that says whether a collection goes on; None where nobody can tell."""
+    """Address of the number that says whether a collection goes on; None where unclear."""
     return None if _goes_on is None else ctypes.addressof(_goes_on)
 
 

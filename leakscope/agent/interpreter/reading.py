@@ -48,7 +48,7 @@ class _List(ctypes.Structure):
 
 
 class _Frame(ctypes.Structure):
-    """A frame object since Python 3.11. What it stands for may move, and ``slots`` is read anew at each look."""
+    """A frame object since Python 3.11. What it stands for may move, and ``slots`` is read again at each look."""
 
     _fields_ = [
         ("refcount", ctypes.c_ssize_t),

@@ -23,7 +23,7 @@ _RLIMITS = ((b"Max address space", 0), (b"Max data size", 5))  # with its field 
 
 
 def left_bytes() -> int:
-    """0 where nobody can tell what the machine has left. **Cost** 0.2 ms."""
+    """0 where unclear what the machine has left. **Cost** 0.2 ms."""
     return max(0, min(_of_machine(), *_of_cgroups(), *_of_rlimits(), 1 << 62))
 
 

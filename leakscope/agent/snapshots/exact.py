@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .torch_look import Look
 
 _PROBES = probes.found()
-_THREADING = "/threading.py"
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
+MOST_CLASSES, LEAST_OF_CLASS = 40, 20  # of which each may have a thread, a socket or a page of its own
 MOST_STACKS = 50
 LEARNS_FROM_NODES = 20000  # 3 ms
 
@@ -176,17 +176,17 @@ class ExactSnapshot:
 
 
 def _types(found: Found) -> list[dict[str, Any]]:
-    ranked = sorted(found.types, key=lambda kind: -kind[1])[:MOST_TYPES]
+    """Those with most objects, and of classes that some module has those of which there are some."""
+    ranked = sorted(found.types, key=lambda kind: -kind[1])
+    told = [kind for kind in ranked[:MOST_TYPES] if kind[1] >= LEAST_OF_TYPE]
+    others = (kind for kind in ranked[len(told) :] if "." in kind[0] and kind[1] >= LEAST_OF_CLASS)
+    told += [kind for kind, _ in zip(others, range(MOST_CLASSES))]
     columns = ("type_name", "object_count", "reached_count", "shallow_bytes")
-    told = [kind for kind in ranked if kind[1] >= LEAST_OF_TYPE]
     return [dict(zip(columns, kind), base=names.value_base(kind[0])) for kind in told]
 
 
 def _threads(found: Found) -> list[dict[str, Any]]:
-    """Python threads by the outermost user function that they run, or wait to run (``text``: in what).
-
-    Of threads of a library, by what it has them do: the outermost function behind those of threading.
-    """
+    """Python threads by the outermost user function that they run, or wait to run (``text``: in what)."""
     counts: dict[tuple[Any, ...], int] = {}
     for stack in found.stacks:
         key = _runs(stack)
@@ -203,5 +203,6 @@ def _runs(stack: list[Any]) -> tuple[Any, ...]:
     for _, type_name, waits in (frame for frame in reversed(stack) if frame[0] is None):
         if names.is_user_file(waits[1]):
             return (*waits, type_name)
-    of_library = [frame for frame in outermost if not str(frame[1]).endswith(_THREADING)]
-    return (*(of_library or outermost)[0], None) if outermost else ("?", None, None, None)
+    # Of a library's thread: what it runs, and not how every thread begins.
+    inner = [frame for frame in outermost if not str(frame[1]).endswith("/threading.py")]
+    return (*(inner or outermost)[0], None) if outermost else ("?", None, None, None)

@@ -54,7 +54,7 @@ class Fork:
         return max(0, LEFT_OF_GAINED * self._gained_bytes())
 
     def allows_copies(self, shared_bytes: int | None) -> bool:
-        """None: nobody can tell what is shared."""
+        """None: unclear what is shared."""
         if shared_bytes is None or shared_bytes > MOST_COPIED_SHARE * self._gained_bytes():
             return False
         available = available_bytes()  # there may be many like it: a hundred of them together take no more than that

@@ -116,6 +116,7 @@ class Taker:
         self.is_watched = False  # by a tracer, profiler or debugger
         self.is_exiting = False
         self.number = 0
+        self._numbers: dict[Any, int] = {}  # of what plain snapshots met
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
@@ -438,7 +439,7 @@ class Taker:
         if snapshot.is_sampled:
             self._say_what_was_left_out("long containers were sampled, so that their sizes are estimates")
         elif snapshot.left_out:
-            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others stand for them")
+            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others represent them")
         if shared_bytes and look is not None:
             begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
         if get_ident() == self._thread.ident or self.is_exiting:
@@ -513,7 +514,7 @@ class Taker:
         self._before_take()
         look, _ = self._look(safe_point, "a look at tensors")
         is_alone = no_other_threads(self.main_thread, self._thread.ident) and safe_point != "agent-thread"
-        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone)
+        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone, self._numbers)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])
         with collector.HeldBack():
             self.pauses.begin(self._longest_pause_s())
@@ -573,7 +574,7 @@ class Taker:
             self._outbox.note("reduced-take", text)
 
     def _shared_bytes(self) -> int | None:
-        """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
+        """Bytes that a write would copy; 0: this process is no fork and never forked; None: unclear."""
         if self.fork is None and not self._has_forked:
             return 0
         return sharing.shared_dirty_bytes()

@@ -64,6 +64,8 @@ def edit(mechanism: str, asked: Asked) -> Result:
     statement = statement_at(asked.sources, asked.file, asked.line)
     if how is None:
         return Unsure(_UP_TO_YOU)
+    if asked.file.startswith("<"):
+        return Unsure("the code is in no file")
     if statement is None or not _is_whole(statement.source):
         return Unsure(f"the recorded source of {asked.file.rsplit('/', 1)[-1]} has no whole statement at that line")
     return how(asked, statement)
@@ -145,7 +147,7 @@ def _bounded(asked: Asked, statement: Statement) -> Result:
     if kind == "list" and not isinstance(statement.node, ast.Assign):
         beside = _filled_beside(statement, pair[0])
         if beside is not None:
-            return Unsure(f"{beside} is filled beside {name}: both have to keep the same members")
+            return Unsure(f"{beside} is filled together with {name}: both have to keep the same items")
         return _behind(statement, [f"del {name}[:-{most}]"], note)
     if kind in ("dict", "OrderedDict", "defaultdict") and isinstance(statement.node, ast.Assign):
         if _is_read_by_key(asked) and not is_looked_up_first(statement, pair[0]):
@@ -259,7 +261,7 @@ def _default_none(asked: Asked, statement: Statement) -> Result:
     lines = lines_of(source.text)
     indent = _indent(lines[first.lineno - 1])
     if lines[first.lineno - 1][: first.col_offset].strip():
-        return Unsure("the function stands on one line")
+        return Unsure("the function is on one line")
     new = [f"{indent}if {asked.variable} is None:", f"{indent}    {asked.variable} = {text}"]
     lines[first.lineno - 1 : first.lineno - 1] = new
     inserted = source._replace(text=_joined(source, lines))
@@ -286,6 +288,30 @@ def _not_stored(asked: Asked, statement: Statement) -> Result:
         return Unsure(f"{key.value!r} is read elsewhere in the sources")
     note = f"nothing in the sources reads {key.value!r}; what reads it elsewhere would miss it"
     return _replaced(statement.source, node, f"pass  # {_segment(statement.source, node)}", note)
+
+
+def _left_out(asked: Asked, statement: Statement) -> Result:
+    """What is put in is still worked out where that may do something; without the statement where it is not."""
+    pair, source, node = stored(statement), statement.source, statement.node
+    if pair is None or not isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)):
+        return Unsure("the line adds to it in a part of another statement")
+    works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    parts = [pair[1], *([pair[0].slice] if isinstance(pair[0], ast.Subscript) else [])]
+    if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
+        return _replaced(
+            source, node, _segment(source, pair[1]), "what it stored is still worked out: leave that out, too?"
+        )
+    root = statement.around[-1] if statement.around else ast.parse(source.text)
+    same = [part for part in _bodies(root) if any(one.lineno == node.lineno for one in part)]
+    if len(same) != 1 or len(same[0]) == 1:
+        return _replaced(source, node, "pass")
+    lines = lines_of(source.text)
+    first, last = lines[node.lineno - 1], (node.end_lineno or node.lineno) - 1
+    rest = lines[last].encode()[node.end_col_offset or 0 :].decode().strip()
+    if first.encode()[: node.col_offset].decode().strip() or rest[:1] not in ("", "#"):
+        return _replaced(source, node, "pass")
+    del lines[node.lineno - 1 : last + 1]
+    return _checked(Edited(source.file, source.text, _joined(source, lines), ""))
 
 
 def _closed(asked: Asked, statement: Statement) -> Result:
@@ -315,6 +341,7 @@ _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "views": _of_member(".clone()", ".copy()"),
     "values-with-more": _plain_value,
     "tracebacks": _without_traceback,
+    "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,
     "slow-consumer": _made_with_limit,

@@ -29,7 +29,7 @@ Reached = Mapping[tuple[str, Optional[str]], int]
 
 
 class Read(NamedTuple):
-    """``is_over``: True where it cannot run again, False where it goes on, None where nobody can tell.
+    """``is_over``: True where it cannot run again, False where it goes on, None where unclear.
 
     ``is_given``: the object is handed to a library, which may keep it.
     """

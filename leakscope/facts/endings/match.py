@@ -73,7 +73,7 @@ def match(events: Sequence[OomEvent], members: Sequence[Member], clock: Clock) -
 
 
 def same_cgroup(printed: str | None, own: str | None) -> bool | None:
-    """Whether two paths may name one cgroup: in a container only the end of the path is seen. None: nobody can tell."""
+    """Whether two paths may name one cgroup: in a container only the end of the path is seen. None: unclear."""
     if not printed or not own or own == "/":
         return None
     return printed == own or printed.endswith(own) or own.endswith(printed)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import MOST, MiB, format_bytes, format_count, format_duration
-from ..heap.graph import MODULES
-from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
+from ..heap.accumulation import Accumulation, accumulations
+from ..heap.comparable import Heap, heaps
+from ..heap.naming import MODULES
+from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
@@ -51,7 +53,7 @@ def newborn(
     who = f"{len(born)} processes that" if len(born) > 1 else "a process that"
     return (
         f"most of it is memory of {who} began {format_duration(end_s - first_s)} before the end, "
-        "too late to see whether it goes on; a longer run would tell"
+        "too late to see whether it goes on; a longer run would show"
     )
 
 
@@ -76,7 +78,7 @@ def starved(
         return None
     return (
         f"it gained {format_bytes(trend.growth_bytes)}, and towards the end it hardly ran: it waited for a core "
-        f"{min(share, 1.0):.0%} of the time; a longer run would tell"
+        f"{min(share, 1.0):.0%} of the time; a longer run would show"
     )
 
 
@@ -100,7 +102,7 @@ def settling(
         return None
     return (
         f"what is in use hardly grew; malloc keeps {format_bytes(free)} more free, as for batches of other sizes: "
-        "a longer run would tell whether that ends"
+        "a longer run would show whether that ends"
     )
 
 
@@ -129,7 +131,7 @@ def reused(
         return None
     return (
         f"{format_bytes(gained)} more are free inside allocators at the end, and nearly all of that was in use in "
-        "between: a longer run would tell whether it needs ever more"
+        "between: a longer run would show whether it needs ever more"
     )
 
 
@@ -163,7 +165,7 @@ def breathing(
         return None
     return (
         f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run would "
-        "tell whether allocators need ever more for that"
+        "show whether allocators need ever more for that"
     )
 
 
@@ -200,7 +202,7 @@ def uncollected(
         return None
     waits = format_bytes(float(strays.unreached_bytes[-1]))
     return (
-        f"most of what it gained is garbage in cycles ({waits}), which a full collection frees; a longer run would tell"
+        f"most of what it gained is garbage in cycles ({waits}), which a full collection frees; a longer run would show"
     )
 
 
@@ -232,10 +234,10 @@ def importing(
         told = f"{format_count(more)} modules were imported while it grew"
         if gained - held >= least:
             theirs = format_bytes(min(gained - held, process.growth_bytes))
-            return f"{told}, and have {theirs} of it; a longer run would tell"
+            return f"{told}, and have {theirs} of it; a longer run would show"
         until_s = float(heap.time_s[np.argmax(modules.length >= modules.length[-1])])
         if _ended_by(process, window_s, until_s):
-            return f"{told}, until {format_duration(until_s)} at the latest; a longer run would tell"
+            return f"{told}, until {format_duration(until_s)} at the latest; a longer run would show"
     return None
 
 
@@ -273,7 +275,7 @@ def starting(
         if sum(one.growth_bytes for one in accumulations(heap.roots, 0.1 * least)) >= least:
             return None
     since = format_duration(window_s[1] - began_s)
-    return f"most of it came before the first step, {since} before the end; a longer run would tell"
+    return f"nearly all of it came before the first step, {since} before the end; a longer run would show"
 
 
 def observed(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:
@@ -284,7 +286,7 @@ def observed(recording: Recording, process: ProcessGrowth, window_s: tuple[float
         if sum(one.growth_bytes for one in accumulations(heap.roots, MiB)) >= MOST * process.growth_bytes:
             return None
     most = format_bytes(MOST_HISTORY_BYTES)
-    return f"--gpu-history takes up to {most} of memory itself: a recording without it would tell"
+    return f"--gpu-history takes up to {most} of memory itself: record again without it"
 
 
 def has_gpu_history(recording: Recording, pid: int) -> bool:
@@ -344,7 +346,7 @@ def _arriving(
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
-    return f"{told}; a longer run would tell whether more comes"
+    return f"{told}; a longer run would show whether more comes"
 
 
 def _repeating(
@@ -379,7 +381,7 @@ def _repeating(
     if paces[-1] <= 0 or not (np.diff(paces) < 0).all() or paces[-1] > most_late * paces[0]:
         return None
     told = f"{place.path} gains ever less for the same work: {format_count(paces[0])} members in a second of CPU time"
-    return f"{told} at first, {format_count(paces[-1])} at last; a longer run would tell whether its keys only repeat"
+    return f"{told} at first, {format_count(paces[-1])} at last; a longer run would show whether its keys only repeat"
 
 
 def _came_at_once(one: Accumulation, min_at_once: float) -> bool:
@@ -425,7 +427,7 @@ def _emptied(
     _, place, later = max(let_go, key=lambda one: one[0])
     first, then = format_bytes(place.deep_bytes[-1]), format_bytes(later.deep_bytes[at])
     seen = f"{first} at {format_duration(last_s)} and {then} at {format_duration(whole.time_s[at])}"
-    return f"{place.path} held {seen}: it is emptied, and a longer run would tell whether it is each time"
+    return f"{place.path} held {seen}: it is emptied, and a longer run would show whether it is each time"
 
 
 def _root_of(place: Place) -> Place:

@@ -1,7 +1,7 @@
 """Does the tree of processes grow without end: the question every growth finding starts from.
 
 One judge goes through the views of its memory: the first that shows growth is believed, and without one the plain view.
-Then it asks what speaks against that. What fills up to a limit of its own is no leak; and nobody can tell where growth
+Then it asks what speaks against that. What fills up to a limit of its own is no leak; and unclear where growth
 may end by itself, or where a holder rises in memory that stands. A new view is one more in ``views``.
 """
 
@@ -45,7 +45,7 @@ _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 @dataclass(frozen=True, eq=False)
 class TreeGrowth:
-    """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why nobody can tell.
+    """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why unclear.
 
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
@@ -113,7 +113,7 @@ def tree_growth(recording: Recording) -> TreeGrowth:
 
 
 def _without_processes(recording: Recording) -> str:
-    """Why nobody can tell, and what the memory that is known did: of the machine, a cgroup, a GPU."""
+    """Why unclear, and what the memory that is known did: of the machine, a cgroup, a GPU."""
     known = [(one.name, one.time_s, one.used_bytes) for one in limits(recording) if one.is_of_memory]
     known += gpu_series(recording)
     if not known:
@@ -167,7 +167,7 @@ def _doubted(
                 return False, reason
             return (
                 None,
-                f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would tell about the rest",
+                f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest",
             )
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None
@@ -185,7 +185,7 @@ def _span(job: Job) -> tuple[float, float]:
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
-    """What a growth analyzer answers when the tree does not grow, or nobody can tell."""
+    """What a growth analyzer answers when the tree does not grow, or unclear."""
     if growth.leaking is None:
         return Skipped(kind, growth.reason)
     figures = {"growth_bytes": growth.growth_bytes, "window_s": round(growth.end_s - growth.start_s, 1)}

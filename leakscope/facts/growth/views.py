@@ -105,7 +105,7 @@ def _by_cpu_time(
     min_waited: float = 0.3,  # of the last third of the time: it was the machine that was slow, not the program
     min_work: float = 0.15,  # of the first third's: with less, nobody knows what it would have gone on to do
 ) -> Iterator[View]:
-    """What all hold, over the worker's CPU time, where it waits for a core and nobody can tell by the clock.
+    """What all hold, over the worker's CPU time, where it waits for a core and unclear by the clock.
 
     Measured: a server beside twenty busy processes did a quarter as much at the end as at first, of which not even half
     was the time that it waited itself: its client waits as well.

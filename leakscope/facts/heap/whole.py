@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _NONE = (
-    "has no file with the whole heap beside it: record with --full-heap, or `leakscope snapshot --full-heap`. "
-    "The files lie beside the recording (run.heap-PID-SNAPSHOT.parquet) and have to be moved with it"
+    "has no file with the whole heap: record with --full-heap, or `leakscope snapshot --full-heap`. "
+    "The files are next to the recording (run.heap-PID-SNAPSHOT.parquet) and have to be moved with it"
 )
 _NODES = ["object", "address", "type_name", "own_bytes", "retained_bytes", "dominator", "reference_count", "node"]
 
@@ -152,7 +152,7 @@ def whole_heap_of(
     row = shown.iloc[int((shown["time_s"] - float(tree.time_s[-1])).abs().to_numpy().argmin())]
     take, time_s = int(row["take"]), float(row["time_s"])
     named = heap_tree(recording, tree.pid, time_s).places
-    names = {int(place.row["node"]): place.path for place in named if place.row["node"] is not None}
+    names = {int(place.node): place.path for place in named if place.node is not None}
     return WholeHeap(own[take], time_s, names)
 
 

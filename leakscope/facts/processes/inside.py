@@ -31,7 +31,7 @@ _LEFT_UNDONE = {
     "take-interrupted": "a snapshot is missing",
     "gpu-history": "history of GPU memory",
     "no-allocation-samples": "allocations were not sampled, so that lines of native memory are missing",
-    "fewer-allocation-samples": "samples of allocations tell less",
+    "fewer-allocation-samples": "fewer samples of allocations",
 }
 
 

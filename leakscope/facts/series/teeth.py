@@ -74,7 +74,7 @@ class Ceiling:
     falls: int
 
     def text(self) -> str:
-        return f"comes up to {format_bytes(self.height_bytes)} again and again ({self.falls} times), and not above"
+        return f"returns to about {format_bytes(self.height_bytes)} ({self.falls} times) and never exceeds it"
 
 
 def ceiling_of(y: Floats, growth_bytes: float) -> Ceiling | None:

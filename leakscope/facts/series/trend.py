@@ -51,7 +51,7 @@ _STEADILY, _STEADY_S = 0.25, 60.0  # of what counts as growth at all, and second
 _EVENLY = 0.9  # of as many equal rises
 _NEARLY = 0.75  # of what counts as growth at all: beside a rise without a pause it is no noise
 _MUCH = 3.0  # times what counts as growth at all, beside a step
-_STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody can tell that it was a single step
+_STAYS = 0.1  # of the window: so long memory must stay after a rise, or unclear that it was a single step
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
@@ -208,9 +208,7 @@ def _judge(
     t, y = t[use], y[use]
     window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
     if duration_s < needed_s:
-        return replace(
-            window, reason=f"too short: {duration_s:.0f} s recorded; it takes about {needed_s:.0f} s to tell"
-        )
+        return replace(window, reason=f"too short: {duration_s:.0f} s recorded; about {needed_s:.0f} s are needed")
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
     peaks = evenly(t, y)[1]  # what is no level is a bound all the same
@@ -243,7 +241,7 @@ def _without_warm_up(
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
     trend = _judge_window(t, y, least, teeth)
     if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + FIRST_WORK_S):
-        reason = f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would tell what work adds"
+        reason = f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show what work adds"
         return replace(trend, verdict=CANNOT_TELL, reason=reason)
     if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
         return trend
@@ -251,11 +249,11 @@ def _without_warm_up(
     seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({told})"
     if trend.growth_bytes < _MUCH * least:
         if ends_with_step and _is_repeated(steps, float(t[-1] - t[0])):
-            return replace(trend, verdict=CANNOT_TELL, reason=f"grew in {seen}; a longer run would tell")
+            return replace(trend, verdict=CANNOT_TELL, reason=f"grew in {seen}; a longer run would show")
         return replace(trend, verdict=FLAT, reason=f"grew in {seen} only")
     if ends_with_step and trend.reason == _FADES:
-        return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}; a longer run would tell")
-    return replace(trend, verdict=FLAT, reason=f"grew in {seen}; beside that, {trend.reason}")
+        return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}; a longer run would show")
+    return replace(trend, verdict=FLAT, reason=f"grew in {seen}; apart from that, {trend.reason}")
 
 
 def _is_repeated(steps: list[tuple[float, float]], window_s: float) -> bool:
@@ -286,24 +284,24 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
         return verdict(GROWING, steadily)
     if growth < least and to_end >= _NEARLY * least and not teeth.floors_at and _hardly_falls(bucket_y):
         told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
-        return verdict(CANNOT_TELL, f"{told}; a longer run would tell")
+        return verdict(CANNOT_TELL, f"{told}; a longer run would show")
     if growth < least:
         return verdict(FLAT, teeth.text() or _stood(y))
     if teeth.floors_at and not by_floors and growth < teeth.height_bytes:
         if _all_rise(y[teeth.floors_at]) and growth >= _MUCH_OF_A_TOOTH * teeth.height_bytes:
-            return verdict(CANNOT_TELL, "rises and falls, and each floor was higher; a longer run would tell")
+            return verdict(CANNOT_TELL, "rises and falls, and each floor was higher; a longer run would show")
         return verdict(FLAT, teeth.text())
     if by_floors:
         bucket_t, bucket_y = t[teeth.floors_at], y[teeth.floors_at]
     slope, low, high, noise = slope_interval(bucket_t, bucket_y)
     rises = np.maximum(np.diff(kept), 0.0)
     if growth >= _MUCH * least and _began_late(rises):
-        return verdict(CANNOT_TELL, "grew towards its end only, and was still growing; a longer run would tell")
+        return verdict(CANNOT_TELL, "grew towards its end only, and was still growing; a longer run would show")
     settled = _settled(rises, float(t[-1] - t[0]))
     if settled:
         return verdict(FLAT, settled)
     if _effective_count(rises) < 2.5 or _quiet_inside(_risen(rises)) >= _PAUSE * rises.size:
-        return verdict(CANNOT_TELL, "grew in two steps only; a longer run would tell")
+        return verdict(CANNOT_TELL, "grew in two steps only; a longer run would show")
     if low <= 0 and abs(slope) * (t[-1] - t[0]) < 2 * noise:
         return verdict(FLAT, f"moves up and down by {format_bytes(2 * noise)} without a trend")
     third = rises.size // 3
@@ -318,13 +316,13 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
     if low <= 0 or growth < max(_NOISE * noise, _WALK * walk):
         moves = f"moves up and down by {format_bytes(2 * noise)}"
-        rose = f"rose by {format_bytes(to_end)}, too unevenly to tell a leak from chance"
-        return verdict(CANNOT_TELL, f"{moves if to_end < _NOISE * noise else rose}; a longer run would tell")
+        rose = f"rose by {format_bytes(to_end)}, too unevenly to distinguish a leak from chance"
+        return verdict(CANNOT_TELL, f"{moves if to_end < _NOISE * noise else rose}; a longer run would show")
     early, later = float(rises[:third].sum()), rises[third:]
     if early >= _MUCH * max(middle.sum(), late.sum()) and _quiet_at_end(later) > _QUIET * later.size:
-        return verdict(CANNOT_TELL, "most of it came early, and the end was flat; a longer run would tell")
+        return verdict(CANNOT_TELL, "most of it came early, and the end was flat; a longer run would show")
     if pace < 0.5 and not lumpy:
-        return verdict(CANNOT_TELL, "the growth slows down; a longer run would tell whether it ends")
+        return verdict(CANNOT_TELL, "the growth slows down; a longer run would show whether it ends")
     return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
 
 
@@ -398,7 +396,7 @@ def _fall_of(level: float) -> float:
 def _stood(y: Floats) -> str:
     low, high = (float(part) for part in np.percentile(y, (5, 95)))
     if format_bytes(low) == format_bytes(high):
-        return f"stands at {format_bytes(high)}"
+        return f"stays at {format_bytes(high)}"
     return f"stays between {format_bytes(low)} and {format_bytes(high)}"
 
 

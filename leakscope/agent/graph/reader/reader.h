@@ -28,6 +28,7 @@ struct array {
 struct budget {
     size_t left;
     int is_spent, is_kept; /* is_kept: of the room that is kept */
+    size_t taken, most; /* now, and at most so far */
 };
 
 /* The graph: nodes by their addresses, edges by the numbers of nodes. */
@@ -173,6 +174,7 @@ struct graph {
     uint64_t mark_count, marked_rows; /* marked_rows: so many have rows of their own */
     struct saved *saved_storages; /* by autograd graphs */
     uint64_t saved_count;
+    uint64_t most_bytes; /* that it took so far, in all its arrays */
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table, key;
