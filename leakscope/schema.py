@@ -115,7 +115,8 @@ _MALLOC_IN_USE_BYTES = _c(
     "malloc_in_use_bytes",
     "int",
     "bytes",
-    "allocated by malloc: mallinfo2 uordblks + hblkhd; of jemalloc stats.allocated; null: not known",
+    "allocated by malloc: mallinfo2 uordblks + hblkhd; of jemalloc stats.allocated, of tcmalloc "
+    "current_allocated_bytes; null: not known",
 )
 _REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
@@ -300,7 +301,7 @@ TABLES: dict[str, Table] = {
             _MALLOC_IN_USE_BYTES,
             _c("malloc_free_bytes", "int", "bytes",
                "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel; of jemalloc "
-               "stats.resident - metadata - allocated"),
+               "stats.resident - metadata - allocated; of tcmalloc heap_size - pageheap_unmapped - in use"),
             _c("malloc_mmap_bytes", "int", "bytes", "mallinfo2 hblkhd: of the bytes in use, those in own mappings"),
             _c("malloc_system_bytes", "int", "bytes", "mallinfo2 arena + hblkhd: held by malloc, trimmed or not"),
             _c("malloc_arena_count", "int", "", "arenas of glibc's malloc"),

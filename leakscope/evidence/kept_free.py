@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _MANY_ARENAS = 4
+_OF_JEMALLOC = "MALLOC_CONF=narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0"
+_OF_TCMALLOC = "TCMALLOC_RELEASE_RATE=10 (0 to 10; 1 is its own)"
 _HALF = 0.5  # of what is kept: a remedy that may give less is not worth a line
 _LARGE_PIECE_BYTES = 128 * KiB  # from here on malloc would map a buffer of its own, if it had not learned otherwise
 PROBE = "record it with --probe: that measures whether malloc_trim(0) gives the memory back"
@@ -70,11 +72,9 @@ def _of_threads(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:
 def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
     """What the recording supports, with the bytes that it may give and how sure that is: first what lasts."""
     arenas, free = kept.arenas, kept.free_bytes
-    if kept.library is not None:  # jemalloc: no other says what it keeps
-        yield (
-            f"set MALLOC_CONF=narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0 in the environment: up to "
-            f"{format_bytes(free)} less (not tried)"
-        )
+    if kept.library is not None:  # others do not say what they keep
+        settings = _OF_TCMALLOC if "tcmalloc" in kept.library else _OF_JEMALLOC
+        yield f"set {settings} in the environment: up to {format_bytes(free)} less (not tried)"
         return
     scale = min(1.0, free / max(arenas.free_bytes, 1)) if arenas is not None else 1.0
     tells_how = False

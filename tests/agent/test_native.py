@@ -129,6 +129,16 @@ def test_jemalloc_says_what_it_has_in_use_and_keeps():
     assert 0 < int(in_use) <= int(in_use) + int(free) <= int(system)
 
 
+@pytest.mark.live
+def test_tcmalloc_says_what_it_has_in_use_and_keeps():
+    library = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
+    if library is None:
+        pytest.skip("no tcmalloc here")
+    name, in_use, free, mapped, system = served_by(library)
+    assert name == library and mapped == "None"
+    assert 0 < int(in_use) <= int(in_use) + int(free) <= int(system)
+
+
 def test_arrow_says_what_its_pool_holds():
     pyarrow = pytest.importorskip("pyarrow")
     before = allocators.Allocators().figures()["native_cache_bytes"]

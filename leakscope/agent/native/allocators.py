@@ -113,18 +113,47 @@ class _JeMalloc:
         return in_use, max(0, resident - own - in_use), None, mapped
 
 
+class _TcMalloc:
+    """tcmalloc's own figures, of gperftools: by the C interface of its MallocExtension, which adds up under its lock.
+
+    **Cost** 20 us.
+    """
+
+    def __init__(self) -> None:
+        words = ctypes.c_char_p, ctypes.c_void_p
+        self._property = _function("MallocExtension_GetNumericProperty", ctypes.c_int, *words)
+
+    def read(self, name: bytes) -> int | None:
+        value = ctypes.c_size_t()
+        return value.value if self._property(name, ctypes.addressof(value)) else None
+
+    def figures(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """As ``malloc_figures``; Nones where it is none."""
+        if self._property is None:
+            return None, None, None, None
+        names = b"generic.current_allocated_bytes", b"generic.heap_size", b"tcmalloc.pageheap_unmapped_bytes"
+        in_use, heap, returned = map(self.read, names)
+        if in_use is None or heap is None:
+            return None, None, None, None
+        return in_use, max(0, heap - (returned or 0) - in_use), None, heap
+
+
 SERVED_BY = _served_by()
-_jemalloc = _JeMalloc() if SERVED_BY is not None else None
+_others = (_JeMalloc(), _TcMalloc()) if SERVED_BY is not None else ()
 
 
 def malloc_figures() -> tuple[int | None, int | None, int | None, int | None]:
-    """(in use, free, in own mappings, held of the kernel) bytes of glibc's malloc, or of jemalloc in its place.
+    """(in use, free, in own mappings, held of the kernel) bytes of glibc's malloc, or of what serves in its place.
 
-    Nones elsewhere. **Cost** 10 us, of jemalloc 60.
+    Nones where that says nothing. **Cost** 10 us, of jemalloc 60.
     Held of the kernel is address space: what was trimmed is still counted as held and, by glibc, as free.
     """
-    if _jemalloc is not None:
-        return _jemalloc.figures()
+    for other in _others:
+        figures = other.figures()
+        if figures[0] is not None:
+            return figures
+    if SERVED_BY is not None:
+        return None, None, None, None
     if _mallinfo2 is None:
         return None, None, None, None
     info = _mallinfo2()

@@ -124,7 +124,7 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
             left = next_draw(rate) - (int64_t)bytes;
         if (left < 0) {
             left = next_draw(rate);
-            if (at)
+            if (at && bytes) /* nothing stands for nothing: its weight would be no number, and so would every sum */
                 remember(at, bytes, kind, rate, caller, stack_at);
         }
         give_back(&kept);
