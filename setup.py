@@ -46,7 +46,9 @@ LIBRARIES = [
         READER,
     ),
     library("leakscope.agent.interpreter.libleakscope_thread", f"{AGENT}/interpreter/waiting.c"),
+    library("leakscope.replaying.libleakscope_replay", "leakscope/replaying/replay.c"),
 ]
+LIBRARIES = [one for one in LIBRARIES if os.path.exists(one.sources[0])]  # what only records replays nothing
 
 
 class BuildLibrary(build_ext):

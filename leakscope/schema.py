@@ -122,7 +122,9 @@ _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "na
 _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
 )
-_OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)")
+_OBJECT_COUNT = _c(
+    "object_count", "float", "", "objects; an estimate where members of long containers stand for others"
+)
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
 _TAKE_CPU_S = _c("take_cpu_s", "float", "s", "CPU time of the snapshot; heap_graphs: of reading the graph")
 _NODE = _c("node", "int", "", "number of an object in its process, the same in all snapshots; 0 to 5: groups of roots")
@@ -175,7 +177,6 @@ _TENSOR_OWNER = _c(
 )  # fmt: skip
 _TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight", "way")
 _WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path", "way")
-_PATH = _c("path", "str", "", "path from a root, members of a container as [*]: main() trainer.history", "way")
 _SEGMENT_KIND = _c(
     "segment_kind", "str", "",
     "gpu_segments: small or large; shared_segments: dev-shm; deleted: no name, still mapped; sysv; sysv-removed: "
@@ -189,7 +190,7 @@ _BLOCK_BYTES = _c(
 )
 _STACK_NUMBER = _c("stack_number", "int", "", "number of a stack in its snapshot; null: none was recorded")
 _GPU_STREAM = _c("gpu_stream", "int", "", "stream it belongs to, 0 the default one")
-_DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
+_DEEP_BYTES = _c("deep_bytes", "int", "bytes", "own bytes and all that is only reached through them")
 
 TABLES: dict[str, Table] = {
     t.name: t
@@ -338,8 +339,6 @@ TABLES: dict[str, Table] = {
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks; null = not counted (--max-pause)"),
             _GC_FROZEN_COUNT,
-            _c("visited_count", "int", "", "objects looked at along names; null: the graph of all objects has them"),
-            _REACHED_COUNT,
             _c("truncated", "bool", "", "not looked at to the end: figures are lower bounds, or estimates"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
             _ARRAY_BYTES,
@@ -380,6 +379,7 @@ TABLES: dict[str, Table] = {
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
             _c("held_s", "float", "s", "how long the graph was in the process's memory, which is larger by as much"),
+            _c("reading_bytes", "int", "bytes", "memory that it took at most to read the graph and to work it out"),
         )),
         Table("heap_nodes", "agent", "An object that retains much, and those on the way to it, in one snapshot", (
             *_PROCESS, *_TAKE,
@@ -463,30 +463,6 @@ TABLES: dict[str, Table] = {
             _REACHED_COUNT,
             _SHALLOW_BYTES,
         )),
-        Table("holders", "agent", "All objects found at one path from a root, in one snapshot", (
-            *_PROCESS, *_TAKE,
-            _PATH,
-            _c("parent_path", "str", "", "path one step nearer to the root; null at a root", "way"),
-            _ROOT_KIND,
-            _EDGE_KIND,
-            _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell", "name"),
-            _OWNER,
-            _c("owner_module", "str", "", "module that defines the owner", "name"),
-            _OWNER_FILE,
-            _OWNER_LINE,
-            _c("is_user", "bool", "", "the owner is the user's code: not standard library, not site-packages"),
-            _TYPE_NAME,
-            _c("member_type", "str", "", "type of a typical member of these containers", "name"),
-            _OBJECT_COUNT,
-            _LENGTH,
-            _LENGTH_LIMIT,
-            _SHALLOW_BYTES,
-            _DEEP_BYTES,
-            _c("array_deep_bytes", "int", "bytes", "of deep_bytes: arrays, images, buffers"),
-            _c("tensor_deep_bytes", "int", "bytes", "of deep_bytes: tensor storages"),
-            _OPAQUE,
-            _c("chained", "bool", "", "a chain of like objects (node.next.next), all in this one row"),
-        )),
         Table("threads", "agent", "Python threads in one snapshot, by the outermost function they run", (
             *_PROCESS, *_TAKE,
             _FUNCTION,
@@ -519,7 +495,6 @@ TABLES: dict[str, Table] = {
             _SHAPE,
             _c("storage_count", "int", "", "storages"),
             _STORAGE_BYTES,
-            _PATH,
             _NODE,
             _TEXT,
         )),
@@ -573,7 +548,6 @@ TABLES: dict[str, Table] = {
         )),
         Table("data_forms", "agent", "A large container of records and a sketch of what is in it, to find copies", (
             *_PROCESS, *_TAKE,
-            _PATH,
             _NODE,
             _TYPE_NAME,
             _c("row_count", "int", "", "records"),
@@ -695,6 +669,15 @@ TABLES: dict[str, Table] = {
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
             _STEP,
+        )),
+        Table("allocation_lives", "agent", "How long a sampled piece of malloc's memory was in use: events in order", (
+            *_PROCESS,
+            _c("life", "int", "", "which event of the process it began with; a second row of it tells its end"),
+            _c("end_order", "int", "", "which event it ended with; null: it was there when the row was written"),
+            _c("thread_number", "int", "", "thread that asked for it, 1 the main one; null: an earlier row tells"),
+            _c("end_thread_number", "int", "", "thread that freed it; null beside end_order: lost from sight then"),
+            _c("size_bytes", "int", "bytes", "asked for"),
+            _c("weight_bytes", "int", "bytes", "all that was asked for for which it stands"),
         )),
         Table("experiments", "agent", "What a popular remedy would free, tried once", (
             *_PROCESS,

@@ -167,6 +167,13 @@ def ending(how: str, exit_code: int | None, signal: int | None, *, goes_on: bool
     return "it still runs" if goes_on else "its end was not recorded"
 
 
+def how_to_edit(finding: Finding) -> list[str]:
+    """Where its edit is certain enough to be a diff, who prints it; else nothing."""
+    if finding.edit is None or finding.edit.diff is None:
+        return []
+    return ["leakscope fix prints the edit as a diff; with --prove it tries it on a copy"]
+
+
 def rests_on(finding: Finding) -> list[str]:
     """What its confidence is computed from, a line each: ``for: 6 snapshots weighed it (alone 65%)``."""
     return [f"{'for' if g.is_for else 'against'}: {g.says} (alone {g.alone:.0%})" for g in finding.grounds]
@@ -217,10 +224,12 @@ def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
     cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
     pause_s, size = figures.get("longest_take_s"), figures.get("recording_bytes")
     at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None and not briefly else ""
+    taken = figures.get("take_bytes")
     known = [
         f"{cpu:.1%} of a core" if cpu is not None else "",
         f"{takes:.1%} of the job's time in snapshots{at_once}" if takes is not None else "",
         f"{format_bytes(rss)} of memory" if rss is not None else "",
+        f"{format_bytes(taken)} inside the job while a snapshot was made" if taken is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
     text = ", ".join(part for part in known[: 2 if briefly else None] if part) or "not measured"

@@ -22,6 +22,7 @@ from leakscope import schema
 from leakscope.agent.journal import Journal
 from leakscope.storage import Recording, open_recording
 from leakscope.storage.finalize import finalize
+from tests.heaps import Heap
 
 START_MONO_NS = 50_000_000_000_000
 START_UNIX_NS = 1_795_255_200_000_000_000  # 2026-11-21T10:00:00Z
@@ -49,6 +50,7 @@ class RecordingBuilder:
         }
         self._rows: list[tuple[str, dict[str, Any]]] = []
         self._processes: dict[int, dict[str, Any]] = {}
+        self._heaps: dict[int, Heap] = {}
         self._last_s = 0.0
 
     def row(self, table: str, at_s: float, pid: int | None = None, **columns: Any) -> RecordingBuilder:
@@ -139,7 +141,7 @@ class RecordingBuilder:
         number: int,
         at_s: float,
         *,
-        holders: list[dict[str, Any]] | None = None,
+        holders: list[dict[str, Any]] | None = None,  # places, as tests/heaps.py has them
         types: list[dict[str, Any]] | None = None,
         threads: list[dict[str, Any]] | None = None,
         **columns: Any,
@@ -147,11 +149,24 @@ class RecordingBuilder:
         """An inventory: its own row (``columns``) and the rows of the tables that belong to it."""
         row = {"reason": "schedule", "safe_point": "pending-call", "duration_s": 0.01, "truncated": False, **columns}
         self.row("takes", at_s, pid, take=number, **row)
-        parts = {"holders": holders, "object_types": types, "threads": threads}
-        for table, rows in parts.items():
-            for part in rows or []:
-                self.row(table, at_s, pid, take=number, **part)
+        parts = [("object_types", part) for part in types or ()] + [("threads", part) for part in threads or ()]
+        for table, part in parts:
+            self.row(table, at_s, pid, take=number, **part)
+        weighed = {name: columns.get(f"{name}_bytes") or 0 for name in ("python", "array", "tensor")}
+        told = {"array_bytes": weighed["array"], "storage_bytes": weighed["tensor"]} if any(weighed.values()) else {}
+        if told:
+            told["retained_bytes"] = sum(weighed.values())
+        return self.holds(pid, number, at_s, holders, **told) if holders else self
+
+    def holds(self, pid: int, number: int, at_s: float, places: list[dict[str, Any]], **graph: Any) -> RecordingBuilder:
+        """What a snapshot found in the heap: ``places`` as tests/heaps.py has them; ``graph``: columns of its row."""
+        for table, part in self._heaps.setdefault(pid, Heap()).rows(places):
+            self.row(table, at_s, pid, take=number, **(part | graph if table == "heap_graphs" else part))
         return self
+
+    def node(self, pid: int, path: str) -> int:
+        """The number of what ``holds`` found at a path."""
+        return self._heaps.setdefault(pid, Heap()).number(path)
 
     def allocated(
         self, pid: int, at_s: float, live_bytes: int, stack: str, *, sample_count: int = 9, **columns: Any
@@ -241,6 +256,11 @@ class RecordingBuilder:
         """Leave the recording as a killed recorder would: a journal folder only. Returns the path of the output."""
         self.journal.mkdir()
         (self.journal / "meta.json").write_text(json.dumps(self.meta))
+        for pid, heap in self._heaps.items():
+            known = {row["module"] for table, row in self._rows if table == "sources" and row["pid"] == pid}
+            for module, file in heap.user_modules.items():
+                if module not in known:
+                    self.source(pid, file or f"/job/{'train' if module == '__main__' else module}.py", "", module)
         journal = Journal(str(self.journal), "recorder")
         for table, row in self._rows:
             journal.add(table, row)

@@ -143,13 +143,14 @@ def _paragraphs(module: Any) -> str:
 
 def _kind(kind: Kind) -> str:
     """A real report with its picture, and the code before and after, as ``kind_reports`` left them."""
-    excerpt = (kind_reports.REPORTS / f"{kind.name}.txt").read_text(encoding="utf-8")
+    path = kind_reports.REPORTS / f"{kind.name}.txt"
+    excerpt = path.read_text(encoding="utf-8") if path.exists() else ""  # of a new one `make docs` makes it first
     has_picture = (kind_reports.REPORTS / f"{kind.name}.svg").exists()
     change = kind_reports.before_and_after(kind.name)
     paragraphs = [
         f"# `{kind.name}`",
         prose(kind.summary),
-        f"## A report\n\n```text\n{excerpt}```",
+        f"## A report\n\n```text\n{excerpt}```" if excerpt else "",
         f"![Memory over time in this recording](reports/{kind.name}.svg)" if has_picture else "",
         f"## Before and after\n\n```diff\n{change}```" if change else "",
         f"## Why it matters\n\n{_capital(prose(kind.why))}",

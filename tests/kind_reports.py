@@ -101,7 +101,7 @@ def picture(report: Report, finding: Finding) -> str | None:
 
 def before_and_after(kind: str) -> str:
     """The program that leaks, and what its clean twin does instead; where there is none, the line that is meant."""
-    program = _program(SOURCES[kind])
+    program = _program(SOURCES[kind]) if kind in SOURCES else None
     if program is None:
         return ""
     before = program.read_text(encoding="utf-8").splitlines()

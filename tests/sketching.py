@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from leakscope.agent.graph import heap_graph, sketch
+from leakscope.agent.graph import rows, sketch, structures
 from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.agent.torch import tensors as torch_tensors
 from leakscope.agent.torch.remembered import Remembered
@@ -24,11 +24,11 @@ def sketched(obj: Any, tensors: Mapping[int, tuple[int, int]] | None = None) -> 
     assert graph.add([], [id(obj)], 1)  # it gets a row of its own, however little it is
     read = graph._read.pop()[0]
     try:
-        largest = heap_graph._Largest(least_bytes=0)
+        largest = structures.Largest(least_bytes=0)
         assert graph._analyse(read, None, 1 << 60, 250, 3)  # nothing else has one, but for what is on the way to it
         assert graph._label(read, id(sys.modules), None, ctypes.byref(largest))
         row = read.contents.marks[0].row
-        (copy,) = [copy for copy, at in heap_graph._copies(largest) if at == row] or [None]
+        (copy,) = [copy for copy, at in rows.copies_of(largest) if at == row] or [None]
         return None if copy is None else sketch.sketch_of_copy(copy, tensors or {})
     finally:
         graph._free(read)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ import pytest
 import leakscope
 from leakbench.table import from_results as leakbench
 from leakscope import cli, options, schema
-from leakscope.errors import LeakscopeError
+from leakscope.errors import BadInput, LeakscopeError
+from leakscope.facts.case import Case
 from leakscope.fleet import asking
 from leakscope.fleet import columns as index_columns
 from leakscope.mcp_server._answers import Desk
@@ -33,10 +35,12 @@ from leakscope.mcp_server._tools import TOOLS
 from leakscope.metering.families import FAMILIES
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, kind_reports, pictures, tutorials
-from tests.analyzers.leaks import trainer
+from tests.analyzers.leaks import PID, trainer
 from tests.bench import fleet, heap, sampling
 from tests.bench.figures import Results, as_markdown
+from tests.builders import RecordingBuilder
 from tests.fleet import scores
+from tests.renderers.reports import FULL
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -310,12 +314,43 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors, f"{page} links to {path}#{anchor}"
 
 
+def _examples(language: str) -> list[str]:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
+
+
+def test_tables_of_contributing_stand_among_others_as_they_are():
+    tables = [block for block in _examples("") if block.startswith("Table(")]
+    assert len(tables) == 2
+    for block in tables:
+        (table,) = eval(f"[{block}]", vars(schema).copy())
+        assert table.name not in schema.TABLES and table.columns[-1].meaning
+
+
+def test_a_renderer_as_in_contributing():
+    (code,) = (block for block in _examples("python") if 'SUFFIX = ".slack"' in block)
+    hostile = replace(FULL, verdict=replace(FULL.verdict, headline="<!channel> & \u202e"))
+    said = _run(code, "leakscope.renderers")["render"](hostile)
+    assert said.startswith("*LEAKING* &lt;!channel&gt; &amp; ") and "\u202e" not in said
+    assert "• Trainer.history keeps every loss tensor at `" in said
+
+
+def test_an_exporter_as_in_contributing(tmp_path):
+    (code,) = (block for block in _examples("python") if 'SUFFIX = ".influx.txt"' in block)
+    chunks = _run(code, "leakscope.exporting")["chunks"]
+    case = Case(trainer(tmp_path).ends(20.0).open())
+    lines = b"".join(chunks(case)).decode().splitlines()
+    assert len(lines) == len(case.rows("process_samples"))
+    assert re.fullmatch(rf"memory,pid={PID} rss_bytes=\d+i \d{{19}}", lines[0])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(BadInput, match="nothing to export"):
+        next(chunks(Case(RecordingBuilder(tmp_path / "none").process(PID).open())))
+
+
 def test_examples_of_contributing_work():
     """Its source and its snapshot reader are run as they stand there."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    blocks = [
-        textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
-    ]
+    blocks = _examples("python")
     source, reader = (
         _run(next(block for block in blocks if f'TABLE = "{table}"' in block), package)
         for table, package in (

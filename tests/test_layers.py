@@ -6,8 +6,9 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ ROOMS = {
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
+    "replaying": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"words", "agent", "facts", "recorder", "storage"},
     "metering": FOUNDATION | {"agent", "endpoints", "recorder", "storage", "watching"},
     "endpoints": {"errors"},  # where metrics go, as a user writes it
@@ -84,8 +86,8 @@ ROOMS = {
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
-    {"tables", "imported"},
-    {"series", "code", "heap", "subject", "gpu"},
+    {"tables", "imported", "code"},
+    {"series", "heap", "subject", "gpu"},
     {"growth"},
     {"where", "accounts", "weights"},
     {"processes", "retained"},
@@ -111,6 +113,7 @@ PACKAGES = {
     "fleet": {"duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich"},
+    "replaying": {"numpy", "pandas"},
     "pages": {"jinja2", "markupsafe", "resvg_py"},
     "importing": {"numpy", "memray", "tensorboard", "wandb"},  # heap dumps; extras, each in a process of its own
     "metering": {"opentelemetry"},
@@ -347,8 +350,55 @@ def test_what_runs_beside_a_job_loads_no_package(module):
     assert not {name for name in loaded if inside(name) is None and not is_standard(name)}
 
 
+def test_no_files_import_each_other_in_a_circle():
+    """Nor where an import waits until a function runs: who reads one of them would have to know them all."""
+    modules = {_module_of(path): path for path in PACKAGE.rglob("*.py")}
+    arrows: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        named = (_longest_known(name, modules) for _, name in imports(path))
+        arrows[module] = {other for other in named if other is not None and other != module}
+    while free := {module for module, others in arrows.items() if not others & arrows.keys()}:
+        arrows = {module: others for module, others in arrows.items() if module not in free}
+    while free := arrows.keys() - {other for others in arrows.values() for other in others}:
+        arrows = {module: others for module, others in arrows.items() if module not in free}
+    assert not arrows
+
+
+def _module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _longest_known(name: str, modules: Mapping[str, Path]) -> str | None:
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
 def test_the_picture_of_the_house_is_of_this_house():
     from tests import architecture  # which reads imports by the functions above
 
     text = architecture.PAGE.read_text(encoding="utf-8")
     assert architecture.drawn(text) == text, "ARCHITECTURE.md is behind the imports: run `make docs`"
+
+
+def test_no_files_stand_on_each_other_in_a_circle():
+    """Nor for the sake of a type: what two need belongs into a third. Imports inside functions are asked for later."""
+    files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    inside_functions = {path: _lines_of_functions(path) for path in files.values()}
+    stands_on = {
+        name: {
+            file
+            for line, module, _ in all_imports(path)
+            for file in ({module, module.rpartition(".")[0]} & files.keys() - {name})
+            if line not in inside_functions[path] and (file == module or module not in files)
+        }
+        for name, path in files.items()
+    }
+    TopologicalSorter(stands_on).prepare()  # **Errors** CycleError, with the circle
+
+
+def _lines_of_functions(path: Path) -> set[int]:
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    return {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}

@@ -20,6 +20,7 @@ DESCRIPTOR, MAPPING, THREAD, PROCESS = (
 )  # objects that stand for one of these
 POOL = "pool"  # an object that has several threads or processes of its own
 KEEPER = "keeper"  # a type whose objects keep what they have met; or a function of which each call leaves something
+COMPILER = "compiler"  # files whose functions compile others for their library, which keeps what they compiled
 FILLED_IN_C = "filled-in-c"  # an object that keeps in C what it is given: the collector does not see it
 HARMLESS = "harmless"  # an object whose inside Python does not see, and that holds next to nothing
 FORKER = "forker"  # a file whose functions fork processes in numbers
@@ -71,6 +72,17 @@ THINGS = (
     Thing("torch.profiler.profile", KEEPER, library="torch",
           let_go="give the profiler a schedule (torch.profiler.schedule(wait=1, warmup=1, active=3)) and call its "
                  "step(): without one it keeps every event until it stops"),
+    Thing("/jax/_src/compiler.py", COMPILER, library="jax"),
+    Thing("/jax/_src/interpreters/mlir.py", COMPILER, library="jax", also_by=("jax.jit", "jax.pmap"),
+          let_go="pad what differs in size to a few sizes (jax compiles anew for each shape and each static argument, and "
+                 "keeps what it compiled), or call jax.clear_caches() now and then"),
+    Thing("/tensorflow/python/framework/func_graph.py", COMPILER, library="tensorflow",
+          also_by=("tensorflow.function", "tf.function"),
+          let_go="give tf.function tensors in place of Python numbers and strings, and an input_signature or "
+                 "reduce_retracing=True: it traces anew for each new value and shape, and keeps each graph"),
+    Thing("/numba/core/compiler.py", COMPILER, library="numba", also_by=("numba.jit", "numba.njit", "numba.vectorize"),
+          let_go="give it arguments of few types, and make the compiled function once: numba compiles anew for each "
+                 "combination of types, and keeps the machine code until the process ends"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),

@@ -215,9 +215,16 @@ class Agent:
             sampler.begin()
             self.taker.know_blocks(sampler.blocks)
         sampler.tick(pymalloc_bytes)
+        self._add_lives()
         if sampler.refusal is not None:
             self.outbox.note("no-allocation-samples", sampler.refusal)
             self._sampler = None
+
+    def _add_lives(self) -> None:
+        if self._sampler is not None:
+            moment = stamps()
+            for row in self._sampler.lives():
+                self.outbox.add_stamped("allocation_lives", dict(row, **moment))
 
     def _look_for_watchers(self) -> None:
         """While somebody traces, profiles or debugs no snapshot is made: it would be seen, and what it reads used."""
@@ -280,6 +287,7 @@ class Agent:
             moment, step = stamps(), self.steps.current()  # rows that belong together
             for row in self._sampler.rows():
                 self.outbox.add_stamped("allocation_stacks", dict(row, step=step, **moment))
+            self._add_lives()
 
     def _add_last_words(self, columns: dict[str, Any] | None) -> None:
         if columns is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from _thread import allocate_lock
 
@@ -13,7 +14,7 @@ from .journal import stamps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .interpreter.waiting import LastWill
@@ -152,6 +153,10 @@ class Outbox:
                 continue
             if file.endswith(".py") and names.is_user_module(name, file):
                 self._add_source("sources", name, file)  # as stacks name it
+        for module, file, text in _unfiled():
+            if file not in self._sources_written and names.is_user_file(file):
+                self._sources_written.add(file)
+                self.add("sources", {"module": module, "file": file, "source_text": text[:_SOURCE_BYTES]})
 
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
@@ -178,6 +183,32 @@ class Outbox:
         except OSError:
             return
         self.add(table, {"module": module, "file": file, "source_text": text})
+
+
+def _unfiled() -> Iterator[tuple[str, str, str]]:
+    """(module, name, text) of code that is in no file of its own: of -c, of stdin, and what linecache was told."""
+    main = sys.modules.get("__main__")
+    if names.getattr_plain(main, "__file__") is None:
+        arguments = names.getattr_plain(sys, "orig_argv")
+        given = [one for one in arguments if type(one) is str] if type(arguments) is list else []
+        if "-c" in given[1:-1]:
+            yield "__main__", "<string>", given[given.index("-c", 1) + 1]
+        elif given[1:] in ([], ["-"]):
+            yield "__main__", "<stdin>", _standard_input()
+    cache = names.getattr_plain(sys.modules.get("linecache"), "cache")
+    for name, entry in list(cache.items()) if type(cache) is dict else ():
+        if type(name) is str and name.startswith("<") and type(entry) is tuple and len(entry) == 4:
+            lines = entry[2] if type(entry[2]) is list else []
+            yield name.strip("<>"), name, "".join(line for line in lines if type(line) is str)
+
+
+def _standard_input() -> str:
+    """As the interpreter read it, if it is a file: its position stays where it is."""
+    try:
+        is_file = stat.S_ISREG(os.fstat(0).st_mode)
+        return os.pread(0, _SOURCE_BYTES, 0).decode("utf-8", "replace") if is_file else ""
+    except OSError:
+        return ""
 
 
 def _module_of(row: dict[str, Any], modules: dict[int, str | None]) -> str | None:

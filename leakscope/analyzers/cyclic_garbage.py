@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ..confidence import Ground
@@ -239,10 +240,10 @@ def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
     alone = rows["storage_bytes"].where(rows["tensor_owner"].isin(_NOBODY), 0).astype(float)
     by_take = alone.groupby(rows["take"]).sum()
     grown = float(by_take.iloc[-1] - by_take.iloc[0])
-    holders = process.rows("holders")
-    roots = only(holders, holders["parent_path"].isna() & holders["take"].isin(by_take.index))
-    held = roots["tensor_deep_bytes"].astype(float).groupby(roots["take"]).sum().reindex(by_take.index, fill_value=0.0)
-    return max(0, round(grown - max(0.0, float(held.iloc[-1] - held.iloc[0]))))
+    seen = case.heap(process.pid)
+    held = sum((place.tensor_bytes for place in seen.places if place.parent is None), np.zeros(len(seen.takes)))
+    first, last = (0.0 if (at := seen.at(int(by_take.index[i]))) is None else float(held[at]) for i in (0, -1))
+    return max(0, round(grown - max(0.0, last - first)))
 
 
 def _finding(

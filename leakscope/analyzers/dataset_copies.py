@@ -16,7 +16,7 @@ Do:            drop the earlier forms, or build the last one in a function that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
@@ -27,7 +27,9 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of
-from ..facts.subject import Definition
+from ..facts.subject import Held
+from ..facts.tables import without_last
+from ..facts.where.holders import about, defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MOST, MiB, format_bytes, format_count
@@ -64,7 +66,7 @@ def findings(
     containers = 0
     found = False
     for process in growth.processes:
-        forms = forms_of(process, modules)
+        forms = _forms(case, process, modules)
         containers += len(forms)
         held = float(process.held_bytes[-1])
         for group, agreement in groups_of(forms, min_agreement, min_correlation):
@@ -85,6 +87,14 @@ def findings(
         figures = {"containers": containers}
         text = f"large containers of rows ({containers}), each with other rows" if containers else "no large container"
         yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
+
+
+def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list[Form]:
+    """Containers of the last snapshot that saw the program at work."""
+    takes = process.rows("takes")
+    takes, rows = without_last(takes, takes), process.rows("data_forms")
+    is_any = len(takes) and len(rows)
+    return forms_of(case.heap(process.pid), rows, int(takes["take"].iloc[-1]), modules) if is_any else []
 
 
 # ---- what to say
@@ -137,18 +147,14 @@ class _Copies:
             ],
             bytes=self.wasted,
             process=self._process,
-            line=line or Definition(first.holder.owner_file, first.owner_line),
+            line=line or defined_at(first.named),
             device="cpu",
-            holder=first.name,
-            variable=first.holder.variable,
-            path=first.path,
-            type=first.holder.type_name,
-            module=first.holder.owner_module,
             evidence=self._evidence(by_content),
             doubts=self._doubts(tokens, by_content),
             remedy=[self._remedy(total)],
             mechanism="several-forms",
             wasted=True,
+            **(about(first.named, first.place) | Held(holder=first.name, variable=first.holder.variable)),
         )
 
     def _made_first(self) -> Form | None:

@@ -12,20 +12,22 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..confidence import Ground
 from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.subject import definition_of
-from ..facts.tables import cells, int_of, only, text_of
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.place import Place
+from ..facts.subject import About
+from ..facts.tables import int_of, only
+from ..facts.weights.named import named_sets, without_number
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
+from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_duration
@@ -40,15 +42,52 @@ TELLS = (WASTE,)
 RULE = "no-duplicates"
 AFTER = ()
 _KIND = "duplicate-model"
-_NUMBER = re.compile(r" #\d+$")  # of several that one path leads to
 _UNNAMED = "memory that no snapshot reached"
 
 
-class _Place(NamedTuple):
-    """Where a set is held: its row of ``holders``, and the line that makes it."""
+class _Told(NamedTuple):
+    """What is said of one way in which weights are held twice; ``{names}`` are those of ``_words``."""
 
-    row: pd.Series[Any] | None
-    line: Line | None
+    ground: Ground
+    seen: str
+    doubt: str | None = None
+
+
+_MOVED = (
+    "as training began the {tensors} tensors in {copy} were {how} those in {original}; {original} was trained, {copy} "
+    "has not changed since"
+)
+_CASES = {
+    SAME: _Told(
+        Ground("the weights are equal at two moments, which is no chance", 0.95),
+        "{equal}{rounded}; neither had changed {later} later",
+    ),
+    UNUSED: _Told(
+        Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", 0.75),
+        "{equal}, and nothing trains",
+    ),
+    OTHER_FORM: _Told(
+        Ground("the weights are equal in another form, which may be in use", 0.7),
+        _MOVED,
+        "it may be used as it is, as a reference or for saving",
+    ),
+    START: _Told(
+        Ground("the weights are those that training began with, perhaps to compare with", 0.75),
+        _MOVED,
+        "it may be intended: weights to go back to, or to keep the model close to",
+    ),
+}
+_PURPOSES = {  # of those that are not accused
+    "small": "{both} hold the same weights: {bytes}",
+    "template": "{copy} is a template that {original} repeats",
+    "master": "{both}: an optimizer works on one as the other's master weights",
+    "in-step": "{both} are kept in step: both change and stay equal",
+    "follows": "{copy} follows {original} (an average, a target, the best so far): {moves}",
+    "changed": "{copy} is {original} with changes: {equal_count} tensors equal, {near_count} near",
+    "snapshot": "{copy} is a saved state of {original} from its training, {bytes}",
+    "reference": "{copy} stays as {original} was, which is trained: a reference, a teacher or a target",
+    "undecided": "{both} hold the same weights, but training was not seen: one may be the other's reference",
+}
 
 
 def findings(
@@ -76,10 +115,10 @@ def findings(
     for process in growth.processes:
         takes = process.rows("takes")
         takes = only(takes, takes["take"].notna())
-        rounds = by_last_path(_at_work(rounds_of(process.rows("weights")), takes))
+        rows, places = named_sets(case.heap(process.pid), process.rows("weights"))
+        rounds = by_last_path(_at_work(rounds_of(rows), takes))
         if not rounds:
             continue
-        places = {path: _place(case, process, path) for path in rounds[-1].sets}
         histories.append((process, _history(case, process, rounds, takes, places)))
         alike = list(pairs(histories[-1][1], thresholds))
         accused: dict[str, Pair] = {}
@@ -88,9 +127,8 @@ def findings(
                 accused[pair.copy.path] = pair
         for group in _groups(accused.values()):
             told = True
-            copy = group[0].copy
-            memory_bytes = _memory_bytes(case, process, rounds, copy.device)
-            yield _finding(case, process, group, places[copy.path], memory_bytes, warning_share)
+            memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
+            yield _finding(case, process, group, places, memory_bytes, warning_share)
         for pair in alike:
             if pair.copy.path not in accused:
                 told = True
@@ -121,13 +159,13 @@ def _at_work(rounds: list[Round], takes: pd.DataFrame) -> list[Round]:
 
 
 def _history(
-    case: Case, process: ProcessGrowth, rounds: list[Round], takes: pd.DataFrame, places: dict[str, _Place]
+    case: Case, process: ProcessGrowth, rounds: list[Round], takes: pd.DataFrame, places: Mapping[str, Place]
 ) -> History:
     steps = {int(take): int_of(row, "step") for take, (_, row) in zip(takes["take"], takes.iterrows())}
-    lines = {path: place.line.line for path, place in places.items() if place.line is not None}
-    names = (rows_of(case.rows(table), process)["type_name"].dropna() for table in ("holders", "object_types"))
-    has_optimizer = any(map(_is_optimizer, set().union(*names)))
-    return History(rounds, steps, lines, has_optimizer)
+    lines = {path: line.line for path in rounds[-1].sets if (line := _line(case, path, places.get(path))) is not None}
+    names = {place.type_name for place in case.heap(process.pid).places}
+    names.update(process.rows("object_types")["type_name"].dropna())
+    return History(rounds, steps, lines, any(map(_is_optimizer, names)))
 
 
 def _is_optimizer(type_name: str) -> bool:
@@ -139,7 +177,7 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in accused:
         copy = pair.copy
-        alike = (_NUMBER.sub("", copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
+        alike = (without_number(copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
         groups.setdefault(alike if copy.path else (str(len(groups)),), []).append(pair)
     return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
 
@@ -149,25 +187,45 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
 
 def _name(weight_set: WeightSet) -> str:
     """``model`` of ``main() model``, ``model #2`` of ``main() model #2``."""
-    number = _NUMBER.search(weight_set.path)
-    path = _NUMBER.sub("", weight_set.path)
-    return path.rsplit(" ", 1)[-1] + (number.group() if number else "") or _UNNAMED
+    path = without_number(weight_set.path)
+    return path.rsplit(" ", 1)[-1] + weight_set.path[len(path) :] or _UNNAMED
 
 
 def _form(weight_set: WeightSet) -> str:
     return f"{weight_set.dtype} on {weight_set.device}"
 
 
+def _words(pair: Pair, process: ProcessGrowth | None = None) -> dict[str, Any]:
+    copy, original, like = pair.copy.path or _UNNAMED, pair.original.path or _UNNAMED, pair.like
+    return {
+        "copy": copy,
+        "original": original,
+        "tensors": len(pair.copy),
+        "equal": f"{like.equal_count} of the {len(pair.copy)} tensors in {copy} equal those in {original}",
+        "rounded": f", {like.rounded_count} of them up to rounding" if like.rounded_count else "",
+        "how": "equal to" if like.equal_count >= like.near_count else f"within {like.distance:.1%} of",
+        "later": format_duration(pair.between_s),
+        "both": f"{copy} and {original}" + (f" in {process.label}" if process is not None else ""),
+        "bytes": format_bytes(pair.bytes),
+        "moves": f"distance {pair.first_distance:.3f}, then {like.distance:.3f}",
+        "equal_count": like.equal_count,
+        "near_count": like.near_count,
+    }
+
+
 def _finding(
-    case: Case, process: ProcessGrowth, group: list[Pair], place: _Place, memory_bytes: int, warning_share: float
+    case: Case,
+    process: ProcessGrowth,
+    group: Sequence[Pair],
+    places: Mapping[str, Place],
+    memory_bytes: int,
+    warning_share: float,
 ) -> Finding:
     """``group``: all copies that the finding is of; the largest speaks for them."""
     pair = group[0]
-    copy, original, like = pair.copy, pair.original, pair.like
-    holder, line = place
+    copy, original, like, told = pair.copy, pair.original, pair.like, _CASES[pair.case]
     bytes = sum(one.bytes for one in group)
     share = bytes / max(memory_bytes, 1)
-    frees = f"frees about {format_bytes(bytes)}"
     figures = {
         "equal_tensors": like.equal_count,
         "rounded_tensors": like.rounded_count,
@@ -178,128 +236,92 @@ def _finding(
         "copy_device": copy.device,
         "between_s": round(pair.between_s, 1),
     }
-    evidence = [Evidence(_what_was_seen(pair), figures)]
-    takes = "it takes"
-    if len(group) > 1:
-        takes = f"so do {len(group) - 1} more like it; together they take"
-    evidence.append(Evidence(f"{takes} {format_bytes(bytes)}, {share:.0%} of the memory there", {"bytes": bytes}))
-    if line is not None:
-        evidence.append(at_line(line, "makes it"))
+    takes = f"so do {len(group) - 1} more like it; together they take" if len(group) > 1 else "it takes"
+    place = places.get(copy.path)
+    line = _line(case, copy.path, place)
+    some_equal = pair.case == START and like.equal_count
     return case.finding(
         _KIND,
         _title(group),
         severity="warning" if share >= warning_share and pair.case != UNUSED else "note",
-        grounds=_grounds(pair.case, like.equal_count),
+        grounds=[told.ground, *([Ground("some of them are still equal", 0.65)] if some_equal else ())],
         bytes=bytes,
         process=process,
-        line=line or definition_of(holder, text_of(holder, "owner")),
-        device=copy.device,
-        holder=copy.path or _UNNAMED,
-        variable=text_of(holder, "variable") or _last_identifier(_NUMBER.sub("", copy.path)),
-        path=copy.path or None,
-        type=text_of(holder, "type_name"),
-        module=text_of(holder, "owner_module"),
-        evidence=evidence,
-        doubts=_doubts(group),
-        remedy=[_remedy(group, frees)],
+        line=line or (defined_at(place) if place is not None else None),
+        evidence=[
+            Evidence(told.seen.format(**_words(pair)), figures),
+            Evidence(f"{takes} {format_bytes(bytes)}, {share:.0%} of the memory there", {"bytes": bytes}),
+            *([at_line(line, "makes it")] if line is not None else ()),
+        ],
+        doubts=_doubts(group, told),
+        remedy=[f"{_remedy(group)} frees about {format_bytes(bytes)}"],
         mechanism="held-twice",
         wasted=True,
+        **_about(copy, place),
     )
 
 
-def _grounds(case: str, equal_count: int) -> Iterator[Ground]:
-    if case == SAME:
-        yield Ground("the weights are equal at two moments, which is no chance", 0.95)
-    elif case == UNUSED:
-        yield Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", 0.75)
-    elif case == OTHER_FORM:
-        yield Ground("the weights are equal in another form, which may be in use", 0.7)
-    else:
-        yield Ground("the weights are those that training began with, perhaps to compare with", 0.75)
-        if equal_count:
-            yield Ground("some of them are still equal", 0.65)
+def _about(copy: WeightSet, place: Place | None) -> About:
+    one = place.reference if place is not None else None
+    return {
+        "device": copy.device,
+        "holder": copy.path or _UNNAMED,
+        "variable": (one.variable if one is not None else None) or _last_identifier(copy.path),
+        "path": copy.path or None,
+        "type": place.type_name if place is not None else None,
+        "module": one.owner_module if one is not None else None,
+    }
 
 
-def _title(group: list[Pair]) -> str:
-    pair = group[0]
+def _title(group: Sequence[Pair]) -> str:
+    pair, count = group[0], len(group)
     copy, original = _name(pair.copy), _name(pair.original)
-    if len(group) > 1:
-        copies, count = _NUMBER.sub("", copy), len(group)
-        if pair.case == START:
-            return f"{count} copies, {copies}, still hold the weights that {original} started from"
-        also = "" if copies == _NUMBER.sub("", original) else f"{original} and "
-        return f"The same weights are held {count + 1} times: {also}{copies}"
     if pair.case == START:
-        return f"{copy} still holds the weights that {original} started from"
-    if pair.copy.device != pair.original.device or pair.copy.dtype != pair.original.dtype:
+        copies = f"{count} copies, {without_number(copy)}, still hold" if count > 1 else f"{copy} still holds"
+        return f"{copies} the weights that {original} started from"
+    if count > 1:
+        copies = without_number(copy)
+        also = "" if copies == without_number(original) else f"{original} and "
+        return f"The same weights are held {count + 1} times: {also}{copies}"
+    if (pair.copy.device, pair.copy.dtype) != (pair.original.device, pair.original.dtype):
         return f"The same weights are held twice: {copy} ({_form(pair.copy)}), {original} ({_form(pair.original)})"
     return f"The same weights are held twice: by {copy} and by {original}"
 
 
-def _what_was_seen(pair: Pair) -> str:
-    copy, original, like = pair.copy.path or _UNNAMED, pair.original.path or _UNNAMED, pair.like
-    if pair.case == SAME:
-        how = f", {like.rounded_count} of them up to rounding" if like.rounded_count else ""
-        equal = f"{like.equal_count} of the {len(pair.copy)} tensors in {copy} equal those in {original}{how}"
-        return f"{equal}; neither had changed {format_duration(pair.between_s)} later"
-    if pair.case == UNUSED:
-        equal = f"{like.equal_count} of the {len(pair.copy)} tensors in {copy} equal those in {original}"
-        return f"{equal}, and nothing trains"
-    how = "equal to" if like.equal_count >= like.near_count else f"within {like.distance:.1%} of"
-    moved = f"{original} was trained, {copy} has not changed"
-    return f"as training began the {len(pair.copy)} tensors in {copy} were {how} those in {original}; {moved} since"
-
-
-def _doubts(group: list[Pair]) -> list[str]:
-    pair, doubts = group[0], []
+def _doubts(group: Sequence[Pair], told: _Told) -> Iterator[str]:
+    pair = group[0]
     if not pair.copy.path:
-        doubts.append("what holds the copy was not found")
-    if pair.case == START:
-        doubts.append("it may be intended: weights to go back to, or to keep the model close to")
-    elif pair.case == OTHER_FORM:
-        doubts.append("it may be used as it is, as a reference or for saving")
+        yield "what holds the copy was not found"
+    if told.doubt is not None:
+        yield told.doubt
     elif pair.copy.is_model:
         forms = "" if pair.copy.dtype == pair.original.dtype else ", one in each form: then only one form is needed"
-        doubts.append(f"{'both' if len(group) == 1 else 'all'} may be in use{forms}")
-    return doubts
+        yield f"{'both' if len(group) == 1 else 'all'} may be in use{forms}"
 
 
-def _remedy(group: list[Pair], frees: str) -> str:
+def _remedy(group: Sequence[Pair]) -> str:
+    """What frees them."""
     pair = group[0]
     copy, original = _name(pair.copy), _name(pair.original)
     if len(group) > 1:
-        return f"share one of them, without changing it: dropping the other {len(group)} {frees}"
+        return f"share one of them, without changing it: dropping the other {len(group)}"
     if not pair.copy.path:
-        return f"find what still refers to the tensors of {original}: dropping it {frees}"
+        return f"find what still refers to the tensors of {original}: dropping it"
     if pair.copy.is_model:
-        return f"keep one of the two: dropping {copy} {frees}"
-    return f"drop {copy} once it is loaded (del, or leave the function that loads it): {frees}"
+        return f"keep one of the two: dropping {copy}"
+    return f"drop {copy} once it is loaded (del, or leave the function that loads it):"
 
 
 def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
-    copy, original, like = pair.copy.path or _UNNAMED, pair.original.path or _UNNAMED, pair.like
-    both = f"{copy} and {original} in {process.label}"
+    reason = _PURPOSES[pair.case].format(**_words(pair, process))
     if pair.case == "undecided":
-        return Skipped(
-            _KIND, f"{both} hold the same weights, but training was not seen: one may be the other's reference"
-        )
-    moves = f"distance {pair.first_distance:.3f}, then {like.distance:.3f}"
-    reason = {
-        "small": f"{both} hold the same weights: {format_bytes(pair.bytes)}",
-        "template": f"{copy} is a template that {original} repeats",
-        "master": f"{both}: an optimizer works on one as the other's master weights",
-        "in-step": f"{both} are kept in step: both change and stay equal",
-        "follows": f"{copy} follows {original} (an average, a target, the best so far): {moves}",
-        "changed": f"{copy} is {original} with changes: {like.equal_count} tensors equal, {like.near_count} near",
-        "snapshot": f"{copy} is a saved state of {original} from its training, {format_bytes(pair.bytes)}",
-        "reference": f"{copy} stays as {original} was, which is trained: a reference, a teacher or a target",
-    }[pair.case]
+        return Skipped(_KIND, reason)
     figures = {
-        "equal_tensors": like.equal_count,
-        "near_tensors": like.near_count,
+        "equal_tensors": pair.like.equal_count,
+        "near_tensors": pair.like.near_count,
         "tensors": len(pair.copy),
         "first_distance": round(pair.first_distance, 4),
-        "last_distance": round(like.distance, 4),
+        "last_distance": round(pair.like.distance, 4),
         "bytes": pair.bytes,
     }
     return RuledOut(_KIND, reason, figures)
@@ -313,11 +335,12 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
     if spread.purpose is not None or spread.bytes < min_bytes:
         return RuledOut(_KIND, f"{where}: {spread.purpose or format_bytes(spread.bytes)}", figures)
     share = spread.bytes / max(float(case.growth.held_bytes.max()), 1.0)
-    place = _place(case, first.process, first.weights.path)
+    _, places = named_sets(case.heap(first.process.pid), first.process.rows("weights"))
+    place = places.get(first.weights.path)
     loads = all(copy.process.role == "dataloader-worker" for copy in spread.copies)
-    frees = f"frees about {format_bytes(spread.bytes)}"
-    out = f"keep the model out of what the workers get (the dataset, its transforms): {frees}"
-    share_it = "call share_memory() on the model before the processes are started, so that all use one copy"
+    mend = "call share_memory() on the model before the processes are started, so that all use one copy"
+    if loads:
+        mend = "keep the model out of what the workers get (the dataset, its transforms)"
     return case.finding(
         _KIND,
         f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of "
@@ -330,12 +353,7 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
         ],
         bytes=spread.bytes,
         process=first.process,
-        line=place.line,
-        device=first.weights.device,
-        holder=first.weights.path or _UNNAMED,
-        variable=text_of(place.row, "variable") or _last_identifier(first.weights.path),
-        path=first.weights.path or None,
-        type=text_of(place.row, "type_name"),
+        line=_line(case, first.weights.path, place),
         evidence=[
             Evidence(f"{where}, with the same values", figures),
             *(
@@ -346,41 +364,27 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
             ),
         ],
         doubts=[] if loads else ["each process may need the weights: then they can be shared, not dropped"],
-        remedy=[out if loads else f"{share_it}: {frees}"],
+        remedy=[f"{mend}: frees about {format_bytes(spread.bytes)}"],
         wasted=True,
+        **_about(first.weights, place),
     )
 
 
 # ---- where it is held
 
 
-def _place(case: Case, process: ProcessGrowth, path: str) -> _Place:
-    """Where a set is held, and the line that gives the holder its contents: an assignment, else what adds to it."""
-    last = case.once(_last_rows, process)
-    at = max(last.get(path, -1), last.get(_NUMBER.sub("", path), -1))
-    row = process.rows("holders").iloc[at] if path and at >= 0 else None
-    variable = text_of(row, "variable") or _last_identifier(_NUMBER.sub("", path))
+def _line(case: Case, path: str, place: Place | None) -> Line | None:
+    """What gives the holder its contents: an assignment, else what adds to it."""
+    variable = (place.reference.variable if place is not None else None) or _last_identifier(path)
     if not variable:
-        return _Place(row, None)
-    holder = Holder(
-        variable,
-        text_of(row, "owner"),
-        text_of(row, "owner_module"),
-        text_of(row, "owner_file"),
-        text_of(row, "edge_kind") or "local",
-        text_of(row, "type_name") or "",
-    )
+        return None
+    holder = Holder(variable, edge_kind="local") if place is None else place.as_holder()._replace(variable=variable)
     lines = adding_lines(case.sources, holder)
-    return _Place(row, next((line for line in lines if line.kind == "creates"), lines[0] if lines else None))
-
-
-def _last_rows(_: Case, process: ProcessGrowth) -> dict[Any, int]:
-    """Of each path the position of its newest row among the holders."""
-    return {path: at for at, (path,) in enumerate(cells(process.rows("holders"), "path"))}
+    return next((line for line in lines if line.kind == "creates"), lines[0] if lines else None)
 
 
 def _last_identifier(path: str) -> str | None:
-    name = path.rsplit(" ", 1)[-1].rsplit(".", 1)[-1].split("[", 1)[0]
+    name = without_number(path).rsplit(" ", 1)[-1].rsplit(".", 1)[-1].split("[", 1)[0]
     return name or None
 
 

@@ -17,9 +17,7 @@ from ..confidence import Ground
 from ..evidence import retained
 from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.subject import definition_of
-from ..facts.tables import text_of
-from ..facts.where.holders import holder_name, named_in
+from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
 from ..units import MiB, format_bytes, format_count, format_duration
@@ -51,7 +49,7 @@ def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | Rule
 def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
     place = filling.place
     named, lines = named_in(case.sources, place)
-    row, name = named.row, holder_name(named)
+    name = holder_name(named)
     takes = [round(float(s), 3) for s in filling.time_s]
     series = [Series(f"{HELD_BY} {name}", takes, [float(b) for b in place.deep_bytes])]
     series.append(Series("members", takes, [float(n) for n in place.length], y_unit="count"))
@@ -66,17 +64,13 @@ def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
         ],
         bytes=int(filling.growth_bytes),
         process=process,
-        line=filling.line or next(iter(lines), None) or definition_of(row),
+        line=filling.line or next(iter(lines), None) or defined_at(named),
         device="cpu",
-        holder=name,
-        variable=text_of(row, "variable"),
-        path=place.said,
-        type=place.type_name,
-        module=text_of(row, "owner_module"),
         evidence=list(_evidence(filling, takes)),
         doubts=list(_doubts(filling)),
         remedy=[_remedy(filling)],
         series=series,
+        **about(named, place),
     )
 
 

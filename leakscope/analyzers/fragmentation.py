@@ -32,8 +32,10 @@ from ..facts.code.adding import Line
 from ..facts.growth.kept import Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
+from ..facts.heap.accumulation import keeps_growing
+from ..facts.heap.comparable import heap_of, heaps
 from ..facts.heap.handles import in_step
-from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
+from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
 from ..facts.tables import only
 from ..facts.where.holders import holder_name, named_in
@@ -174,7 +176,7 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory freed "
         "around them"
     )
-    is_endless = pin is not None and pin.is_counted and keeps_growing(pin.length)
+    is_endless = pin is not None and pin.has_length and keeps_growing(pin.length)
     filled = f" (filled at {line.place})" if line is not None else ""
     between = "its members lie between what is freed, and each new one keeps more of that from being used again"
     bounded = f"bound {name}{filled}: {between}" if is_endless else ""
@@ -187,7 +189,7 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         process=process,
         line=line,
         holder=name,
-        variable=owner.row["variable"] if owner is not None else None,
+        variable=owner.reference.variable if owner is not None else None,
         path=pin.path if pin is not None else None,
         library="CPython" if of_python else "malloc",
         evidence=_evidence(case, process, who, free, pin, survivors, line),
@@ -267,8 +269,8 @@ def _survivors(
         order += place.children
     sums: dict[int, NDArray[np.float64]] = {}
     for place in reversed(order):
-        node = place.row["node"]
-        own = [*last.loc[node], gained[node]] if node in last.index else [0.0] * 4
+        node = place.node
+        own = [*last.loc[node], gained[node]] if node is not None and node in last.index else [0.0] * 4
         sums[id(place)] = np.array(own, dtype=np.float64) + sum(sums[id(child)] for child in place.children)
     best = max(heap.roots, key=lambda place: float(sums[id(place)][-1]), default=None)
     while best is not None:

@@ -13,7 +13,7 @@ Do:            keep .item(), or .detach().cpu(), and not the tensor; drop result
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,26 +23,19 @@ from ..evidence.gpu_kept import allocated_by, kept_by_steps
 from ..evidence.sentences import at_line, curve
 from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
-from ..facts.code.adding import Line, adding_lines
-from ..facts.code.names import holder_of
 from ..facts.growth.limits import GpuProcess, gpu_processes, gpu_series
-from ..facts.heap.paths import heap_of, user_place
-from ..facts.heap.place import OUTSIDE, Place
+from ..facts.heap.place import OUTSIDE
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
-from ..facts.subject import About, Definition
-from ..facts.tables import only, text_of, without_last
-from ..facts.where.holders import holder_name
-from ..facts.where.on_devices import DeviceHolder, counted_holder, device_holders
-from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..facts.subject import Definition, Held, Spot, Whose
+from ..facts.where.holders import about
+from ..facts.where.on_devices import CountedHolder, DeviceHolder, counted_holder, device_holders
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count, format_per_step
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
-    from ..facts.growth.processes import ProcessGrowth
 
 NEEDS = ()
 TELLS = (ELSEWHERE,)
@@ -50,8 +43,10 @@ HEADLINE = "GPU memory leaks"
 AFTER = ()
 _KIND = "gpu-retention"
 _COUNTED, _RAN_FULL = 0.8, 0.6  # growth that was judged as any other; that had too little time for it
-_BY_DRIVER = 0.6
+_BY_DRIVER = Ground("the driver counted it, contexts and caches included", 0.6)
+_POOL = "a pool that fills and stops looks the same until it stops"
 _LEAST_RISES, _LEAST_FILLED = 0.8, 0.5  # of the steps looked at; of what was in use when the device was full
+_MANY_BYTES = 64 * MiB  # that the driver has to count before anybody looks: it counts whole segments
 
 
 def findings(
@@ -88,9 +83,10 @@ def findings(
         )
         if trend.verdict == GROWING:
             history = histories.pop((use.pid, use.device), None)
-            yield _finding(case, use, trend, min_named_share, allocated_by(history))
+            yield _of_torch(case, use, trend, min_named_share, allocated_by(history))
         elif trend.verdict == CANNOT_TELL and (filled := _filled(use, min_growth_bytes)) is not None:
-            yield _finding(case, use, filled, min_named_share, allocated_by(histories.pop((use.pid, use.device), None)))
+            history = histories.pop((use.pid, use.device), None)
+            yield _of_torch(case, use, filled, min_named_share, allocated_by(history))
         elif trend.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{use.label}: {trend.reason}")
         else:
@@ -101,182 +97,166 @@ def findings(
 
 @dataclass(frozen=True, eq=False)
 class _Held:
-    """Tensors of one variable: what they gained in the window, ``share`` of what the device gained meanwhile."""
+    """Who holds what grew, and what is said of that. ``who``: how the title begins."""
 
-    path: str
-    growth_bytes: float
-    share: float
-    count: int
-    type: str
-    place: Place | None
-    line: Line | None
-    is_graph: bool = False  # most of it is what autograd graphs saved
+    who: str
+    line: Spot | None = None
+    grounds: Sequence[Ground] = ()
+    evidence: Sequence[Evidence] = ()
+    doubts: Sequence[str] = ()
+    remedy: Sequence[str] = ()
+    about: Held = field(default_factory=Held)
 
-    @property
-    def name(self) -> str:
-        return holder_name(user_place(self.place)) if self.place is not None else self.path
 
-    def text(self, key: str) -> str | None:
-        value = user_place(self.place).row[key] if self.place is not None else None
-        return value if isinstance(value, str) else None
+def _finding(
+    case: Case,
+    trend: Trend,
+    held: _Held,
+    device: str,
+    *,
+    ground: Ground,
+    evidence: Evidence,
+    beside: Sequence[Evidence] = (),
+    doubts: Sequence[str] = (),
+    remedy: Sequence[str] = (),
+    severity: str = "critical",
+    process: Whose | None = None,
+    bytes_per_step: float | None = None,
+    series: Sequence[Series] = (),
+) -> Finding:
+    """``ground`` and ``evidence`` are those of who counted what grew."""
+    return case.finding(
+        _KIND,
+        f"{held.who}: {format_bytes(trend.growth_bytes, signed=True)}",
+        severity=severity,
+        bytes=trend.growth_bytes,
+        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
+        bytes_per_step=bytes_per_step,
+        process=process,
+        line=held.line,
+        grounds=[ground, *held.grounds],
+        evidence=[evidence, *held.evidence, *beside],
+        doubts=[*held.doubts, *doubts],
+        remedy=[*held.remedy, *remedy],
+        series=series,
+        device=device,
+        **held.about,
+    )
 
 
 def _by_driver(case: Case) -> Iterator[Finding | RuledOut | Skipped]:
     """Of files of other tools, which have what the driver counts: the caches of the processes are in it."""
     for name, time_s, used in gpu_series(case.recording):
-        trend = judge(time_s, used, min_growth_bytes=64 * MiB)
+        trend = judge(time_s, used, min_growth_bytes=_MANY_BYTES)
         what = f"memory in use by {name}" if " on " in name else f"memory in use on {name}"
-        if trend.verdict == CANNOT_TELL:
-            yield Skipped(_KIND, f"{what}: {trend.reason}")
-        elif trend.verdict == GROWING:
-            yield _seen_to_grow(case, name, what, trend)
-        else:
-            figures = {"growth_bytes": trend.growth_bytes}
-            yield RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", figures)
+        yield _no_growth(what, trend) or _finding(
+            case,
+            trend,
+            _Held(f"{what} keeps growing"),
+            name,
+            severity="warning",
+            ground=Ground("the driver counted it, caches of the processes included", 0.6),
+            evidence=Evidence(f"it {trend.reason}", {"growth_bytes": trend.growth_bytes}),
+            doubts=["torch's cache, fragmentation and a process that was started meanwhile look the same from outside"],
+            remedy=["record the job, or take a snapshot of torch's allocator, to see which tensors stay"],
+        )
+
+
+def _no_growth(what: str, trend: Trend) -> RuledOut | Skipped | None:
+    """None where it does grow."""
+    if trend.verdict == CANNOT_TELL:
+        return Skipped(_KIND, f"{what}: {trend.reason}")
+    if trend.verdict == GROWING:
+        return None
+    return RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", {"growth_bytes": trend.growth_bytes})
 
 
 def _of_process(case: Case, one: GpuProcess, min_named_share: float) -> Finding | RuledOut | Skipped:
     """Of a process of whose allocator there are no figures: it does not use torch's, or that could not be read."""
-    trend = judge(one.time_s, one.used_bytes, min_samples=6, min_growth_bytes=64 * MiB)
+    trend = judge(one.time_s, one.used_bytes, min_samples=6, min_growth_bytes=_MANY_BYTES)
     process = case.growth.process(one.pid)
     name = process.label if process is not None else f"process {one.pid}"
     label = f"what {name} has on {one.device}"
-    if trend.verdict == CANNOT_TELL:
-        return Skipped(_KIND, f"{label}: {trend.reason}")
-    if trend.verdict != GROWING:
-        figures = {"growth_bytes": trend.growth_bytes}
-        return RuledOut(_KIND, f"{label} does not keep growing: {trend.reason}", figures)
-    window_s = trend.start_s, trend.end_s
-    weighed = device_holders(case.recording, case.sources, one.pid, *window_s)
-    if weighed and weighed[0].place.root_kind != OUTSIDE:
-        at_first, at_last = np.interp(weighed[0].heap.time_s[[0, -1]], one.time_s, one.used_bytes)
-        share = weighed[0].growth_bytes / max(1.0, float(at_last - at_first))
-        if share >= min_named_share:
-            return _of_tensors(case, one, process, trend, _held_tensors(weighed[0], share))
-    held = counted_holder(case.recording, case.sources, one.pid, (one.time_s, one.used_bytes), window_s)
-    about: About = {"device": one.device}
-    grounds = [Ground("the driver counted it, contexts and caches included", _BY_DRIVER)]
-    evidence = [Evidence(f"{label} {trend.reason}", {"growth_bytes": trend.growth_bytes})]
-    if held is not None:
-        gained = int(held.place.length[-1] - held.place.length[0])
-        text = (
-            f"{held.name} got {format_count(gained)} members between the snapshots, {held.member.type_name} objects: "
-        )
-        text += f"{format_bytes(held.bytes_each)} came on the device for each"
-        evidence.append(Evidence(text, {"member_count": gained, "bytes_each": round(held.bytes_each)}))
-        about |= {"holder": held.name, "path": held.place.said, "type": held.member.type_name}
-        about |= {"variable": text_of(held.named.row, "variable"), "module": text_of(held.named.row, "owner_module")}
-        grounds.append(Ground("a container grew in step with it", 0.6 if held.is_in_step else 0.4))
-    who = f"{held.name} keeps {held.member.type_name} objects, and memory" if held is not None else "Memory"
-    return case.finding(
-        _KIND,
-        f"{who} of {name} on {one.device} keeps growing: {format_bytes(trend.growth_bytes, signed=True)}",
-        severity="critical",
-        bytes=trend.growth_bytes,
-        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
-        grounds=grounds,
+    if (none := _no_growth(label, trend)) is not None:
+        return none
+    held = _weighed(case, one, trend, min_named_share) or _counted(case, one, trend, name)
+    return _finding(
+        case,
+        trend,
+        held,
+        one.device,
+        ground=_BY_DRIVER,
         process=process,
-        line=(held.lines[0] if held.lines else Definition(text_of(held.named.row, "owner_file"))) if held else None,
-        evidence=evidence,
-        doubts=[
-            "nobody weighed what its members have on the device" if held is not None else "its holder was not found",
-            "a pool that fills and stops looks the same until it stops",
-        ],
-        remedy=[f"empty {held.name}, or keep less in it"] if held is not None else [],
+        evidence=Evidence(f"{label} {trend.reason}", {"growth_bytes": trend.growth_bytes}),
+        doubts=[_POOL],
         series=[curve("on the device", one.time_s, one.used_bytes)],
-        **about,
     )
 
 
-def _of_tensors(case: Case, one: GpuProcess, process: ProcessGrowth | None, trend: Trend, held: _Held) -> Finding:
-    """The driver counted what came, and snapshots found tensors that nobody else counted."""
-    what = "autograd graphs" if held.is_graph else "tensors"
-    return case.finding(
-        _KIND,
-        f"{held.name} keeps {what} on {one.device}: {format_bytes(trend.growth_bytes, signed=True)}",
-        severity="critical",
-        grounds=[
-            Ground("the driver counted it, contexts and caches included", _BY_DRIVER),
-            Ground("snapshots found who holds most of it", 0.8 if held.share >= 0.5 else 0.4),
-        ],
-        bytes=trend.growth_bytes,
-        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
-        process=process,
-        line=held.line or Definition(held.text("owner_file")),
-        evidence=[
-            Evidence(f"it {trend.reason}, as the driver counts", {"growth_bytes": trend.growth_bytes}),
-            *_evidence_of_holder(held),
-        ],
-        doubts=["a pool that fills and stops looks the same until it stops"],
-        remedy=_remedy(held, trend.growth_bytes),
-        series=[curve("on the device", one.time_s, one.used_bytes)],
-        **_about(one.device, held),
+def _weighed(case: Case, one: GpuProcess, trend: Trend, min_named_share: float) -> _Held | None:
+    """Snapshots found tensors that nobody else counted."""
+    weighed = device_holders(case.recording, case.sources, one.pid, trend.start_s, trend.end_s)
+    if not weighed or weighed[0].place.root_kind == OUTSIDE:
+        return None
+    at_first, at_last = np.interp(weighed[0].heap.time_s[[0, -1]], one.time_s, one.used_bytes)
+    share = weighed[0].growth_bytes / max(1.0, float(at_last - at_first))
+    strength = 0.8 if share >= 0.5 else 0.4
+    return _tensors(weighed[0], share, one.device, trend, strength) if share >= min_named_share else None
+
+
+def _counted(case: Case, one: GpuProcess, trend: Trend, name: str) -> _Held:
+    """A container that grew in step with what the driver counted; else nobody is known to hold it."""
+    memory = f"emory of {name} on {one.device} keeps growing"
+    used, window_s = (one.time_s, one.used_bytes), (trend.start_s, trend.end_s)
+    held: CountedHolder | None = counted_holder(case.recording, case.sources, one.pid, used, window_s)
+    if held is None:
+        return _Held(f"M{memory}", doubts=["its holder was not found"])
+    gained = int(held.place.length[-1] - held.place.length[0])
+    text = f"{held.name} got {format_count(gained)} members between the snapshots, {held.member.type_name} objects: "
+    text += f"{format_bytes(held.bytes_each)} came on the device for each"
+    return _Held(
+        f"{held.name} keeps {held.member.type_name} objects, and m{memory}",
+        held.lines[0] if held.lines else Definition(held.named.reference.owner_file),
+        [Ground("a container grew in step with it", 0.6 if held.is_in_step else 0.4)],
+        [Evidence(text, {"member_count": gained, "bytes_each": round(held.bytes_each)})],
+        ["nobody weighed what its members have on the device"],
+        [f"empty {held.name}, or keep less in it"],
+        about(held.named, held.place) | Held(type=held.member.type_name),
     )
 
 
-def _seen_to_grow(case: Case, name: str, what: str, trend: Trend) -> Finding:
-    return case.finding(
-        _KIND,
-        f"{what} keeps growing: +{format_bytes(trend.growth_bytes)}",
-        severity="warning",
-        bytes=trend.growth_bytes,
-        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
-        grounds=[Ground("the driver counted it, caches of the processes included", 0.6)],
-        device=name,
-        evidence=[Evidence(f"it {trend.reason}", {"growth_bytes": trend.growth_bytes})],
-        doubts=["torch's cache, fragmentation and a process that was started meanwhile look the same from outside"],
-        remedy=["record the job, or take a snapshot of torch's allocator, to see which tensors stay"],
-    )
-
-
-def _finding(
+def _of_torch(
     case: Case, use: DeviceUse, trend: Trend, min_named_share: float, allocated: Sequence[Evidence]
 ) -> Finding:
-    held = _held(case, use, trend, min_named_share)
-    grown = format_bytes(trend.growth_bytes, signed=True)
-    seconds = max(trend.end_s - trend.start_s, 1e-9)
+    held = _holder(case, use, trend, min_named_share)
+    nobody = ["the variable that holds the tensors was not found"]
     steps = _steps(use, trend)
-    what = "autograd graphs" if held and held.is_graph else "tensors"
-    who = f"{held.name} keeps {what} on {use.device}" if held else f"Memory allocated on {use.device} keeps growing"
-    return case.finding(
-        _KIND,
-        f"{who}: {grown}",
-        severity="critical",
-        grounds=[
-            Ground("torch's allocator counts what is allocated", _COUNTED if trend.verdict == GROWING else _RAN_FULL),
-            *([Ground("snapshots found who holds most of it", 0.8)] if held and held.share >= 0.5 else ()),
-        ],
-        bytes=trend.growth_bytes,
+    counted = _COUNTED if trend.verdict == GROWING else _RAN_FULL
+    return _finding(
+        case,
+        trend,
+        held or _Held(f"Memory allocated on {use.device} keeps growing", doubts=nobody),
+        use.device,
+        ground=Ground("torch's allocator counts what is allocated", counted),
         process=use,
-        line=(held.line or Definition(held.text("owner_file"))) if held else None,
-        bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
         bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
-        evidence=[*_evidence(use, trend, held, steps, case.step_unit), *allocated],
-        doubts=[] if held else ["the variable that holds the tensors was not found"],
-        remedy=_remedy(held, trend.growth_bytes),
+        evidence=_of_allocator(use, trend, steps, case.step_unit),
+        beside=[*_of_cache(use), *allocated],
         series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],
-        **_about(use.device, held),
     )
 
 
-def _about(device: str, held: _Held | None) -> About:
-    if held is None:
-        return {"device": device}
-    variable, module = held.text("variable"), held.text("owner_module")
-    named: About = {"holder": held.name, "variable": variable, "path": held.path, "type": held.type, "module": module}
-    return named | {"device": device}
-
-
-def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step_unit: str) -> Iterator[Evidence]:
+def _of_allocator(use: DeviceUse, trend: Trend, steps: int, step_unit: str) -> Evidence:
     allocated = use.figures("allocated_bytes")
     first, last = (round(float(np.interp(at_s, use.time_s, allocated))) for at_s in (trend.start_s, trend.end_s))
     text = f"{use.label}: {format_bytes(first)} were allocated at {trend.start_s:.0f} s, "
     text += f"{format_bytes(last)} at {trend.end_s:.0f} s"
     if steps:
         text += f": {format_per_step(trend.growth_bytes / steps, step_unit)}"
-    yield Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
-    if held is not None:
-        yield from _evidence_of_holder(held)
+    return Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
+
+
+def _of_cache(use: DeviceUse) -> Iterator[Evidence]:
     if not use.last("reserved_bytes"):  # not read
         return
     cached = use.last("reserved_bytes") - use.last("allocated_bytes")
@@ -285,24 +265,6 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int, step
         "emptying the cache would not help",
         {"reserved_bytes": use.last("reserved_bytes"), "allocated_bytes": use.last("allocated_bytes")},
     )
-
-
-def _evidence_of_holder(held: _Held) -> Iterator[Evidence]:
-    gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last snapshot"
-    figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
-    yield Evidence(f"{gained}, {held.share:.0%} of the growth between them; it now holds {held.type}", figures)
-    if held.line is not None:
-        yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
-
-
-def _remedy(held: _Held | None, growth_bytes: int) -> list[str]:
-    if held is None:
-        return []
-    frees = format_bytes(min(held.share, 1.0) * growth_bytes)
-    if held.is_graph:
-        return [f"keep .detach() or .item() in {held.name}, without the graph that made it: frees about {frees}"]
-    kept = "keep a number (.item()) or a copy on the CPU (.detach().cpu()) of each tensor"
-    return [f"bound or empty {held.name}, or {kept}: frees about {frees} of GPU memory"]
 
 
 def _ruled_out(use: DeviceUse, trend: Trend) -> RuledOut:
@@ -340,36 +302,16 @@ def _filled(use: DeviceUse, min_growth_bytes: int, min_samples: int = 5) -> Tren
     return Trend(CANNOT_TELL, reason, float(time_s[0]), float(time_s[-1]), round(grown), pace, pace, pace)
 
 
-def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
+def _holder(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
     """The variable whose tensors gained most between the first and the last snapshot; None if it is too little."""
     found = device_holders(case.recording, case.sources, use.pid, trend.start_s, trend.end_s)
-    if found is None:
-        return _held_by_rows(case, use, trend, min_named_share)
     if not found or found[0].place.root_kind == OUTSIDE:  # no variable of Python's leads there
         return None
     most = found[0]
     on_all = [one for one in case.device_uses if one.pid == use.pid]  # the graph does not tell devices apart
     grown = sum(_grown(one, float(most.heap.time_s[0]), float(most.heap.time_s[-1])) for one in on_all)
     share = most.growth_bytes / max(grown, 1.0)
-    if share < min_named_share:
-        return None
-    return _held_tensors(most, share)
-
-
-def _held_tensors(most: DeviceHolder, share: float) -> _Held:
-    place = most.place
-    count = int(place.length[-1]) if place.has_length else 0
-    member = text_of(place.row, "member_type")
-    return _Held(
-        path=place.said,
-        growth_bytes=most.growth_bytes,
-        share=min(share, 1.0),
-        count=count,
-        type=f"{format_count(count)} {member or 'members'}" if count else place.type_name,
-        place=place,
-        line=most.lines[0] if most.lines else None,
-        is_graph=most.is_graph,
-    )
+    return _tensors(most, share, use.device, trend, 0.8 if share >= 0.5 else None) if share >= min_named_share else None
 
 
 def _grown(use: DeviceUse, start_s: float, end_s: float) -> float:
@@ -377,45 +319,27 @@ def _grown(use: DeviceUse, start_s: float, end_s: float) -> float:
     return level_at(use.time_s, allocated, end_s) - level_at(use.time_s, allocated, start_s)
 
 
-def _held_by_rows(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
-    """The same of recordings without a graph that knows what is on devices."""
-    rows = _named_tensors(case, use)
-    inside = only(rows, (rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s))
-    rows = inside if inside["take"].nunique() > 1 else rows
-    if rows["take"].nunique() < 2:
-        return None
-    first = only(rows, rows["take"] == rows["take"].min())
-    last = only(rows, rows["take"] == rows["take"].max())
-    gained = _bytes_by_path(last).sub(_bytes_by_path(first), fill_value=0.0)
-    path = str(gained.idxmax())
-    grown = _grown(use, float(first["time_s"].iloc[0]), float(last["time_s"].iloc[0]))
-    share = float(gained.max()) / max(grown, 1.0)
-    if share < min_named_share:
-        return None
-    own = only(last, last["path"] == path).sort_values("storage_bytes")
-    kind = f"{text_of(own.iloc[-1], 'dtype') or ''} tensors".strip()
-    heap = heap_of(case.recording, use.pid, trend.start_s, trend.end_s)
-    place = next((p for p in heap.places if p.path == path), None) if heap is not None else None
-    lines = adding_lines(case.sources, holder_of(user_place(place).row)) if place is not None else []
-    count = int(own["storage_count"].fillna(0).sum())
+def _tensors(most: DeviceHolder, share: float, device: str, trend: Trend, strength: float | None) -> _Held:
+    """``share`` of what the device gained meanwhile; ``strength`` of that as a ground, None where it is none."""
+    place, name, share = most.place, most.name, min(share, 1.0)
+    count = int(place.length[-1]) if place.has_length else 0
+    kind = f"{format_count(count)} {place.member_type or 'members'}" if count else place.type_name
+    gained = f"{name} gained {format_bytes(most.growth_bytes)} from the first to the last snapshot"
+    figures = {"growth_bytes": round(most.growth_bytes), "tensor_count": count, "share": round(share, 3)}
+    line = most.lines[0] if most.lines else None
+    kept = "keep a number (.item()) or a copy on the CPU (.detach().cpu()) of each tensor"
+    mend, of_gpu = f"bound or empty {name}, or {kept}", " of GPU memory"
+    if most.is_graph:
+        mend, of_gpu = f"keep .detach() or .item() in {name}, without the graph that made it", ""
     return _Held(
-        path=path,
-        growth_bytes=float(gained.max()),
-        share=share,
-        count=count,
-        type=f"{format_count(count)} {kind}" if count else kind,
-        place=place,
-        line=lines[0] if lines else None,
+        f"{name} keeps {'autograd graphs' if most.is_graph else 'tensors'} on {device}",
+        line or Definition(most.named.reference.owner_file),
+        [Ground("snapshots found who holds most of it", strength)] if strength is not None else [],
+        [
+            Evidence(f"{gained}, {share:.0%} of the growth between them; it now holds {kind}", figures),
+            *([at_line(line, "adds to it" if line.kind == "adds" else "works on it")] if line is not None else ()),
+        ],
+        [],
+        [f"{mend}: frees about {format_bytes(share * trend.growth_bytes)}{of_gpu}"],
+        about(most.named, place) | Held(type=kind),
     )
-
-
-def _named_tensors(case: Case, use: DeviceUse) -> pd.DataFrame:
-    rows = case.rows("tensors")
-    rows = only(rows, (rows["pid"] == use.pid) & (rows["device"] == use.device) & rows["path"].notna())
-    rows = rows[rows["moment"].fillna("take") == "take"]
-    takes = case.rows("takes")
-    return without_last(rows, only(takes, takes["pid"] == use.pid))
-
-
-def _bytes_by_path(rows: pd.DataFrame) -> pd.Series[float]:
-    return rows["storage_bytes"].astype("float64").groupby(rows["path"]).sum()

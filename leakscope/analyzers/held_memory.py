@@ -26,17 +26,16 @@ from ..confidence import Ground
 from ..evidence import retained
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line
-from ..facts.code.names import holder_of
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import Heap, heap_of
+from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.standing import Standing, has_key, held_by_users, standing
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
-from ..facts.subject import definition_of
-from ..facts.tables import cells, only, text_of
-from ..facts.where.holders import holder_name, named_in
+from ..facts.subject import Held
+from ..facts.tables import cells, only
+from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
 from ..units import MOST, MiB, format_bytes, format_count, format_duration
@@ -113,7 +112,7 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
         if _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
             continue
         holder = place.parent if place.parent is not None and has_key(place) else place
-        use = use_of(case, process, holder_of(holder.row), place.said)
+        use = use_of(case, process, holder.as_holder(), place.said)
         if use.is_over:
             yield _Idle(place, named, round(float(place.deep_bytes[-1])), _line(lines), use)
 
@@ -137,7 +136,7 @@ def _is_explained(
     if told >= MOST * float(place.deep_bytes[-1]):
         return True
     is_known = case.growth.leaking is not None
-    return is_known and use_of(case, process, holder_of(place.row), place.said).is_over is False
+    return is_known and use_of(case, process, place.as_holder(), place.said).is_over is False
 
 
 def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Finding:
@@ -156,13 +155,8 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         grounds=[Ground("the lines that read it are over, as far as the program was seen to come", 0.8)],
         bytes=total,
         process=process,
-        line=first.line or definition_of(first.named.row),
+        line=first.line or defined_at(first.named),
         device="cpu",
-        holder=names[0],
-        variable=text_of(first.named.row, "variable"),
-        path=first.place.said,
-        type=first.place.type_name,
-        module=text_of(first.named.row, "owner_module"),
         evidence=[
             *(
                 Evidence(f"{name} holds {format_bytes(one.bytes)}; {one.use.text}", {"bytes": one.bytes})
@@ -177,6 +171,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         ],
         mechanism="idle",
         wasted=True,
+        **(about(first.named, first.place) | Held(holder=names[0])),
     )
 
 
@@ -209,19 +204,15 @@ def _finding(
         grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
         bytes=int(one.held_bytes),
         process=process,
-        line=_line(lines) or definition_of(named.row),
+        line=_line(lines) or defined_at(named),
         device="cpu",
-        holder=name,
-        variable=text_of(named.row, "variable"),
-        path=place.said,
-        type=place.type_name,
-        module=text_of(named.row, "owner_module"),
         evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
         doubts=[
             "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
         ],
         remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
         series=series,
+        **about(named, place),
     )
 
 

@@ -21,7 +21,7 @@ from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
-from ..facts.heap.paths import keeps_growing
+from ..facts.heap.accumulation import keeps_growing
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import Ground
 from ..evidence.explained import is_explained
@@ -37,9 +37,10 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Blocks, kept_by_c
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
+from ..facts.heap.place import Place
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
-from ..facts.tables import only, series, text_of
+from ..facts.tables import only, series
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -47,8 +48,6 @@ from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
@@ -104,7 +103,7 @@ def findings(
         elif is_explained(so_far, process):
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
         elif look.opaque is not None and _is_standard(look.opaque):
-            text = f"{look.opaque['variable']}, a {look.opaque['type_name']}, may hold it: see unexplained-growth"
+            text = f"{look.opaque.reference.variable}, a {look.opaque.type_name}, may hold it: see unexplained-growth"
             reasons.append(RuledOut(_KIND, text, figures))
         else:
             found = True
@@ -131,7 +130,7 @@ class _Look(NamedTuple):
     outside_bytes: int
     lines: list[GrowthLine]
     cache: Cache | None
-    opaque: pd.Series[Any] | None
+    opaque: Place | None
     call: Line | None  # where no line was seen: the one C function that the program itself calls
     package: str | None  # that asked for it, that the line calls, or the only one imported
     asked: Allocations | None = None  # by samples: most of what stays
@@ -226,12 +225,12 @@ def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bo
     return gained(in_use[inside]) < min_share * process.growth_bytes
 
 
-def _opaque_in(line: GrowthLine | None, case: Case, process: ProcessGrowth) -> pd.Series[Any] | None:
+def _opaque_in(line: GrowthLine | None, case: Case, process: ProcessGrowth) -> Place | None:
     """An object of the user's whose inside cannot be seen, and that the line names, or a method called there does."""
-    for row in opaque_holders(process.rows("holders"), most=100) if line is not None else ():
-        variable = text_of(row, "variable")
+    for row in opaque_holders(case.heap(process.pid), most=100) if line is not None else ():
+        variable = row.reference.variable
         if variable and line is not None:
-            texts = [line.text, *_methods_called(line.text, text_of(row, "owner"), case)]
+            texts = [line.text, *_methods_called(line.text, row.reference.owner, case)]
             if any(re.search(rf"\b{re.escape(variable)}\b", text) for text in texts):
                 return row
     return None
@@ -250,9 +249,9 @@ def _methods_called(text: str, owner: str | None, case: Case) -> list[str]:
     return [ast.get_source_segment(source, node) or "" for source, node in methods if node is not None]
 
 
-def _is_standard(opaque: pd.Series[Any]) -> bool:
+def _is_standard(opaque: Place) -> bool:
     """Of the standard library: a database, a pickler. It does not leak, it holds what it was given."""
-    return str(opaque["type_name"]).split(".")[0].lstrip("_") in STANDARD_LIBRARY
+    return opaque.type_name.split(".")[0].lstrip("_") in STANDARD_LIBRARY
 
 
 def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
@@ -290,8 +289,8 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         line=place,
         holder=cache.name if cache is not None else whose,
         library=cache.library if cache is not None else library,
-        variable=text_of(look.opaque, "variable"),
-        type=text_of(look.opaque, "type_name"),
+        variable=look.opaque.reference.variable if look.opaque is not None else None,
+        type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(look, frozen_in(case, process)),
         remedy=cache.remedy if cache is not None else [known or _remedy(place, library)],

@@ -1,9 +1,11 @@
-"""torch.compile that compiles the same functions again and again.
+"""torch.compile, jax or another compiler that compiles the same functions again and again.
 
-Looks for:     compiled graphs whose number still rises after the warm-up.
+Looks for:     compiled graphs whose number still rises after the warm-up; memory that stays of what jax, tf.function or
+               numba compiled.
 Why:           every graph and the guards in front of it stay in memory, and the step that compiles takes seconds.
 Decides by:    min_recompiles compilations of functions that were compiled before, both in the middle and in the last
-               third of the run, and min_pace of the pace kept up to the end.
+               third of the run, and min_pace of the pace kept up to the end. Of other compilers, samples: most of what
+               stays and was asked for below the program's functions was so while they compiled, and memory grows.
 Mistaken when: the inputs have a few hundred shapes only, and the recording ends before all of them came by.
 Do:            let the size be dynamic, pad to a few sizes, or keep what changes out of the compiled function.
 """
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..confidence import Ground
+from ..evidence.compiled import compiled_in
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line
 from ..facts.code.index import Source
@@ -29,7 +32,7 @@ from ..facts.tables import int_of, text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import format_bytes
+from ..units import MOST, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +80,9 @@ def findings(
     """Yield one finding per process that compiles on and on, or how many graphs there were."""
     seen = [_compiled(process, process.rows("compile_counters")) for process in case.growth.processes]
     compiled = [one for one in seen if one is not None]
-    if not compiled:
+    others = [*_of_others(case, so_far)]
+    yield from others
+    if not compiled and not others:
         yield Skipped(_KIND, "torch.compile was not used", applies=False)
     for one in compiled:
         if one.time_s.size < 4 or one.seen_until < min_seen:
@@ -86,6 +91,31 @@ def findings(
             yield _finding(case, one, so_far)
         else:
             yield _ruled_out(one)
+
+
+def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
+    """Of compilers that count nothing: what stays of what was asked for while they ran."""
+    for process in case.carriers() if case.growth.leaking else ():
+        one = compiled_in(case, process)
+        explained = sum(f.bytes for f in so_far if f.subject.pid == process.pid and not f.wasted)
+        bytes = max(0, min(process.growth_bytes - explained, process.growth_bytes))
+        if one is None or bytes < MOST * process.growth_bytes:
+            continue
+        under = f" under {one.line.function}()" if one.line.function not in (None, "<module>") else ""
+        yield case.finding(
+            _KIND,
+            f"{one.library} compiles again and again{under}, and keeps what it compiled: {format_bytes(bytes)}",
+            grounds=[Ground("memory that stays was asked for by a compiler", 0.5 + 0.4 * one.share)],
+            bytes=bytes,
+            process=process,
+            line=one.made or one.line,
+            holder=f"what {one.library} compiled",
+            library=one.library,
+            evidence=one.evidence(),
+            doubts=["that is the larger part of what was sampled: the rest is taken for its work, too"],
+            remedy=one.remedy(),
+            mechanism="compile-cache",
+        )
 
 
 def _compiled(process: ProcessGrowth, rows: pd.DataFrame) -> _Compiled | None:

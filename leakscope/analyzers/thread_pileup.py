@@ -10,6 +10,7 @@ Do:            tell the old thread to stop and join it before starting another, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import THREADS_ALIVE
+from ..facts.heap.accumulation import THREADS_ALIVE
+from ..facts.heap.place import Floats, Place
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
@@ -44,6 +46,10 @@ AFTER = ()
 _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
 _RUN = ".run"  # what a class derived from Thread runs
+_UNKNOWN = "none was seen in a function of the job's own code: what they run is not known"
+_MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
+_THREADS = ("Thread", "Timer")
+_LEAST_MADE, _MOST_EACH, _ABOUT_ALL = 3, 64, 1.2  # objects; threads of one of them; of the threads
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
@@ -77,14 +83,15 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 def _finding(case: Case, pile: OwnPile) -> Finding:
     process, started = pile.owner, pile.risen
     kind = _kind_of_thread(process.rows("threads"))
-    function = text_of(kind, "function")
-    if function == _OF_LIBRARY:
+    function, library = text_of(kind, "function"), _library_of(case, kind)
+    if library is not None or function == _OF_LIBRARY:
         kind = function = None
     bytes = _bytes(case, process, started)
-    start = _start_line(case, function)
+    maker = _made_in_step(case, process, started) if function is None else None
+    start = maker[1] if maker is not None else _start_line(case, function)
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
     kept = pile.keeper(case, THREADS, start, of_class=of_class)
-    named = f" of {function}" if function else ""
+    named = f" of {function or library}" if function or library else ""
     usual, last = int(np.median(pile.count[:3])), int(pile.count[-1])
     figures = {"first_count": int(pile.count[0]), "last_count": last}
     evidence = [Evidence(f"{process.label} had {usual} threads at first and {last} at the end", figures)]
@@ -93,13 +100,16 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         waits = text_of(kind, "text")
         did = "ran" if waits is None else f"were a {waits} that waited to run"
         evidence.append(Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike}))
+    if maker is not None:
+        text = f"{maker[2]} {maker[0]} objects came between the snapshots, each with threads of its own"
+        evidence.append(Evidence(text, {"made_count": maker[2]}))
     if start is not None:
         evidence.append(at_line(start, "starts them"))
     evidence += kept.evidence
     if case.growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
-    doubts = [] if function else ["none was seen in a function of the job's own code: what they run is not known"]
+    doubts = [] if function or library else [_UNKNOWN]
     return case.finding(
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
@@ -116,10 +126,47 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         library="threading",
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
-        remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _ENDED],
-        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-ended",
+        remedy=[_remedy(kind, maker)],
+        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-closed" if maker is not None else "not-ended",
         series=[pile.curve("threads")],
     )
+
+
+def _remedy(kind: pd.Series[Any] | None, maker: tuple[str, Line, int] | None) -> str:
+    if text_of(kind, "text") == _TIMER:
+        return _IN_TIME
+    if maker is None:
+        return _ENDED
+    one = tail(maker[0])
+    return f"make one {one} and use it again, or close each after use at {maker[1].place}: it has threads of its own"
+
+
+def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
+    """``multiprocessing.pool.worker()``, where what the threads run is no function of the job's own."""
+    file = text_of(kind, "owner_file")
+    if kind is None or file is None or kind["function"] == _OF_LIBRARY or any(s.file == file for s in case.sources):
+        return None
+    found = _MODULE.search(file)
+    return f"{found.group(1).replace('/', '.')}.{kind['function']}()" if found is not None else None
+
+
+def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> tuple[str, Line, int] | None:
+    """A type of which as many objects came as a part of the threads, and the line of the job's that makes one."""
+    rows = process.rows("object_types")
+    if not len(rows):
+        return None
+    first, last = (only(rows, rows["take"] == at).set_index("type_name")["object_count"] for at in _ends(rows["take"]))
+    gained = (last - first.reindex(last.index).fillna(0.0)).astype(float)
+    fitting = gained[(gained >= max(_LEAST_MADE, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
+    for type_name, count in fitting.sort_values(ascending=False, kind="stable").items():
+        made = calls(case.sources, tail(str(type_name))) if "." in str(type_name) else []
+        if made and tail(str(type_name)) not in _THREADS:
+            return str(type_name), made[0].line, round(count)
+    return None
+
+
+def _ends(takes: pd.Series[Any]) -> tuple[int, int]:
+    return int(takes.min()), int(takes.max())
 
 
 def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
@@ -138,19 +185,22 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     """Growth the threads account for: their stacks, and what their functions were seen to hold more of."""
     if not case.growth.leaking:
         return 0
-    holders = process.rows("holders")
-    is_root = (holders["root_kind"] == "thread") & holders["parent_path"].isna()
-    roots = only(holders, is_root | (holders["path"] == THREADS_ALIVE))
-    by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
-    held = max(_gained(by_take), _gained(held_by_threads(process.rows("heap_children"))))
+    places = case.heap(process.pid).places
+    by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
+    of_frames = held_by_threads(process.rows("heap_children")).to_numpy(dtype=np.float64)
+    held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)
-    if not len(holders) or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
+    if not places or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 
 
-def _gained(by_take: pd.Series[float]) -> float:
-    return float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
+def _is_of_threads(place: Place) -> bool:
+    return (place.root_kind == "thread" and place.parent is None) or place.path == THREADS_ALIVE
+
+
+def _gained(by_take: Floats) -> float:
+    return float(by_take[-1] - by_take[0]) if len(by_take) > 1 else 0.0
 
 
 def _start_line(case: Case, function: str | None) -> Line | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import Ground
 from ..evidence.explained import explained_bytes
@@ -22,24 +22,24 @@ from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line, grew_at
 from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
-from ..facts.code.adding import CALLS, Holder, Line, adding_lines
+from ..facts.code.adding import CALLS, Line, adding_lines
 from ..facts.code.keeping import Kept, kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
+from ..facts.heap.place import Place
 from ..facts.heap.tree import Outside, outside_growth
 from ..facts.processes.inside import Foreign, blind_spot, foreign
-from ..facts.subject import definition_of, subject_of
-from ..facts.tables import text_of, without_last
+from ..facts.subject import Held, subject_of
+from ..facts.tables import without_last
 from ..facts.where.allocations import Allocations, allocations
+from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
@@ -113,7 +113,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
     inside = len(process.rows("takes")) >= 2
-    suspects = opaque_holders(process.rows("holders")) if account in _OUT_OF_SIGHT else []
+    suspects = opaque_holders(case.heap(process.pid)) if account in _OUT_OF_SIGHT else []
     seen = _named_where_it_grew(case, process, suspects)
     suspects = [seen] if seen is not None else suspects
     first = suspects[0] if suspects else None
@@ -235,7 +235,7 @@ def _stays_at(case: Case, process: ProcessGrowth) -> _Stays | None:
     return _Stays(first, kept if kept is not None and kept.is_container else None)
 
 
-def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None, stays: _Stays | None) -> Iterator[Ground]:
+def _grounds(suspects: Sequence[Place], seen: Place | None, stays: _Stays | None) -> Iterator[Ground]:
     """Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is."""
     yield Ground("nobody was seen to hold it", 0.3)
     if len(suspects) == 1:
@@ -267,32 +267,24 @@ def _of_outside(one: Outside) -> Evidence:
     return Evidence(f"{what} retain {format_bytes(one.bytes)}", {"bytes": one.bytes, "count": one.count})
 
 
-def _named_where_it_grew(
-    case: Case, process: ProcessGrowth, suspects: Sequence[pd.Series[Any]]
-) -> pd.Series[Any] | None:
+def _named_where_it_grew(case: Case, process: ProcessGrowth, suspects: Sequence[Place]) -> Place | None:
     """The suspect whose name is in the line under which most of the growth was seen."""
     lines = growth_lines(case.growth, process, case.sources) if suspects else []
     for suspect in suspects if lines else ():
-        variable = text_of(suspect, "variable")
+        variable = suspect.reference.variable
         if variable is not None and re.search(rf"\b{re.escape(variable)}\b", lines[0].text):
             return suspect
     return None
 
 
-def _fed_by(case: Case, suspect: pd.Series[Any] | None) -> Line | None:
+def _fed_by(case: Case, suspect: Place | None) -> Line | None:
     """The line that hands something to the suspect."""
-    variable = text_of(suspect, "variable")
-    if suspect is None or variable is None:
+    if suspect is None or suspect.reference.variable is None:
         return None
-    columns = ("owner", "owner_module", "owner_file")
-    owner, module, file = (text_of(suspect, column) for column in columns)
-    holder = Holder(variable, owner, module, file, text_of(suspect, "edge_kind") or "", str(suspect["type_name"]))
-    return next(iter(adding_lines(case.sources, holder)), None)
+    return next(iter(adding_lines(case.sources, suspect.as_holder())), None)
 
 
-def _evidence(
-    rows: Sequence[LedgerRow], suspects: Sequence[pd.Series[Any]], inside: bool, line: Line | None
-) -> list[Evidence]:
+def _evidence(rows: Sequence[LedgerRow], suspects: Sequence[Place], inside: bool, line: Line | None) -> list[Evidence]:
     evidence = []
     figures = {row.account: row.growth_bytes for row in rows}
     grown = [f"{_ACCOUNTS[r.account]} {format_bytes(r.growth_bytes, signed=True)}" for r in rows if r.growth_bytes > 0]
@@ -302,15 +294,15 @@ def _evidence(
     if inside and known:
         figure = format_bytes(sum(row.growth_bytes for row in known), signed=True)
         evidence.append(Evidence(f"Python objects, arrays and tensors together: {figure}", figures))
-    for row in suspects:
-        text = f"{_name(row)} is a {row['type_name']}: what it holds cannot be seen from Python"
-        evidence.append(Evidence(text, {"path": row["path"]}))
+    for one in suspects:
+        text = f"{_name(one)} is a {one.type_name}: what it holds cannot be seen from Python"
+        evidence.append(Evidence(text, {"path": one.path}))
     if line is not None:
         evidence.append(at_line(line, line.kind))
     return evidence
 
 
-def _remedy(case: Case, process: ProcessGrowth, first: pd.Series[Any] | None, inside: bool) -> list[str]:
+def _remedy(case: Case, process: ProcessGrowth, first: Place | None, inside: bool) -> list[str]:
     if first is not None:
         return [f"check what is added to {_name(first)} and never removed"]
     if imported.files(case.recording):
@@ -321,7 +313,7 @@ def _remedy(case: Case, process: ProcessGrowth, first: pd.Series[Any] | None, in
     return [blind if blind is not None else "record a longer run: two snapshots are needed to see who holds it"]
 
 
-def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
+def _doubts(case: Case, suspects: Sequence[Place], inside: bool, process: ProcessGrowth) -> list[str]:
     if not inside and (why := imported.why_not(case.recording)):
         return [why]
     if not inside:
@@ -331,24 +323,17 @@ def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, proces
     return ["small objects held in very many places stay below what a snapshot can see"]
 
 
-def _name(row: pd.Series[Any]) -> str:
+def _name(place: Place) -> str:
     """``Journal.pickler``: the variable with what it belongs to."""
-    return ".".join(part for part in (text_of(row, "owner"), text_of(row, "variable")) if part) or str(row["path"])
+    return ".".join(filter(None, (place.reference.owner, place.reference.variable))) or place.path
 
 
-def _subject(process: ProcessGrowth, row: pd.Series[Any] | None, line: Line | None, stays: _Stays | None) -> Subject:
+def _subject(process: ProcessGrowth, place: Place | None, line: Line | None, stays: _Stays | None) -> Subject:
     if stays is not None:
         variable = stays.kept.variable if stays.kept is not None else None
         return subject_of(process, stays.line, holder=stays.name, variable=variable)
-    if row is None:
+    if place is None:
         return subject_of(process)
-    return subject_of(
-        process,
-        line or definition_of(row),
-        holder=f"{_name(row)} ({row['type_name']})",
-        variable=text_of(row, "variable"),
-        path=text_of(row, "path"),
-        type=text_of(row, "type_name"),
-        module=text_of(row, "owner_module"),
-        library=str(row["type_name"]).split(".", 1)[0].lstrip("_"),
-    )
+    library = place.type_name.split(".", 1)[0].lstrip("_")
+    told = about(place, place) | Held(holder=f"{_name(place)} ({place.type_name})")
+    return subject_of(process, line or defined_at(place), library=library, **told)

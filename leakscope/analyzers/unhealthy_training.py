@@ -19,6 +19,7 @@ from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, only
+from ..facts.weights.named import named_sets
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
 from ..units import format_count
@@ -94,6 +95,7 @@ def _looks(case: Case, process: ProcessGrowth) -> _Looks | None:
     rows = process.rows("gradients")
     if not len(rows):
         return None
+    rows, _ = named_sets(case.heap(process.pid), rows)
     takes = process.rows("takes")
     known = only(takes, takes["step"].notna())
     return _Looks(process, rows, dict(zip(known["take"].astype(int), known["step"].astype(int))))
@@ -232,7 +234,7 @@ def _are_others_trained(case: Case, process: ProcessGrowth) -> bool:
 
 def _do_weights_move(case: Case, process: ProcessGrowth) -> bool | None:
     """Whether samples of trained weights ever differ from one snapshot to another; None with fewer than two."""
-    weights = process.rows("weights")
+    weights, _ = named_sets(case.heap(process.pid), process.rows("weights"))
     weights = only(weights, weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna())
     by_tensor = weights.groupby(["weight_set", "tensor_name"])["fingerprint"].agg(["size", "nunique"])
     by_tensor = only(by_tensor, by_tensor["size"] >= 2)

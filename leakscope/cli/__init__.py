@@ -47,7 +47,7 @@ _SETTINGS = {
 _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Record": (record.demo, record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
     "Bring": (bring.import_,),
-    "Understand": (understand.report, understand.view, understand.heap, understand.oom),
+    "Understand": (understand.report, understand.view, understand.heap, understand.what_if, understand.oom),
     "Decide": (decide.fix, decide.compare, decide.check),
     "Many recordings": (many.fleet,),
     "Take along": (take_along.export, take_along.push),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..errors import BadInput
 
 ENGINES = ("local", "dask", "ray", "spark")
-EXTRAS = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}  # with the module that has to be there
 
 _FEW = 4  # recordings: to start processes and load the libraries in each takes as long
 
@@ -50,14 +48,3 @@ def map_over(
     else:
         from ._spark import run
     return run(function, items, count, address)
-
-
-def imported(engine: str) -> Any:
-    """The module of an engine. **Errors** BadInput with what to install where it is not there."""
-    try:
-        return importlib.import_module(EXTRAS[engine])
-    except ImportError as error:
-        missing = error.name or EXTRAS[engine]
-        raise BadInput(
-            f"--engine {engine} needs {missing}, which is not installed: pip install 'leakscope-recorder[{engine}]'"
-        ) from None

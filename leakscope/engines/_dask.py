@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import BadInput
-from . import imported
+from ._extras import imported
 
 _CONNECT_S = 30
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import BadInput
-from . import imported
+from ._extras import imported
 
 _SCHEMA = "number long, result binary"
 _MOST_PARTITIONS = 4096  # on a cluster: an item is a recording, which takes seconds

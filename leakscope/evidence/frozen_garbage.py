@@ -16,7 +16,7 @@ from ..confidence import Ground
 from ..facts.code.adding import find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays
-from ..facts.heap.paths import keeps_growing
+from ..facts.heap.accumulation import keeps_growing
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
 from ..facts.tables import narrow, only, text_of

@@ -16,10 +16,11 @@ from ..facts.code.adding import ADDS, Line, Source
 from ..facts.code.index import tail
 from ..facts.code.keeping import Kept, kept_as
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import Heap, heaps, keeps_growing, user_place
+from ..facts.heap.accumulation import keeps_growing
+from ..facts.heap.comparable import Heap, heaps
+from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence
 from .sentences import at_line
@@ -96,7 +97,7 @@ def _length_of(kept: Kept, heaps: Sequence[Heap]) -> float | None:
     """How many members a snapshot saw in it at last."""
     for heap in heaps:
         for place in heap.places:
-            if place.is_counted and (place.row["variable"], tail(str(place.row["owner"]))) == (
+            if place.has_length and (place.reference.variable, tail(str(place.reference.owner))) == (
                 kept.variable,
                 kept.owner,
             ):
@@ -132,7 +133,7 @@ def mapping_name(case: Case, process: ProcessGrowth, bytes: float, sources: Sequ
     """Name and variable of the one mapping, or container of such, large enough for ``bytes`` of changed pages."""
     for heap in heaps(case.recording, process.pid, float(process.time_s[0]), float(process.time_s[-1])):
         named = {
-            holder_name(place): text_of(place.row, "variable")
+            holder_name(place): place.reference.variable
             for large in _outermost(heap.places, MAPPINGS)
             if large.deep_bytes[-1] >= bytes
             for place in (named_in(sources, _container(large) or large)[0],)
@@ -158,7 +159,7 @@ def _seen(
             continue
         most = max(objects, key=lambda place: _gained([place]))
         named, lines = named_in(sources, container or user_place(most))
-        variable = text_of(named.row, "variable")
+        variable = named.reference.variable
         if not named.is_user or variable is None:
             continue
         adding = lines[0] if container is not None and lines and lines[0].kind == ADDS else None

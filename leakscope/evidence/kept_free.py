@@ -86,7 +86,9 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
                 f"start it with MALLOC_ARENA_MAX=2 in the environment: up to {format_bytes(fewer)} less, which is what "
                 "the other arenas keep (not tried; threads may then wait for each other in malloc)"
             )
-        if arenas.chunk_bytes >= _LARGE_PIECE_BYTES:
+        # Free pieces run together: where it was seen how large those were that the program asked for, that decides.
+        is_large = arenas.chunk_bytes >= _LARGE_PIECE_BYTES if kept.large_share is None else kept.large_share >= _HALF
+        if is_large:
             tells_how = True
             yield (
                 "set MALLOC_MMAP_THRESHOLD_=131072 in the environment, or make large temporaries in pieces: up to "
@@ -101,7 +103,9 @@ def remedies(kept: Kept, trimmed: int | None) -> Iterator[str]:
             f"before a pause call ctypes.CDLL(None).malloc_trim(0): about {format_bytes(given)} ({how_sure}), until "
             "the program takes them again"
         )
-    if trimmed is None and not (tells_how and pages):
+    if kept.large_share is not None:
+        yield "leakscope whatif replays it under each of these, and under jemalloc and mimalloc if installed"
+    elif trimmed is None and not (tells_how and pages):
         yield PROBE
 
 

@@ -9,7 +9,7 @@ could hold them does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
+from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import only, series, text_of, without_last
+from ..facts.tables import only, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
@@ -73,7 +74,7 @@ def leaked(
     Where the user's code holds a C object that cannot be looked into, its table is the likelier holder, unless objects
     without any were counted.
     """
-    opaque = [one for one in opaque_holders(process.rows("holders")) if _may_be_given(case, one)]
+    opaque = [one for one in opaque_holders(case.heap(process.pid)) if _may_be_given(case, one)]
     growth, takes = case.growth, process.rows("takes")
     window_s = growth.end_s - growth.start_s
     strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
@@ -214,10 +215,10 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
     return max(found, key=lambda one: one.bytes, default=None)
 
 
-def _may_be_given(case: Case, opaque: pd.Series[Any]) -> bool:
+def _may_be_given(case: Case, opaque: Place) -> bool:
     """Whether the program does more with an object than to compute with it: a vector that others are added to and
     multiplied by is given nothing to keep."""
-    variable = text_of(opaque, "variable")
+    variable = opaque.reference.variable
     return variable is None or not is_only_operand(case.sources, variable)
 
 
@@ -262,13 +263,13 @@ def _finding(
     type_name: str | None,
     grounds: Sequence[Ground],
     evidence: list[Evidence],
-    opaque: Sequence[pd.Series[Any]] = (),
+    opaque: Sequence[Place] = (),
     has_native: bool = False,
 ) -> Finding:
     what = type_name or "small ones: strings, numbers, bytes"
     doubts = ["a table inside C code that Python cannot reach would look the same"]
     if opaque:
-        held = f"{opaque[0]['variable']}, a {opaque[0]['type_name']}"
+        held = f"{opaque[0].reference.variable}, a {opaque[0].type_name}"
         doubts = [f"{held}, cannot be looked into: a table in it would look the same"]
     made = made_at(case, process, NATIVE) if has_native else None
     of_type = None

@@ -13,7 +13,7 @@ from ..facts.code.adding import CALLS, Line, line_at
 from ..facts.code.foreign_calls import GIVES_BACK
 from ..facts.code.imports import C_LOADERS, imported_packages, imports_any
 from ..facts.code.index import Index, Loop, Source, index_of, last_name
-from ..facts.code.loops import Way
+from ..facts.code.loops import CallLoops, Way
 from ..facts.code.package_calls import package_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import allocations
@@ -160,7 +160,7 @@ def _repeated(index: Index, package: str) -> Iterator[_Call]:
     """One for each line, in the order of the sources. What only gives memory back is none."""
     found: dict[tuple[str, int], _Call] = {}
     for site, node, scope in package_calls(index, package):
-        ways = tuple(way for way in index.loops.ways(site, scope) if way.depth > 0)
+        ways = tuple(way for way in index.once(CallLoops).ways(site, scope) if way.depth > 0)
         if not ways or GIVES_BACK.search(last_name(node.func)):
             continue
         place = (scope.source.file, node.lineno)

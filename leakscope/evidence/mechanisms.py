@@ -28,11 +28,10 @@ from ..facts.code.statements import (
     stores_part,
 )
 from ..facts.code.ways_out import Library
-from ..facts.heap.paths import user_place, weighs_in_members
+from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
-from ..facts.tables import text_of
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..facts.where.wrapped import WRAPPED
@@ -128,12 +127,12 @@ class Held:
 
     @property
     def member_type(self) -> str:
-        return text_of(self.place.row, "member_type") or ""
+        return self.place.member_type or ""
 
     @property
     def library(self) -> str | None:
         """Whose container it is: that of its owner, or of the nearest object above it."""
-        module = text_of(self.place.row, "owner_module")
+        module = self.place.reference.owner_module
         above: Place | None = self.place
         while module is None and above is not None and not above.is_user:
             module = above.type_name if "." in above.type_name and not above.type_name.startswith(_PLAIN) else None
@@ -144,7 +143,7 @@ class Held:
     def has_more_members(self) -> bool:
         """Or it is not known how many it has."""
         named = self.named
-        return not named.is_counted or bool(named.length[-1] > named.length[0])
+        return not named.has_length or bool(named.length[-1] > named.length[0])
 
 
 Proof = Callable[[Held], Optional[list[str]]]
@@ -184,12 +183,12 @@ def tasks_wait_in(found: Retained) -> list[Call]:
 def within_member(below: Place) -> str:
     """``_user_attrs['scores'] (numpy.ndarray)``: how a member has it."""
     parent = below.parent
-    name = str(parent.row["variable"]) if parent is not None and isinstance(parent.row["variable"], str) else ""
+    name = str(parent.reference.variable) if parent is not None and isinstance(parent.reference.variable, str) else ""
     return f"{name}[{below.path.rpartition('[')[2]} ({below.type_name})"
 
 
 def holds_hooks(found: Retained) -> bool:
-    return is_hook_table(found.named.row["variable"]) or is_hook_table(found.place.row["variable"])
+    return is_hook_table(found.named.reference.variable) or is_hook_table(found.place.reference.variable)
 
 
 # What libraries keep on the program's behalf, in places that are known.
@@ -237,7 +236,7 @@ def _exit_handlers(one: Held) -> list[str] | None:
 
 def _nested_proxies(one: Held) -> list[str] | None:
     """The table in which a manager's server keeps each proxy that was put into another managed object."""
-    if (one.place.row["variable"], one.library) != ("id_to_local_proxy_obj", "multiprocessing"):
+    if (one.place.reference.variable, one.library) != ("id_to_local_proxy_obj", "multiprocessing"):
         return None
     return [
         f"store plain values{one.where} (dict(...), list(...)), no proxies: the manager keeps each proxy that is put "
@@ -262,7 +261,7 @@ def _cache_keeps_self(one: Held) -> list[str] | None:
 
 
 def _method_with_cache(one: Held) -> tuple[str, str] | None:
-    if one.named.row["edge_kind"] != "cache" or one.statement is None:
+    if one.named.reference.edge_kind != "cache" or one.statement is None:
         return None
     node = one.statement.node
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or one.statement.cls is None:
@@ -277,7 +276,7 @@ def _method_with_cache(one: Held) -> tuple[str, str] | None:
 
 
 def _unbounded_cache(one: Held) -> list[str] | None:
-    if one.named.row["edge_kind"] != "cache":
+    if one.named.reference.edge_kind != "cache":
         return None
     how = f"give the cache{one.where} a maxsize, or call it with arguments that repeat"
     if not one.named.is_user and one.named.root_kind == "module":
@@ -288,7 +287,7 @@ def _unbounded_cache(one: Held) -> list[str] | None:
 
 def _retraced(one: Held) -> list[str] | None:
     """A library's decorator is round it, and what it makes of the function grows."""
-    if one.named.row["edge_kind"] != WRAPPED:
+    if one.named.reference.edge_kind != WRAPPED:
         return None
     wrapper, keys = one.named.type_name.split(".", 1)[0], one.new_keys
     given = f" ({keys})" if keys else ""
@@ -326,14 +325,14 @@ def _registered(one: Held) -> list[str] | None:
 
 
 def _waiters(one: Held) -> list[str] | None:
-    if one.place.row["variable"] != "_waiters":
+    if one.place.reference.variable != "_waiters":
         return None
     return [f"cancel what waits for {one.variable}{one.where} once it is no longer needed; {one.would_free}"]
 
 
 def _timers(one: Held) -> list[str] | None:
     """Its members are timers, or it is where an event loop keeps them."""
-    is_loop = one.place.row["variable"] == "_scheduled" and one.library == "asyncio"
+    is_loop = one.place.reference.variable == "_scheduled" and one.library == "asyncio"
     if not is_loop and not _TIMERS.search(one.member_type):
         return None
     return [
@@ -354,12 +353,12 @@ def _autograd_history(one: Held) -> list[str] | None:
 
 def _chain(one: Held) -> list[str] | None:
     most = _MOST * one.place.growth_bytes
-    below = [part for part in _all_below(one.place) if part.row["chained"] and part.growth_bytes > most]
+    below = [part for part in _all_below(one.place) if part.chained and part.growth_bytes > most]
     link = one.found.link or next(iter(below), None)
     if link is None:
         return None
     kind = tail(link.type_name)
-    by = f"as its {link.row['variable']}" if one.found.link is not None else "before it"
+    by = f"as its {link.reference.variable}" if one.found.link is not None else "before it"
     how = f"end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"
     return [f"{how}; {one.would_free}"]
 
@@ -376,7 +375,7 @@ def _unending_tasks(one: Held) -> list[str] | None:
 
 def _context_not_reset(one: Held) -> list[str] | None:
     is_variable = one.named.type_name.endswith("ContextVar")
-    if not is_variable or not any(child.row["chained"] for child in one.place.children):
+    if not is_variable or not any(child.chained for child in one.place.children):
         return None
     return [
         f"reset {one.variable} after use, with the token that set() returns{one.where}: each value keeps the one "
@@ -389,7 +388,7 @@ def _write_buffer(one: Held) -> list[str] | None:
     above, steps = one.place.parent, 0
     while above is not None and steps < 3 and not _TRANSPORT.search(above.type_name):
         above, steps = above.parent, steps + 1
-    if "buffer" not in str(one.place.row["variable"]) or above is None or steps == 3:
+    if "buffer" not in str(one.place.reference.variable) or above is None or steps == 3:
         return None
     return [
         f"whoever reads from it is slower than what is written{one.where}: await drain() after writing, or close the "
@@ -412,7 +411,7 @@ def _views(one: Held) -> list[str] | None:
     """
     for part in _much_of_members(one.found.holder.largest or one.place):
         is_torch = part.type_name == "torch.Tensor"
-        is_base = not is_torch or part.row["variable"] in ("_base", "base")
+        is_base = not is_torch or part.reference.variable in ("_base", "base")
         if part.parent is not None and part.type_name == part.parent.type_name in _ARRAYS and is_base:
             how = ".clone()" if is_torch else ".copy()"
             keeps = "the members are views that keep a larger array alive: keep a"
@@ -432,8 +431,8 @@ def _carries(one: Held) -> list[str] | None:
     least = _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1])
     if base is None or heavy is None or float(heavy.deep_bytes[-1]) < least:
         return None
-    by = [part for part in others if part.row["edge_kind"] == "attribute" and part.type_name == heavy.type_name]
-    how = f", by its {by[0].row['variable']}" if by else ""
+    by = [part for part in others if part.reference.edge_kind == "attribute" and part.type_name == heavy.type_name]
+    how = f", by its {by[0].reference.variable}" if by else ""
     many = f"{format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"
     keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive{how}"
     return [f"{keeps}, {many}; {one.would_free}"]
@@ -549,15 +548,15 @@ def _offered(one: Held) -> tuple[str, list[str]] | None:
     at, code, best = one.place, one.library_code, None
     inner: list[str] = []
     while at.parent is not None and not at.is_user:
-        owner, attribute = at.parent, str(at.row["variable"])
-        if at.row["edge_kind"] == "attribute":
+        owner, attribute = at.parent, str(at.reference.variable)
+        if at.reference.edge_kind == "attribute":
             methods = code.methods(owner.type_name, attribute, inner)
             if not methods and (inner or best is not None):
                 break
             inner = methods or inner
             best = (owner.said.rpartition(" ")[2], methods) if methods else best
-        elif at.row["edge_kind"] == "global" and not inner:
-            module = text_of(at.row, "owner_module") or ""
+        elif at.reference.edge_kind == "global" and not inner:
+            module = at.reference.owner_module or ""
             functions = code.functions(module, attribute)
             return (module, functions) if functions else None
         at = owner
@@ -567,7 +566,7 @@ def _offered(one: Held) -> tuple[str, list[str]] | None:
 def _library_keeps(one: Held) -> list[str] | None:
     """Nobody can remove from it by its name: it is private, or the program has no name for what it is in."""
     library, place = one.library, one.place
-    has_name = place is one.named or (place.has_length and not str(place.row["variable"]).startswith("_"))
+    has_name = place is one.named or (place.has_length and not str(place.reference.variable).startswith("_"))
     if place.is_user or library is None or (one.named.is_user and has_name and "<" not in place.path):
         return None
     return [*_let_library(one, library)]
@@ -577,8 +576,8 @@ def _let_library(one: Held, library: str) -> list[str]:
     """What its owner can do about a container that a library has for itself: use less of it, or what ends it."""
     place = one.place
     at = f"at {one.line.place}" if one.line is not None else "by some call"
-    keys, more = one.new_keys, place.is_counted and place.length[-1] > place.length[0]
-    owner = text_of(place.row, "owner") if place.row["edge_kind"] == "attribute" else None
+    keys, more = one.new_keys, place.has_length and place.length[-1] > place.length[0]
+    owner = place.reference.owner if place.reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
     if more and place.type_name.endswith(("dict", "Dict")):
         met = f"{_each_new(keys)} {at}" if keys else f"for each new key that it meets {at}"
@@ -605,14 +604,14 @@ def _let_library(one: Held, library: str) -> list[str]:
 
 def _takes_nothing_out(one: Held) -> bool:
     """The whole module in which the container is a variable was read."""
-    module = text_of(one.place.row, "owner_module") or ""
-    return one.place.row["edge_kind"] == "global" and one.library_code.knows_module(module)
+    module = one.place.reference.owner_module or ""
+    return one.place.reference.edge_kind == "global" and one.library_code.knows_module(module)
 
 
 def _default_argument(one: Held) -> list[str] | None:
-    if one.named.row["edge_kind"] != "default":
+    if one.named.reference.edge_kind != "default":
         return None
-    name = str(one.named.row["variable"])
+    name = str(one.named.reference.variable)
     return [
         f"make None the default of {name}, and a new container in the function if it is None: a default value is made "
         f"once, as the function is defined, and all calls that give none share it; {one.would_free}"
@@ -621,7 +620,7 @@ def _default_argument(one: Held) -> list[str] | None:
 
 def _class_attribute(one: Held) -> list[str] | None:
     """A container that a class body makes, and a method fills by its self: all objects share it."""
-    if one.named.row["edge_kind"] != "class-attribute" or not one.written.startswith(("self.", "cls.")):
+    if one.named.reference.edge_kind != "class-attribute" or not one.written.startswith(("self.", "cls.")):
         return None
     return [
         f"{one.variable} is made once, in the class, and all its objects share it: make one for each object in "
@@ -686,8 +685,8 @@ def _how_to_bound(one: Held, place: Place) -> str:
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
     if kind == "list":
-        keep = f", or keep only the latest (del {name}[:-N])" if len(name) <= 40 else ""
-        return f"empty {variable}{one.filled} once what it holds has been used{keep}"
+        keep = f", or keep the latest (del {name}[:-N])" if len(name) <= 40 else ""
+        return f"empty {variable}{one.filled} once it has been used{keep}"
     return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
 
 

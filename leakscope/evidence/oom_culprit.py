@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ..facts.code.adding import adding_lines
-from ..facts.code.names import holder_of
 from ..facts.endings.members import Member
-from ..facts.heap.paths import NAMING_EDGES, Accumulation, accumulations, heaps, user_place
+from ..facts.heap.accumulation import Accumulation, accumulations
+from ..facts.heap.comparable import heaps
+from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
-from ..facts.subject import definition_of, subject_of
-from ..facts.tables import only, records, text_of
-from ..facts.where.holders import holder_name
+from ..facts.subject import subject_of
+from ..facts.tables import only
+from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
 from ..units import MOST, GiB, MiB, format_bytes, format_duration
@@ -106,7 +105,7 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     first, last = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
     share = min(1.0, last / held)
     clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
-    subject = _subject(case, hog, named.row, name)
+    subject = _subject(case, hog, named)
     per_s = (last - first) / max(seconds, 1e-9)
     return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share, bytes_per_s=per_s)
 
@@ -152,34 +151,21 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     if not len(takes):
         return None
     last = takes.sort_values("take").iloc[-1]
-    rows = case.rows("holders")
-    rows = only(rows, (rows["pid"] == hog.pid) & (rows["take"] == last["take"]))
-    rows = only(rows, rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES))
-    rows = only(rows, rows["deep_bytes"].fillna(0) >= MOST * held)
-    if not len(rows):
+    seen = case.heap(hog.pid)
+    at = seen.at(int(last["take"]))
+    large = [place for place in seen.of_user() if at is not None and place.deep_bytes[at] >= MOST * held]
+    place = min(large, key=lambda one: (float(one.deep_bytes[at or 0]), -len(one.path)), default=None)
+    if place is None:
         return None
-    row = min(records(rows), key=lambda r: (r["deep_bytes"], -len(r["path"])))
-    size = int(row["deep_bytes"])
-    zeros = np.zeros(1)
-    name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))
+    size, name = int(place.deep_bytes[at or 0]), holder_name(place)
     share = min(1.0, size / held)
     clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-    return Culprit(clause, _subject(case, hog, row, name), size, share)
+    return Culprit(clause, _subject(case, hog, place), size, share)
 
 
-def _subject(case: Case, hog: Member, row: dict[str, Any], name: str) -> Subject:
-    lines = adding_lines(case.sources, holder_of(row))
-    line = lines[0] if lines else None
-    return subject_of(
-        hog,
-        line or definition_of(row),
-        device="cpu",
-        holder=name,
-        variable=text_of(row, "variable"),
-        path=row["path"],
-        type=row["type_name"],
-        module=text_of(row, "owner_module"),
-    )
+def _subject(case: Case, hog: Member, named: Place) -> Subject:
+    line = next(iter(adding_lines(case.sources, named.as_holder())), None)
+    return subject_of(hog, line or defined_at(named), device="cpu", **about(named, named))
 
 
 def hog_of(victim: Member | None, others: Sequence[Member], at_s: float | None) -> Member | None:

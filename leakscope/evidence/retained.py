@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ..facts.code.adding import CREATES, Source
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
-from ..facts.heap.paths import Accumulation, heaps
+from ..facts.heap.accumulation import Accumulation
+from ..facts.heap.comparable import heaps
 from ..facts.heap.place import OUTSIDE, Place
 from ..facts.processes.inside import foreign
 from ..facts.retained.figures import retained
@@ -29,7 +30,7 @@ __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 
 _IMMUTABLE = ("bytes", "str")
 
-NEEDS = ("process_samples", "takes", "holders")
+NEEDS = ("process_samples", "takes", "heap_nodes")
 
 
 def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iterator[Finding | RuledOut | Skipped]:

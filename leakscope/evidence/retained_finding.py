@@ -10,8 +10,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..facts.heap.place import Place
 from ..facts.retained.figures import Retained
-from ..facts.subject import definition_of
-from ..facts.tables import text_of
+from ..facts.where.holders import about, defined_at
 from ..findings import HELD_BY, Evidence, Finding, Series
 from ..units import format_bytes, format_count
 from .mechanisms import advice
@@ -51,7 +50,6 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     place = found.place
     most = max(p.growth_bytes for p in case.growth.processes)
     is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
-    row = found.named.row
     total, held = (sum(getattr(one.found, name) for one in alike) for name in ("total_bytes", "held_bytes"))
     types = process.rows("object_types").dropna(subset=["base"])
     bases = dict(zip(types["type_name"], types["base"]))
@@ -66,19 +64,15 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         bytes_per_hour=case.bytes_per_hour(total),
         bytes_per_step=sum(filter(None, each_step)) if all(each_step) else None,
         process=process,
-        line=found.line or definition_of(row),
+        line=found.line or defined_at(found.named),
         device="cpu",
-        holder=found.name,
-        variable=text_of(row, "variable"),
-        path=found.place.said,
-        type=_type_text(found.place, found.kept),
-        module=text_of(row, "owner_module"),
         library=None if found.named.is_user else _library(found.place),
         evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=told.sentences,
         mechanism=told.mechanism,
         series=list(_series(alike)),
+        **(about(found.named, place) | {"type": _type_text(place, found.kept)}),
     )
 
 
@@ -122,12 +116,12 @@ def _too_high(case: Case, place: Place) -> Iterator[Evidence]:
 
 
 def _library(place: Place) -> str | None:
-    module = text_of(place.row, "owner_module")
+    module = place.reference.owner_module
     return module.split(".", 1)[0] if module is not None else None
 
 
 def _type_text(place: Place, kept: Place) -> str:
-    member = text_of(place.row, "member_type")
+    member = place.member_type
     text = place.type_name
     if member is not None:
         text += f" of {member}"

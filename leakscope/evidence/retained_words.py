@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..facts.heap.paths import weighs_in_members
+from ..facts.heap.owners import weighs_in_members
 from ..facts.retained.figures import Retained
-from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration, per_step, steps_together
@@ -43,7 +42,7 @@ def _of_what(found: Retained) -> str:
     growth = max(place.growth_bytes, 1.0)
     if found.tensor_growth_bytes >= 0.5 * growth:
         return "of tensors"
-    member = text_of(place.row, "member_type") if found.kept is place else None
+    member = place.member_type if found.kept is place else None
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
     if arrays >= 0.5 * growth:
         return f"of arrays ({name})"
@@ -59,7 +58,7 @@ def _of_what(found: Retained) -> str:
 def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
     """``step_unit``: as ``Case.step_unit``."""
     if found.is_unseen_graph:
-        nodes = int(found.place.most_nodes)
+        nodes = int(found.place.count.max())
         text = f"its autograd graph is longer than a snapshot follows: {format_count(nodes)} nodes and more"
         yield Evidence(text, {"nodes": nodes})
     else:
@@ -69,7 +68,7 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
         kind = link.type_name.rsplit(".", 1)[-1]
         begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
         yield Evidence(
-            f"{begins} a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
+            f"{begins} a chain, in which each {kind} keeps another as its {link.reference.variable}: {end}",
             {"chain_length": int(link.count[-1])},
         )
     below = weighs_in_members(found.place)
@@ -102,25 +101,22 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     """What the snapshots saw of its growth."""
     place, look = found.place, found.look
     weighed, steps = found.weighed_bytes, look.steps
-    begin = place.first_seen
-    count, time_s = len(look.heap.takes) - begin, look.heap.time_s
+    count, time_s = len(look.heap.takes), look.heap.time_s
     figures: dict[str, Any] = {
-        "start_bytes": int(place.deep_bytes[begin]),
+        "start_bytes": int(place.deep_bytes[0]),
         "end_bytes": int(place.deep_bytes[-1]),
         "takes": count,
     }
-    between = f"from {format_duration(float(time_s[begin]))} to {format_duration(float(time_s[-1]))}"
+    between = f"from {format_duration(float(time_s[0]))} to {format_duration(float(time_s[-1]))}"
     text = (
-        f"{place.said} held {format_bytes(place.deep_bytes[begin])} in the first and "
+        f"{place.said} held {format_bytes(place.deep_bytes[0])} in the first and "
         f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots, {between}"
     )
-    if place.is_counted:
-        figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
-        first, last = format_count(place.length[begin]), format_count(place.length[-1])
+    if place.has_length:
+        figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
+        first, last = format_count(place.length[0]), format_count(place.length[-1])
         grew = f"went from {first} to {last}" if first != last else f"stayed {last}: its members grew"
         text += f"; its length {grew}"
-    if count == 1:
-        text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
     if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
         gained = f"gained {format_bytes(found.holder.growth_bytes)} between those snapshots"
@@ -131,12 +127,6 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         told = f"{format_bytes(native)} of what it held at last is native memory"
         text = f"{told} to which its objects point, by samples of allocations"
         yield Evidence(text, {"native_bytes": int(native)})
-    if begin:
-        yield Evidence(
-            "earlier snapshots did not look there: extended in a straight line over the "
-            f"{format_duration(look.seconds)} of all snapshots, it gained {format_bytes(weighed)}",
-            {"estimated_takes": begin},
-        )
     if found.holder.bytes_each is not None:
         added = place.length[-1] - place.length[0]
         yield Evidence(
@@ -163,7 +153,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             f"objects, which are too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
-    rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
+    rising = int((np.diff(place.deep_bytes) > 0).sum())
     if count > 1:
         text = f"it grew in {rising} of {count - 1} intervals between snapshots"
         yield Evidence(text, {"rising_intervals": rising})

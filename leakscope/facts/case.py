@@ -30,7 +30,7 @@ from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.split import Accounts
 from .growth.tree import TreeGrowth, severity_of, tree_growth
-from .heap.holders import with_exact_holders
+from .heap.snapshots import HeapSnapshots, heap_snapshots
 from .processes.ranks import growth_of_ranks
 from .processes.segments import Segments, segments_of_job, unmapped
 from .processes.table import Process, processes
@@ -54,12 +54,16 @@ class Case:
     """What is known of one recording. **Units** bytes, and seconds since the recording began."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = with_exact_holders(without_units(recording))
+        self.recording = without_units(recording)
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:
         """All rows of a table, by process and time; those of one process: ``ProcessGrowth.rows``."""
         return self.recording.tables[table]
+
+    def heap(self, pid: int) -> HeapSnapshots:
+        """All that the snapshots of a process found, by number; those that may be compared: ``heap.comparable``."""
+        return heap_snapshots(self.recording, pid)
 
     @cached_property
     def step_unit(self) -> str:

@@ -46,15 +46,20 @@ class Definition(NamedTuple):
     function: str | None = None
 
 
-class About(TypedDict, total=False):
-    """What else a ``Subject`` may say."""
+class Held(TypedDict, total=False):
+    """What a ``Subject`` says of who holds the memory."""
 
-    device: str | None
     holder: str | None
     variable: str | None
     path: str | None
     type: str | None
     module: str | None
+
+
+class About(Held, total=False):
+    """What else a ``Subject`` may say."""
+
+    device: str | None
     library: str | None
 
 

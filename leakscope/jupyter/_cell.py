@@ -199,14 +199,14 @@ def _objects() -> Objects:
 def _holders(heap: OwnHeap) -> Iterator[tuple[str, Holder]]:
     """By path, as the notebook has it."""
     from ..facts.heap.arrived import new_bytes
-    from ..facts.heap.paths import heap_of
+    from ..facts.heap.comparable import heap_of
 
     sources = [(module, file or "", "") for module, _, file in names.user_namespaces() if not _is_ours(module)]
     recording = heap.recording([*sources, (_NAMES, "", "")])
     found = heap_of(recording, os.getpid(), 0.0, float("inf"))
     places = () if found is None else found.places
     new = {} if found is None else new_bytes(recording, found.pid, *found.takes)
-    users = [place for place in places if place.row["is_user"] and not place.type_name.startswith("leakscope.")]
+    users = [place for place in places if place.reference.is_user and not place.type_name.startswith("leakscope.")]
     own = {place.path for place in users if _path(place.path)}
     for place in places:
         path = _path(place.path)

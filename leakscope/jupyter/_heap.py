@@ -10,7 +10,6 @@ import pandas as pd
 
 from ..errors import BadInput
 from ..facts.code.adding import adding_lines
-from ..facts.code.names import holder_of
 from ..facts.code.recorded import sources_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree
@@ -124,7 +123,7 @@ class Heap:
         # Of a __dict__, which is no holder apart from its owner.
         owners = set(nodes["path_node"][nodes["edge_kind"].fillna("") == "namespace"].dropna())
         for place in tree.places:
-            if place.row["node"] == node or place.row["node"] in owners:
+            if place.node == node or place.node in owners:
                 return place
         raise BadInput(f"node {node}: not among those of process {tree.pid}; rec.heap.top() lists the largest")
 
@@ -134,11 +133,11 @@ class Heap:
         known = {int(row["node"]): row for row in nodes.to_dict("records")}
         rows = []
         for place in places:
-            row = known.get(place.row["node"])
+            row = known.get(place.node or 0)
             file, line = self._where(place)
             rows.append(
                 (
-                    place.row["node"], place.path, place.type_name, round(place.deep_bytes[-1]),
+                    place.node, place.path, place.type_name, round(place.deep_bytes[-1]),
                     round(place.deep_bytes[-1] - place.deep_bytes[since]), _known(row, "shallow_bytes"),
                     _known(row, "length"), _known(row, "child_count"), round(place.count[-1]), file, line,
                 )
@@ -147,11 +146,11 @@ class Heap:
 
     def _where(self, place: Place) -> tuple[str | None, int | None]:
         """The line of the user's that adds to it; else the file, and the first line, of what its name belongs to."""
-        row = place.row
-        if not row["is_user"] or row["variable"] is None:
+        one = place.reference
+        if not one.is_user or one.variable is None:
             return None, None
-        adding = next(iter(adding_lines(self._sources, holder_of(row))), None)
-        return (adding.file, adding.line) if adding is not None else (row["owner_file"], row["owner_line"])
+        adding = next(iter(adding_lines(self._sources, place.as_holder())), None)
+        return (adding.file, adding.line) if adding is not None else (one.owner_file, one.owner_line)
 
     @cached_property
     def _sources(self) -> list[Source]:
@@ -164,9 +163,9 @@ def _largest(tree: HeapTree, n: int, size: Callable[[Place], float]) -> list[Pla
         raise BadInput(f"n={n}: at least 1")
 
     def leads_to_another(place: Place) -> bool:
-        return any(size(child) >= _PASSES_ON * size(place) for child in place.children if child.row["node"] is not None)
+        return any(size(child) >= _PASSES_ON * size(place) for child in place.children if child.node is not None)
 
-    found = [place for place in tree.places if size(place) > 0 and place.row["node"] is not None]
+    found = [place for place in tree.places if size(place) > 0 and place.node is not None]
     return sorted((place for place in found if not leads_to_another(place)), key=lambda place: -size(place))[:n]
 
 

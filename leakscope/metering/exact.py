@@ -142,18 +142,9 @@ def _work(scene: Scene, asked: dict[Process, set[int]], writing: int, parent: in
 
 def _rows(scene: Scene, asked: dict[Process, set[int]]) -> list[tuple[int, int, dict[str, object]]]:
     """``asked``: processes, each with the snapshots of which all is known."""
-    kept = ("take", "path", "parent_path", "deep_bytes", "is_user", "edge_kind", "type_name", "length")
     return [
-        (*process, {name: _plain(row.get(name)) for name in kept})
+        (*process, row)
         for process, told in asked.items()
-        for row in scene.graphs.exact_holders(process)
+        for row in scene.graphs.holders(process)
         if row["take"] not in told
     ]
-
-
-def _plain(value: object) -> object:
-    """As JSON has it: no NaN, and no number of numpy's."""
-    value = value.item() if hasattr(value, "item") else value
-    if not isinstance(value, (str, int, float)) or value != value:
-        return None
-    return value

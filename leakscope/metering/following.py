@@ -22,7 +22,7 @@ LEAST_LOOK_S = 1.0
 class Later(Graphs):
     """Graphs whose holders are worked out in a process of their own: pandas takes a second and 80 MB."""
 
-    def holders(self, process: tuple[int, int], take: Row) -> Iterator[Row]:
+    def holders_in(self, process: tuple[int, int], number: int) -> Iterator[Row]:
         return iter(())
 
 

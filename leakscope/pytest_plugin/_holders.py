@@ -100,9 +100,10 @@ def _user_files() -> list[tuple[str, str]]:
 def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
     """(bytes gained between the snapshots, who and where)."""
     from ..facts.code.adding import adding_lines
-    from ..facts.code.names import holder_of
     from ..facts.code.recorded import sources_of
-    from ..facts.heap.paths import accumulations, heap_of, user_place
+    from ..facts.heap.accumulation import accumulations
+    from ..facts.heap.comparable import heap_of
+    from ..facts.heap.owners import user_place
     from ..facts.where.holders import holder_name
 
     heap = heap_of(recording, os.getpid(), 0.0, 10.0)
@@ -113,7 +114,7 @@ def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float,
         if holder.place is None or _is_ours(holder.place):
             continue
         place = user_place(holder.place)
-        lines = adding_lines(sources, holder_of(place.row))
+        lines = adding_lines(sources, place.as_holder())
         name = holder_name(place)
         text = f"{name.replace(f'{_FIXTURES}.', 'fixture ')} keeps it"
         if lines:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import schema
 from ..errors import BadInput
-from ..facts.heap.graph import names_in_keys
+from ..facts.heap.naming import names_in_keys
 from ..storage import Recording, open_recording, rewrite
 from ._source import Names
 from ._texts import Texts

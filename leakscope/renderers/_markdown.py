@@ -29,11 +29,11 @@ def code(string: str, most: int = 300) -> str:
     return f"{fence}{padding}{string}{padding}{fence}"
 
 
-def block(lines: Iterable[str]) -> str:
-    """Lines of Python as they are, up to 200 columns of each."""
+def block(lines: Iterable[str], language: str = "python") -> str:
+    """Lines of code as they are, up to 200 columns of each."""
     shown = [_clipped(line.expandtabs(4), 200) for line in lines]
     fence = _fence("\n".join(shown), 3)
-    return "\n".join([f"{fence}python", *shown, fence])
+    return "\n".join([f"{fence}{language}", *shown, fence])
 
 
 def head(titles: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ def _finding(finding: Finding, report: Report, room: _Room) -> Iterator[str]:
 def _edit(diff: str, room: _Room) -> str:
     """The lines that go and come."""
     changed = [line for line in diff.split("\n") if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
-    return "Edit, as `leakscope fix` prints it:\n\n" + block([line[: room.characters] for line in changed])
+    return "Edit, as `leakscope fix` prints it:\n\n" + block([line[: room.characters] for line in changed], "diff")
 
 
 def _where(finding: Finding, facts: RecordingFacts, room: _Room) -> Iterator[str]:

@@ -106,6 +106,8 @@ def _finding(finding: Finding, number: int, excerpts: dict[tuple[str, int], Exce
     ]
     if finding.remedy:
         parts += ["**What to do**", _items(finding.remedy, _REMEDY)]
+    if finding.edit is not None and finding.edit.diff is not None:
+        parts.append(block(finding.edit.diff.rstrip("\n").split("\n"), "diff"))
     excerpt = excerpts.get((finding.subject.file or "", finding.subject.line or 0))
     details = [block(_numbered(excerpt))] if excerpt else []
     details += [_items([e.text for e in finding.evidence], _EVIDENCE)] if finding.evidence else []

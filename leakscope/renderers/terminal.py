@@ -47,6 +47,7 @@ from ..words import (
     by_reason,
     caveats,
     cost,
+    how_to_edit,
     judged,
     printable,
     rests_on,
@@ -276,7 +277,7 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, texts, style, is_cut in (
-        ("What to do", finding.remedy[: size.remedies], "green", False),
+        ("What to do", _short_advice(finding, size.remedies), "green", False),
         ("Evidence", [one.text for one in finding.evidence[: size.evidence]], "", True),
         ("Doubts", finding.doubts[:_MOST_DOUBTS], "yellow", False),
     ):
@@ -307,6 +308,11 @@ class _OneLine:
         return Measurement(_LEAST_LINE, max(_LEAST_LINE, len(self._text)))
 
 
+def _short_advice(finding: Finding, most: int) -> list[str]:
+    edit = how_to_edit(finding)
+    return [*finding.remedy[: max(1, most - len(edit))], *edit]
+
+
 def _further_finding(finding: Finding, number: int) -> Iterator[RenderableType]:
     """In two lines: what it is, and where."""
     yield _hanging(_title(finding, number, False), 3)
@@ -331,7 +337,7 @@ def _finding(finding: Finding, number: int, source: Excerpt | None, is_said: boo
     if source is not None:
         yield Padding(_source(source, _AROUND), (0, 0, 0, 3))
     for name, lines, line_style in (
-        ("What to do", [_clean(r) for r in finding.remedy], "green"),
+        ("What to do", [_clean(r) for r in (*finding.remedy, *how_to_edit(finding))], "green"),
         ("Evidence", [_clean(e.text) for e in finding.evidence], ""),
         ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
         (f"{finding.confidence:.0%} sure", [_clean(line) for line in rests_on(finding)], "dim"),

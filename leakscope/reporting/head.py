@@ -309,6 +309,7 @@ def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
         "recorder_cpu_fraction": round(float(cpu_s) / duration_s, 5) if cpu_s is not None and known else None,
         "take_fraction": round(float(spent.sum()) / duration_s, 5) if len(spent) and known else None,
         "recorder_rss_bytes": int(rss) if rss is not None else None,
+        "take_bytes": int(taken) if (taken := largest(case.rows("heap_graphs"), "reading_bytes")) is not None else None,
         "longest_take_s": round(float(pause_s), 4) if pause_s is not None else None,
         "recording_bytes": _file_bytes(case),
         "max_overhead_fraction": asked.get("max_overhead_fraction") if isinstance(asked, dict) else None,

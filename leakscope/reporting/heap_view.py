@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import BadInput
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.split import ESTIMATES
-from ..facts.heap.paths import Heap, heap_of
+from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.series.arithmetic import Floats, level_at
@@ -31,7 +31,7 @@ _OF_DEVICES = (60, 40)  # the same of those with most on GPUs
 
 def heap_views(case: Case) -> list[HeapView]:
     """The processes that gained most first; those with fewer than two snapshots are left out. Then what is on GPUs."""
-    if not len(case.rows("holders")) and not len(case.rows("heap_nodes")):
+    if not len(case.rows("heap_nodes")):
         return []
     views: list[HeapView] = []
     for process in case.growth.processes:
@@ -101,8 +101,8 @@ def _holders(places: Sequence[Place], chosen: NDArray[np.int_], most: int) -> tu
                 type=place.type_name,
                 bytes=[round(float(value)) for value in place.deep_bytes[chosen]],
                 count=[round(float(value)) for value in place.count[chosen]],
-                length=[round(float(value)) for value in place.length[chosen]] if place.is_counted else None,
-                member_type=text_of(place.row, "member_type") if place.is_counted else None,
+                length=[round(float(value)) for value in place.length[chosen]] if place.has_length else None,
+                member_type=place.member_type if place.has_length else None,
             )
         )
     return holders, len(places) - len(largest)

@@ -167,8 +167,8 @@ class Tables(Mapping[str, pd.DataFrame]):
         return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
 
     def parts(self, name: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: it is never
-        in memory whole. A column that the file does not have is null. The parts come about in the order of time.
+        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: never all
+        of it. A column that the file does not have is null. The parts come about in the order of time.
 
         **Errors** UnreadableRecording; ValueError where a window limits the tables.
         """

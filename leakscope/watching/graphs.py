@@ -1,14 +1,17 @@
-"""Holders in snapshots that read the graph of the heap and nothing else: as rows like those of other snapshots."""
+"""Holders as the graphs of a job's snapshots have them: of each process in its first snapshot and in the newest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .. import schema
 from .cursor import Row
 
+if TYPE_CHECKING:
+    from ..facts.heap.place import Place
+
+HOLDERS = "holders"  # what a scene is told besides rows of tables, of a run that has ended
 TABLES = ("heap_graphs", "heap_nodes", "heap_children", "heap_shared")
 _Process = tuple[int, int]  # (pid, start_ticks)
 
@@ -40,33 +43,46 @@ class Graphs:
         """The number of the newest snapshot of each process that has a graph."""
         return {process: max(rows) for process, rows in self._rows.items() if rows}
 
-    def holders(self, process: _Process, take: Row) -> Iterator[Row]:
-        """Rows of the table ``holders`` for this snapshot, with the first for comparison; none where the agent wrote
-        them.
-        """
-        number = int(take["take"])
-        if take.get("visited_count") is None and number in self._rows.get(process, {}):
-            yield from (row for row in self.exact_holders(process) if row["take"] == number)
+    def holders_in(self, process: _Process, number: int) -> Iterator[Row]:
+        """Those of one snapshot, with the first for comparison."""
+        if number in self._rows.get(process, {}):
+            yield from (row for row in self.holders(process) if row["take"] == number)
 
-    def exact_holders(self, process: _Process) -> Iterator[Row]:
-        """The same of all that is kept of a process: of its first snapshot and the newest."""
-        from ..facts.heap.holders import exact_holders  # pandas takes a moment, and many jobs need it not
+    def holders(self, process: _Process) -> Iterator[Row]:
+        """Those of all that is kept of a process."""
+        from ..facts.heap.graph import laid_over  # pandas takes a moment, and many jobs need it not
+        from ..facts.heap.history import History
 
-        rows = self._rows.get(process, {})
-        parts = [part for of_take in rows.values() for part in of_take]
-        recording: Any = SimpleNamespace(
-            tables={
-                **{name: _frame(name, [row for table, row in parts if table == name]) for name in TABLES},
-                "sources": _frame("sources", self._sources),
-                "agent_notes": _frame("agent_notes", []),  # whether it is a fork is not asked here
-            }
-        )
-        takes = _frame("takes", [{"pid": process[0], "start_ticks": process[1], "take": each} for each in rows])
-        yield from exact_holders(recording, takes)
+        kept = self._rows.get(process, {})
+        parts = [part for of_take in kept.values() for part in of_take]
+        tables = {name: _frame(name, [row for table, row in parts if table == name]) for name in TABLES}
+        tables |= {"sources": _frame("sources", self._sources), "agent_notes": _frame("agent_notes", [])}
+        takes = list(kept)
+        yield from holder_rows(laid_over(History(tables, process[0]), takes), takes)
+
+
+def holder_rows(places: Iterable[Place], takes: Sequence[int]) -> Iterator[Row]:
+    """What ``Snapshots`` is told of each place in each snapshot that has it."""
+    for place in places:
+        for at, take in enumerate(takes):
+            if place.count[at] > 0:
+                yield {
+                    "take": take,
+                    "path": place.path,
+                    "parent_path": place.parent.path if place.parent is not None else None,
+                    "edge_kind": place.reference.edge_kind,
+                    "is_user": place.is_user,
+                    "type_name": place.type_name,
+                    "length": int(place.length[at]) if place.has_length else None,
+                    "deep_bytes": int(place.deep_bytes[at]),
+                }
 
 
 def _frame(name: str, rows: list[Row]) -> Any:
     import pandas as pd
 
-    columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
-    return pd.DataFrame(rows).reindex(columns=list(dict.fromkeys(["time_s", *columns])))
+    types: dict[str, Any] = {"int": "Int64", "float": "float64", "bool": "boolean", "str": "object"}
+    columns = [column for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
+    return pd.DataFrame(
+        {one.name: pd.array([row.get(one.name) for row in rows], dtype=types[one.type]) for one in columns}
+    )

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 
-from ..facts.heap.holders import with_exact_holders
+from ..facts.heap.snapshots import heap_snapshots
+from ..facts.tables import records
 from .cursor import Row
+from .graphs import HOLDERS, holder_rows
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -42,7 +44,6 @@ _WHOLE = {
     "processes": ("role", "cmdline", "comm", "cgroup", "is_root", "born_mono_ns", "died_mono_ns", "exit_signal"),
     "marks": ("step",),
     "takes": ("take", "reason", "truncated", "step"),
-    "holders": ("take", "path", "parent_path", "edge_kind", "is_user", "type_name", "length", "deep_bytes"),
     "heap_graphs": ("retained_bytes", "storage_bytes"),  # without "take": its holders are here already
     "events": ("event", "text"),
     "crash_text": ("exception_type", "last_words"),
@@ -52,7 +53,6 @@ _WHOLE = {
 
 def rows_of(recording: Recording) -> list[tuple[str, Row]]:
     """(table, row) in the order of time. Of a long recording the large tables are never in memory whole."""
-    recording = with_exact_holders(recording)
     kept = _kept_seconds(recording.tables)
     rows: list[tuple[str, Row]] = []
     for table, columns in _THINNED.items():
@@ -64,8 +64,20 @@ def rows_of(recording: Recording) -> list[tuple[str, Row]]:
     for table, columns in _WHOLE.items():
         rows += ((table, row) for row in _as_rows(recording.tables[table], columns))
     rows += list(_births(rows))
+    rows += list(_holders(recording))
     rows.sort(key=lambda each: each[1]["time_mono_ns"])
     return rows
+
+
+def _holders(recording: Recording) -> Iterator[tuple[str, Row]]:
+    takes = recording.tables["takes"]
+    takes = takes[takes["take"].notna() & takes["time_mono_ns"].notna()]
+    for pid in takes["pid"].unique():
+        moments = {row["take"]: row for row in records(takes[takes["pid"] == pid], "take", *_KEYS)}
+        seen = heap_snapshots(recording, int(pid))
+        for row in holder_rows(seen.places, seen.takes):
+            if row["take"] in moments:
+                yield HOLDERS, {**row, **moments[row["take"]]}
 
 
 def _as_rows(frame: pd.DataFrame, columns: tuple[str, ...]) -> list[Row]:

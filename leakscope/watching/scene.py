@@ -16,8 +16,8 @@ from ..recorder.tree import Memory, Tree
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .chart import FILLS, Course
 from .cursor import Row
+from .graphs import HOLDERS, Graphs
 from .graphs import TABLES as GRAPH_TABLES
-from .graphs import Graphs
 from .history import History
 from .snapshots import Process, Snapshots
 
@@ -30,7 +30,7 @@ _MOST_EVENTS = 50
 _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
 TABLES = (
-    *_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "holders", "events", "crash_text", "sources",
+    *_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "events", "crash_text", "sources",
     "agent_notes", *GRAPH_TABLES,
 )  # fmt: skip
 
@@ -208,7 +208,7 @@ class Scene:
             self._describe(process, row, now_s)
         elif table == "takes" and row.get("take") is not None:
             self.snapshots.add_take(process, row, now_s)
-            for holder in self.graphs.holders(process, row):
+            for holder in self.graphs.holders_in(process, int(row["take"])):
                 self.snapshots.add_holder(process, holder)
         elif table in GRAPH_TABLES and row.get("take") is not None:
             self.graphs.add(process, table, row)
@@ -216,7 +216,7 @@ class Scene:
                 self._held_s.append((now_s, now_s + row["held_s"]))
         elif table == "sources":
             self.graphs.add_source(row)
-        elif table == "holders" and row.get("take") is not None:
+        elif table == HOLDERS:
             self.snapshots.add_holder(process, row)
         elif table == "events":
             self._note(row, now_s)

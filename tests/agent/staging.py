@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,8 @@ import pandas as pd
 from leakscope import schema
 from leakscope.agent import config
 from leakscope.agent.journal import read_blocks
-from leakscope.facts.heap.holders import exact_holders, exact_takes
+from leakscope.facts.heap.graph import laid_over
+from leakscope.facts.heap.history import History
 from leakscope.recorder.staging import stage_entries, write_code
 
 AGENT = Path(__file__).parents[2] / "leakscope" / "agent"
@@ -65,11 +65,23 @@ _TYPES: dict[str, Any] = {"int": "Int64", "float": "float64", "str": pd.StringDt
 
 
 def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Who held what in each snapshot: by the walk along names, or by the graph where there was no walk."""
+    """Who held what in each snapshot, as the nodes tell."""
     tables = {name: table_of(name, found.get(name, [])) for name in schema.TABLES}
-    takes = exact_takes(tables["takes"], tables["heap_graphs"])
-    recording: Any = SimpleNamespace(tables=tables)
-    return sorted([*found.get("holders", []), *exact_holders(recording, takes)], key=lambda row: row["take"])
+    told = []
+    for pid in {row["pid"] for row in found.get("heap_nodes", [])}:
+        takes = sorted({row["take"] for row in found["heap_graphs"] if row["pid"] == pid})
+        for place in laid_over(History(tables, pid), takes):
+            for at, take in enumerate(takes):
+                if place.count[at] > 0:
+                    length = int(place.length[at]) if place.has_length else None
+                    told.append(
+                        vars(place.reference)
+                        | {"pid": pid, "take": take, "path": place.path, "type_name": place.type_name, "length": length,
+                           "deep_bytes": int(place.deep_bytes[at]), "object_count": int(place.count[at]),
+                           "member_type": place.member_type, "root_kind": place.root_kind,
+                           "array_deep_bytes": int(place.array_bytes[at])}
+                    )  # fmt: skip
+    return sorted(told, key=lambda row: row["take"])
 
 
 def table_of(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:

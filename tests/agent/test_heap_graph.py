@@ -24,7 +24,7 @@ import pandas
 import pyarrow
 import pytest
 
-from leakscope.agent.graph import heap_graph
+from leakscope.agent.graph import heap_graph, structures
 from leakscope.agent.graph.heap_graph import BYTES_AN_OBJECT, MEMORY_SHARE, HeapGraph
 
 from ..harm.interpreters import Interpreter, interpreters
@@ -45,7 +45,7 @@ class Node:
         )
 
 
-_ROW = heap_graph._Row
+_ROW = structures.Row
 _NAMES = ("address", "own_bytes", "retained_bytes", "dominator_row")
 _FIELDS = [getattr(_ROW, name) for name in _NAMES]
 _LAYOUT = numpy.dtype({
@@ -414,6 +414,48 @@ def test_where_nothing_is_left_a_part_is_read_in_memory_that_was_kept() -> None:
     assert holder.records is held
 
 
+def test_many_containers_that_are_known_leave_room_for_what_lies_deeper() -> None:
+    """Snapshot after snapshot of a small part: else what was written down once would be all that is followed."""
+
+    class Holder:
+        documents: dict[int, list[dict[str, Any]]]
+
+    holder, graph, sizes = Holder(), HeapGraph(), []
+    holder.documents = {}
+    graph.user_namespaces = [id(globals())]
+    for number in range(1, 7):
+        for key in range(40 * (number - 1), 40 * number):
+            holder.documents[key] = [{"words": [f"{key}-{n}-{m}" for m in range(12)]} for n in range(150)]
+        assert graph.read(number, 1, 1 << 40, None, 15_000) is not None
+        found = graph.work_out()
+        assert found is not None and graph.is_sampled is False  # nothing is waiting any more
+        (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "documents"]
+        sizes.append(row["retained_bytes"] / len(holder.documents))
+    assert max(sizes) < 2 * min(sizes), "each of them is as large as the others"
+
+
+@pytest.mark.live
+def test_what_a_snapshot_takes_is_counted() -> None:
+    """As the kernel sees it: the high-water mark rises by as much."""
+    program = """
+import re
+from leakscope.agent.graph.heap_graph import HeapGraph
+held = [[number] for number in range(400_000)]
+def figure(name):
+    return int(re.search(name + r":\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) << 10
+graph = HeapGraph()
+before = figure("VmRSS")
+assert graph.read(1, 1e9, 1 << 40) is not None
+found = graph.work_out()
+(row,) = [row for table, row in found.rows if table == "heap_graphs"]
+print(row["reading_bytes"], figure("VmHWM") - before)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    counted, seen = map(int, run.stdout.split())
+    assert 0.6 * seen < counted < 1.7 * seen
+
+
 def test_room_is_given_back_where_nothing_is_read() -> None:
     def mapped_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -560,7 +602,7 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
 WHOLE = """
 import ctypes, sys
 sys.path.insert(0, {folder!r})
-from agent.graph import heap_graph
+from agent.graph import heap_graph, structures
 
 class Words(ctypes.Structure):
     _fields_ = [("at", ctypes.POINTER(ctypes.c_uint32)), ("bytes", ctypes.c_size_t)]
@@ -568,7 +610,7 @@ class Words(ctypes.Structure):
 class Long(ctypes.Structure):
     _fields_ = [("at", ctypes.POINTER(ctypes.c_uint64)), ("bytes", ctypes.c_size_t)]
 
-class Whole(heap_graph._Graph):
+class Whole(structures.Graph):
     _fields_ = [
         ("left", ctypes.c_size_t), ("is_spent", ctypes.c_size_t), ("address", Long), ("own", Long), ("type", Words),
         ("references", Words), ("begin", Words), ("edge", Words),

@@ -220,13 +220,13 @@ def test_a_row_costs_microseconds():
 
     def row(i):
         way = f"main() trainer.history[*] {i}"
-        names = {"variable": "history", "owner": "Trainer", "owner_file": "/home/u/train.py", "type_name": "list"}
-        return {"path": way, "parent_path": way[:-2], "object_count": i, "deep_bytes": i, **names}
+        names = {"edge_name": "history", "owner": "Trainer", "owner_file": "/home/u/train.py", "type_name": "list"}
+        return {"weight_set": way, "chain": way[:-2], "node": i, "retained_bytes": i, **names}
 
     def cost_us(rows):
         began_s = time.perf_counter()
         for one in rows:
-            masker.row("holders", one)
+            masker.row("heap_nodes", one)
         return (time.perf_counter() - began_s) / len(rows) * 1e6
 
     assert min(cost_us([row(i) for i in range(n, n + 500)]) for n in range(0, 5000, 500)) < 60

@@ -13,7 +13,7 @@ import pytest
 from leakscope.agent.interpreter import names
 
 from ..harm.interpreters import Interpreter, interpreters
-from .staging import AGENT, rows, run, stage
+from .staging import AGENT, holders, rows, run, stage
 
 pytestmark = pytest.mark.live
 
@@ -62,7 +62,7 @@ def test_containers_a_few_steps_away_have_their_lengths(interpreter: Interpreter
     assert not any("Error" in text for text in texts), texts
     takes = [take["take"] for take in found["takes"] if take["safe_point"] != "exit"]
     assert len(takes) >= 2
-    last = {row["path"]: row for row in found["holders"] if row["take"] == takes[-1]}
+    last = {row["path"]: row for row in holders(found) if row["take"] == takes[-1]}
     sessions, seen, names, waiting = (
         last[path] for path in ("job.STORE.sessions", "job.Store.seen", "job.STORE.options['names']", "serve() waiting")
     )

@@ -23,7 +23,7 @@ ROOMS = {
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
-    "graph": {"interpreter", "libraries", "native", "plain_json"},  # the whole heap, read in C
+    "graph": {"interpreter", "journal", "libraries", "native", "plain_json"},  # the whole heap, read in C
     "allocations": {"interpreter", "graph", "native"},  # what was allocated and is alive: samples, drawn in C
     "torch": {"interpreter"},
     "probes": {"interpreter"},

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from leakscope import schema
-from leakscope.facts.heap.graph import graph_places
-from leakscope.facts.heap.holders import with_exact_holders
+from leakscope.facts.heap.graph import laid_over
+from leakscope.facts.heap.history import History
 from leakscope.facts.heap.place import GRAPH_TYPE, Place
+from leakscope.facts.heap.snapshots import HeapSnapshots
+from leakscope.facts.weights.named import named_sets
 
 from .forks import Forks
 from .staging import table_of
@@ -47,6 +49,11 @@ def take(is_after_step=True):
 """
 
 
+class _Tables(dict[str, Any]):
+    def _deriving(self, makers: dict[str, Any]) -> dict[str, Any]:
+        return self | {"tensors": makers["tensors"](), "weights": makers["weights"]()}
+
+
 class Taken:
     """What a program's snapshots say: ``take()`` makes one, in a process of its own."""
 
@@ -56,22 +63,16 @@ class Taken:
             row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
             rows.setdefault(table, []).append(row)
         self.rows = rows
-        self.tables: Any = {name: table_of(name, rows.get(name, [])) for name in schema.TABLES}
+        self.tables: Any = _Tables({name: table_of(name, rows.get(name, [])) for name in schema.TABLES})
         self.takes = [row["take"] for row in rows["takes"]]
 
-    def deriving(self, makers: dict[str, Any]) -> Any:
-        derived = copy.copy(self)
-        derived.tables = self.tables | {"tensors": makers["tensors"](), "weights": makers["weights"]()}
-        return derived
-
     def places(self) -> dict[str, Place]:
-        recording: Any = self
-        return {place.path: place for place in graph_places(recording, PID, self.takes, by_holder=True)}
+        return {place.path: place for place in self.seen.places}
 
-    def told(self, table: str) -> list[dict[str, Any]]:
-        recording: Any = self
-        found: list[dict[str, Any]] = with_exact_holders(recording).tables[table].to_dict("records")
-        return found
+    @property
+    def seen(self) -> HeapSnapshots:
+        places = laid_over(History(self.tables, PID), self.takes)
+        return HeapSnapshots(tuple(self.takes), np.array(self.takes, dtype=float), tuple(places))
 
 
 @pytest.mark.slow
@@ -159,22 +160,21 @@ def main():
 main()
 """,
     )
-    rows = found.told("tensors")
-    sums = {
-        row["tensor_owner"]: row["storage_bytes"] for row in rows if row["node"] is None or row["node"] != row["node"]
-    }
+    rows = found.tables["tensors"].to_dict("records")
+    sums = {row["tensor_owner"]: row["storage_bytes"] for row in rows if pd.isna(row["node"])}
     assert sums["parameter"] == sums["gradient"] == (512 * 512 + 512) * 4
     assert sums["optimizer-state"] == pytest.approx(2 * sums["parameter"], rel=0.01)
     assert sums["user-held"] == pytest.approx(700_000 * 4, rel=0.01)
     assert sums["activation"] == pytest.approx(4000 * 512 * 4, rel=0.01)
-    places = {row["path"]: row["storage_bytes"] for row in rows if isinstance(row["path"], str)}
-    assert places == {"main() kept": 700_000 * 4}
+    seen = found.seen.by_number
+    places = {seen[row["node"]].path: row["storage_bytes"] for row in rows if not pd.isna(row["node"])}
+    assert sum(places.values()) == 700_000 * 4 and all(path.startswith("main() kept") for path in places)
     (summary,) = found.rows["takes"]
     assert summary["tensor_bytes"] == pytest.approx(sum(sums.values()), rel=0.01)
 
 
 def test_weights_belong_to_the_model_as_the_program_calls_it(forks: Forks) -> None:
-    rows = Taken(
+    taken = Taken(
         forks,
         """
 def main():
@@ -185,7 +185,8 @@ def main():
     return models, saved
 main()
 """,
-    ).told("weights")
+    )
+    rows = named_sets(taken.seen, taken.tables["weights"])[0].to_dict("records")
     sets = {(row["weight_set"], row["tensor_name"]) for row in rows}
     assert {("main() model", "weight"), ("main() models[0]", "weight"), ("main() models[1]", "bias")} <= sets
     assert "main() saved" in {weight_set for weight_set, _ in sets}
@@ -207,15 +208,16 @@ take()
     assert first == pytest.approx(second, rel=0.01)
 
 
-def test_near_a_limit_a_part_of_the_graph_weighs_the_tensors_that_it_reaches(forks: Forks) -> None:
-    """From the first snapshot on, though torch is asked of a few tensors alone."""
+@pytest.mark.parametrize("differs", ["number", "0"], ids=["of-many-sizes", "of-one-size"])
+def test_near_a_limit_a_part_of_the_graph_weighs_the_tensors_that_it_reaches(forks: Forks, differs: str) -> None:
+    """From the first snapshot on, though torch is asked of a few tensors alone, and they may be all alike."""
     found = Taken(
         forks,
+        f"import resource\nnumbers = [{differs} for number in range(50)]"
         """
-import resource
 class Miner:
     def __init__(self):
-        self.pool = [(0.5, torch.ones(100_000 + number)) for number in range(50)]
+        self.pool = [(0.5, torch.ones(100_000 + number)) for number in numbers]
 def main():
     miner = Miner()
     mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -228,7 +230,7 @@ main()
     assert (graph["is_sampled"], graph["weighs_tensors"]) == (True, True)
     (pool,) = [row for row in found.rows["heap_nodes"] if row["edge_name"] == "pool"]
     assert pool["length"] == 50
-    assert pool["retained_storage_bytes"] == pytest.approx(4 * sum(range(100_000, 100_050)), rel=0.001)
+    assert pool["retained_storage_bytes"] == pytest.approx(4 * 50 * 100_025, rel=0.001)
 
 
 @pytest.mark.slow
@@ -624,8 +626,8 @@ for round in range(3):
     graphs = taken.rows["heap_graphs"]
     assert [row["device_bytes"] for row in graphs] == [None, 10_000_000, 20_000_000, 30_000_000]
     assert all(row["storage_bytes"] <= 2_100_000 for row in graphs), "no memory of the process"
-    recording: Any = taken
-    places = {place.path: place for place in graph_places(recording, PID, taken.takes, by_holder=True, on_devices=True)}
+    told = laid_over(History(taken.tables, PID, on_devices=True), taken.takes)
+    places = {place.path: place for place in told}
     history = next(place for path, place in places.items() if path.endswith("trainer.history"))
     assert history.deep_bytes.tolist() == [0, 10_000_000, 20_000_000, 30_000_000]
     assert history.length[-1] == 30

@@ -235,6 +235,46 @@ def test_a_limit_of_the_process_is_named(tmp_path: Path) -> None:
     assert finding.remedy
 
 
+def test_a_limit_that_was_reached_before_the_exception_let_go_is_named_too(tmp_path: Path) -> None:
+    builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError")
+    use = {"limit_name": "rlimit-as", "used_bytes": [380 * MiB, 395 * MiB, 90 * MiB], "limit_bytes": 400 * MiB}
+    (finding,) = answers(builder.series("limit_samples", PID, from_s=17.0, **use).ends(exit_code=1))
+    assert "limited to 400 MiB (ulimit -v)" in finding.title
+    assert "395 MiB of 400 MiB at most" in said(finding)
+
+
+def test_memory_that_was_refused_is_told_before_the_leak_that_filled_it(tmp_path: Path) -> None:
+    """With who filled it, its share, and what would have been enough: as a kill is."""
+    words = {"crash_source": "exception", "exception_type": "MemoryError", "last_words": TRACE + "MemoryError"}
+    source = "def main():\n    rows = []" + "\n" * 28 + "    rows.append(read())\n"
+    builder = trainer(tmp_path).source(PID, "/home/me/train.py", source).row("crash_text", 19.9, PID, **words)
+    rows = {
+        "path": "main() rows", "root_kind": "frame", "edge_kind": "local", "variable": "rows", "owner": "main",
+        "owner_module": "__main__", "owner_file": "/home/me/train.py", "is_user": True, "type_name": "list",
+    }  # fmt: skip
+    for number in range(1, 5):
+        grown = {"deep_bytes": number * 45 * MiB, "length": 1000 * number}
+        builder.take(PID, number, 4.5 * number, holders=[{**rows, **grown}])
+    use = {"limit_name": "rlimit-as", "used_bytes": [380 * MiB, 395 * MiB], "limit_bytes": 400 * MiB}
+    report = analyze(builder.series("limit_samples", PID, from_s=18.0, **use).ends(exit_code=1).open())
+    first, second = report.findings[:2]
+    assert (first.kind, second.kind) == ("crash", "retained-objects")
+    assert first.subject.holder == second.subject.holder and first.subject.line == second.subject.line
+    assert says(first.title, "train.py[4242]", "refused memory", "400 MiB", "% of what it held")
+    assert "would have been enough" in said(first)
+    assert first.remedy[0] == second.remedy[0]
+    assert report.verdict.headline.startswith(first.title)
+    assert report.verdict.killed is False
+
+
+def test_a_bus_error_in_a_full_dev_shm_is_lack_of_memory(tmp_path: Path) -> None:
+    use = {"limit_name": "dev-shm", "used_bytes": [0, 63 * MiB, 0], "limit_bytes": 64 * MiB}
+    builder = trainer(tmp_path, leak=0).series("limit_samples", PID, from_s=17.0, **use)
+    (finding,) = answers(builder.ends(signal=7))
+    assert says(finding.title, "train.py[4242]", "bus error", "/dev/shm", "63.0 MiB of 64.0 MiB")
+    assert "not a lack of memory" not in said(finding)
+
+
 def test_a_limit_that_the_program_sets_is_raised_there(tmp_path: Path) -> None:
     source = "import resource\n\n\nresource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))\n"
     builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError").source(PID, "/home/me/limits.py", source)

@@ -49,18 +49,19 @@ def looked(tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", 
     """
     builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
     owner = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
-    root = {"path": "main()", "root_kind": "frame", "edge_kind": "local", "type_name": "frame", **owner}
-    holders, forms = [root], []
+    holders, forms = [], []
     for name, obj in containers.items():
         place = {"path": f"main() {name}", "type_name": type(obj).__name__, "deep_bytes": megabytes * MiB}
         held = {**owner, **place, "parent_path": "main()", "edge_kind": "local", "variable": name}
         if name == in_library:
-            held |= {"parent_path": None, "root_kind": "frame", "is_user": False, "owner_module": "pandas.core.frame"}
+            of_library = {"owner": "read", "owner_module": "pandas.core.frame", "owner_file": "/lib/pandas/frame.py"}
+            held |= {"path": f"read() {name}", "parent_path": "read()", "is_user": False, **of_library}
         holders.append(held)
         found = sketched(obj)
         if found is not None:
             found = (found[0], form, found[2]) if form and name == [*containers][-1] else found
-            forms.append({**place, **dict(zip(("row_count", "data_form", "content_sketch"), found))})
+            node, told = builder.node(PID, place["path"]), ("row_count", "data_form", "content_sketch")
+            forms.append({"node": node, "deep_bytes": megabytes * MiB, **dict(zip(told, found))})
     for number, reason in ((1, "schedule"), (2, "exit")):  # at the exit the locals of main() are gone
         builder.take(PID, number, 5.0 * number, reason=reason, holders=holders if number == 1 else None)
     for form in forms:

@@ -252,7 +252,7 @@ def test_two_models_of_one_content_that_serve_are_worth_a_note_at_first_sight(tm
 def test_a_checkpoint_beside_an_optimizer_that_has_not_stepped_may_be_its_reference(tmp_path):
     model = encoder()
     job = Job(tmp_path, trains=False).look(model=model, best=clone(model.state_dict()))
-    job.builder.row("holders", 4.0, PID, take=1, path="main() adam", type_name="torch.optim.adam.Adam")
+    job.builder.holds(PID, 1, 4.0, [{"path": "main() adam", "type_name": "torch.optim.adam.Adam"}])
     innocent(job.told(), "training was not seen")
 
 
@@ -330,7 +330,7 @@ def test_two_models_with_an_optimizer_that_has_not_stepped(tmp_path):
     held = {"model": model, "target": copy.deepcopy(model)}
     job = Job(tmp_path, trains=False).look(**held).look(**held)
     adam = {"path": "main() adam", "type_name": "torch.optim.adam.Adam"}
-    job.builder.row("holders", 8.0, PID, take=2, **adam)
+    job.builder.holds(PID, 2, 8.0, [adam])
     innocent(job.told(), "training was not seen")
 
 

@@ -32,7 +32,7 @@ def load(lines):
 """
 PARENT_BYTES = 300 * MiB
 ROWS = {"path": "score.RECORDS", "variable": "RECORDS", "edge_kind": "global", "root_kind": "module", "owner": "score"}
-LOG = {"path": "main() log", "variable": "log", "edge_kind": "local", "root_kind": "frame", "owner": "main"}
+LOG = {"path": "main() log", "type_name": "score.Log", "variable": "log", "edge_kind": "local", "owner": "main"}
 ENTRIES = {"path": "main() log.entries", "parent_path": "main() log", "variable": "entries", "owner": "Log"}
 
 

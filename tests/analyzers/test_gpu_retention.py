@@ -29,14 +29,9 @@ def with_inventories(builder, share=1.0):
     for number, at_s in enumerate((8, 18, 30), 1):
         held = {"path": "main() losses", "type_name": "list", "variable": "losses", "owner": "main"}
         place = {"owner_module": "__main__", "owner_file": "/home/me/train.py", "is_user": True, "edge_kind": "local"}
-        builder.take(PID, number, at_s, holders=[{**held, **place, "deep_bytes": 1000 * at_s, "object_count": 1.0}])
-        tensors = {"moment": "take", "device": "cuda:0", "dtype": "float32", "storage_count": at_s}
-        for path, gained in (
-            ("main() losses", round(share * 100 * MiB * at_s)),
-            ("main() model", 5 * GiB),
-            (None, GiB),
-        ):
-            builder.row("tensors", at_s, PID, take=number, **tensors, path=path, storage_bytes=gained)
+        on_device = {"device_bytes": round(share * 100 * MiB * at_s), "length": 10 * at_s, "deep_bytes": 1000 * at_s}
+        model = {**held, **place, "path": "main() model", "variable": "model", "device_bytes": 5 * GiB}
+        builder.take(PID, number, at_s, holders=[{**held, **place, **on_device}, model])
     return builder.source(PID, "/home/me/train.py", SOURCE)
 
 

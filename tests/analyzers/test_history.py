@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from leakscope.facts.heap.comparable import heap_of
 from leakscope.facts.heap.graph import graph_places
-from leakscope.facts.heap.paths import heap_of
 from leakscope.facts.heap.place import Place
 from leakscope.facts.heap.tree import heap_tree
 from leakscope.storage import Recording
@@ -34,7 +34,7 @@ def recorded(folder: Path) -> Recording:
 def told(places: list[Place]) -> list[dict[str, Any]]:
     return [
         {
-            "path": place.path, "parent": place.parent.path if place.parent else None, "row": place.row,
+            "path": place.path, "parent": place.parent.path if place.parent else None, "reference": place.reference,
             "bytes": place.deep_bytes.tolist(), "length": place.length.tolist(), "tensors": place.tensor_bytes.tolist(),
             "children": [child.path for child in place.children], "numbers": sorted(place.numbers),
         }

@@ -110,7 +110,7 @@ def test_growth_of_forks_is_put_down_to_what_their_code_keeps(tmp_path: Path, ga
         stack = f"/lib/multiprocessing/process.py:314 BaseProcess._bootstrap\n{FILE}:3 score"
         for at_s in (1.0, 19.0):
             builder.allocated(pid, at_s, int(at_s * MiB), stack)
-    builder.take(1, 1, 5.0).row("holders", 5.0, 1, take=1, path="main() x", type_name="list", object_bytes=9)
+    builder.take(1, 1, 5.0, holders=[{"path": "main() x", "type_name": "list"}])
     found = [f for f in retained_objects.findings(Case(builder.open())) if isinstance(f, Finding)]
     assert len(found) == (gained_mib > 0)
     for finding in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from leakscope import analyze
 from leakscope.facts.code.adding import Source
-from leakscope.facts.heap.paths import user_place
-from leakscope.facts.heap.place import Place
+from leakscope.facts.heap.owners import user_place
+from leakscope.facts.heap.place import Place, Reference
 from leakscope.facts.where.holders import holder_name
 from leakscope.facts.where.wrapped import wrapped_in
 from leakscope.findings import Finding
@@ -160,9 +161,9 @@ class Trainer:
 
 def below_a_class(type_name: str) -> tuple[Place, Place]:
     zeros = np.zeros(3)
-    row = {**place("train.Trainer", 0, parent=None), "variable": "Trainer", "owner": "train", "edge_kind": "global"}
-    top = Place("train.Trainer", "type", row, zeros, zeros, zeros, zeros, zeros)
-    inner = Place("cache", type_name, {**row, "is_user": False, "variable": "cache"}, zeros, zeros, zeros, zeros, zeros)
+    own = Reference("global", "Trainer", "train", "__main__", "/job/train.py", is_user=True)
+    top = Place("train.Trainer", "type", own, zeros, zeros, zeros)
+    inner = Place("cache", type_name, replace(own, is_user=False, variable="cache"), zeros, zeros, zeros)
     inner.parent = top
     return top, inner
 
@@ -173,7 +174,7 @@ def test_what_a_decorator_keeps_of_a_method_is_told_as_that_and_where_it_is_call
     found = wrapped_in(sources, top, inner)
     assert found is not None
     named, lines = found
-    assert (named.row["owner"], named.row["variable"]) == ("Trainer", "update")
+    assert (named.reference.owner, named.reference.variable) == ("Trainer", "update")
     assert [line.line for line in lines] == [14, 8]
     assert wrapped_in(sources, *below_a_class("otherlib.Cache")) is None
     assert wrapped_in(sources, *below_a_class("dict")) is None
@@ -185,11 +186,8 @@ def test_a_registry_of_finalizers_gives_no_name_to_what_is_reached_by_it() -> No
     above = None
     kinds = ("dict", "multiprocessing.util.Finalize", "kombu.QoS", "collections.OrderedDict")
     for number, kind in enumerate(kinds):
-        row = {**place(f"p{number}", 0, parent=None), "is_user": False, "edge_kind": "reference", "variable": None}
-        row["owner_module"] = None
-        if above is None:
-            row |= {"edge_kind": "global", "variable": "_finalizer_registry", "owner_module": "multiprocessing.util"}
-        here = Place(f"p{number}", kind, row, zeros, zeros, zeros, zeros, zeros)
+        registry = Reference("global", "_finalizer_registry", None, "multiprocessing.util")
+        here = Place(f"p{number}", kind, registry if above is None else Reference(), zeros, zeros, zeros)
         here.parent = here.named_by = above
         above = here
     assert above is not None
@@ -281,7 +279,11 @@ def main():
 
 
 def test_nobody_is_told_to_bound_what_only_a_library_can(tmp_path: Path) -> None:
-    found = told(tmp_path, ONCE, lambda f: [{**row, "member_type": "Lock"} for row in processors(f)])
+    def locks(f: float) -> list[dict[str, Any]]:
+        *above, members = processors(f)
+        return [*above, {**members, "type_name": "_thread.lock"}]
+
+    found = told(tmp_path, ONCE, locks)
     assert says(found.remedy[0], "busline keeps one more", "train.py:9")
     assert not any(says(advice, "bound it") for advice in found.remedy)
     assert says(found.remedy[1], "newer busline")

@@ -157,3 +157,73 @@ def test_the_librarys_own_way_out_is_named_where_its_source_has_one(
     builder.row("library_sources", 3.0, 100, module="prom", file="/lib/prom.py", source_text=PROM.format(method=method))
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert found.mechanism == mechanism and says(found.remedy[0], *words), found.remedy
+
+
+NESTED = """import multiprocessing
+
+
+class Board:
+    def __init__(self, manager):
+        self.manager = manager
+        self.open = manager.dict()
+        self.workers = [multiprocessing.Process(target=work, args=(self.open,)) for _ in range(2)]
+
+    def submit(self, job):
+        entry = self.manager.dict()
+        entry["state"] = "queued"
+        self.open[job] = entry
+
+
+def main():
+    with multiprocessing.Manager() as manager:
+        board = Board(manager)
+        while True:
+            board.submit(job())
+"""
+
+
+def test_a_proxy_in_a_managed_dict_is_told_at_the_line_that_puts_it_there(tmp_path: Path) -> None:
+    library = {"owner": "Server", "owner_module": "multiprocessing.managers", "owner_file": None, "is_user": False}
+    path = "BaseManager._run_server() server.id_to_local_proxy_obj"
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        own = {"variable": "id_to_local_proxy_obj", "edge_kind": "attribute", **library}
+        return [place(path, 240 * MB * f, type_name="dict", length=2000 * f, member_type="tuple", **own)]
+
+    found = told(tmp_path, NESTED, holders)
+    assert (found.mechanism, found.subject.line) == ("nested-proxies", 13)
+    assert says(found.remedy[0], "plain values", "train.py:13")
+
+
+BOTH = """import spacy
+
+
+def main():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    while True:
+        clean(nlp, texts())
+
+
+def clean(nlp, texts):
+    for document in nlp.pipe(texts):
+        count(document)
+"""
+
+
+def test_of_calls_of_a_librarys_object_one_that_runs_once_fills_nothing(tmp_path: Path) -> None:
+    library = {**LIBRARY, "owner_module": None, "owner": None, "variable": None, "edge_kind": "reference"}
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, path = 240 * MB * f, "main() nlp"
+        return [
+            place(path, deep, type_name="spacy.lang.en.English"),
+            place(f"{path}.<StringStore>", deep, type_name="spacy.strings.StringStore", **library),
+            place(
+                f"{path}.<StringStore>.<dict>", deep, type_name="dict", length=9000 * f, member_type="int", **library
+            ),
+        ]
+
+    found = told(tmp_path, BOTH, holders)
+    assert (found.mechanism, found.subject.line) == ("library-registry", 12)
+    assert says(found.remedy[0], "nlp.memory_zone()")

@@ -110,8 +110,8 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
 
 def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     holder = {
-        "path": "main() codec", "root_kind": "frame", "variable": "codec", "owner": "main", "is_user": True,
-        "opaque": True, "type_name": "sqlite3.Connection",
+        "path": "main() codec", "edge_kind": "local", "variable": "codec", "owner": "main", "is_user": True,
+        "owner_file": FILE, "opaque": True, "type_name": "sqlite3.Connection",
     }  # fmt: skip
     builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SOURCE)
     report = asked(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])

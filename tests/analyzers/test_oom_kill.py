@@ -95,10 +95,9 @@ def test_the_culprit_of_the_other_analyzers_is_named(tmp_path: Path) -> None:
     for number, at_s in enumerate((4.0, 10.0, 16.0), 1):
         size = round(80 * MiB + 40 * MiB * at_s)
         path = "main() trainer.history"
-        attribute = {"variable": "history", "owner": "Trainer", "edge_kind": "attribute", "is_user": True}
+        attribute = {"variable": "history", "owner": "Trainer", "owner_module": "__main__", "edge_kind": "attribute"}
         holders = [
-            {"path": "main()", "root_kind": "frame", "deep_bytes": size, "type_name": "frame", "object_count": 1},
-            {"path": path, "parent_path": "main()", "root_kind": "frame", "deep_bytes": size, "type_name": "list",
+            {"path": path, "is_user": True, "root_kind": "frame", "deep_bytes": size, "type_name": "list",
              "object_count": 1, "length": at_s * 100, **attribute},
             {"path": f"{path}[*]", "parent_path": path, "root_kind": "frame", "deep_bytes": size, "edge_kind": "item",
              "type_name": "bytes", "object_count": at_s * 100},

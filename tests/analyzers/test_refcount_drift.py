@@ -309,8 +309,9 @@ def test_a_flat_job_has_no_leaked_references(tmp_path):
 
 def test_a_table_in_c_may_be_their_holder(tmp_path):
     builder = alone(trainer(tmp_path))
-    row = {"path": "main() db", "type_name": "sqlite3.Connection", "opaque": True, "is_user": True}
-    (finding,), _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
+    row = {"path": "main() db", "type_name": "sqlite3.Connection", "opaque": True, "is_user": True, "deep_bytes": 100}
+    row |= {"edge_kind": "local", "variable": "db", "owner": "main"}
+    (finding,), _, _ = looked(builder.holds(PID, 1, 3.0, [row]).open())
     assert any("sqlite3.Connection" in doubt for doubt in finding.doubts) and finding.confidence < 0.7
 
 
@@ -319,7 +320,8 @@ def test_a_vector_that_is_only_computed_with_holds_nothing(tmp_path, more, may_h
     row = {"path": "train.DOWN", "variable": "DOWN", "type_name": "glm.vec3", "opaque": True, "is_user": True}
     source = "import glm\nDOWN = glm.vec3(0, -1, 0)\n\ndef step(speed):\n    return speed + DOWN * 2\n"
     builder = alone(trainer(tmp_path)).source(PID, "/home/me/train.py", source + more)
-    (finding,), _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
+    row |= {"edge_kind": "global", "owner": "train", "deep_bytes": 100}
+    (finding,), _, _ = looked(builder.holds(PID, 1, 3.0, [row]).open())
     assert any("DOWN" in doubt for doubt in finding.doubts) is may_hold
 
 

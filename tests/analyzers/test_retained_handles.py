@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
+from leakscope.facts.heap.comparable import Heap, heap_of
 from leakscope.facts.heap.handles import handles
-from leakscope.facts.heap.paths import Heap, heap_of
-from leakscope.facts.heap.place import Place
+from leakscope.facts.heap.place import Place, Reference
 from leakscope.findings import Report
 
 from .test_retained import MB, TAKES_S, first, growing_run, place
@@ -131,33 +132,13 @@ def test_handles_that_do_not_grow_in_step_answer_for_half_at_most(tmp_path):
 
 def test_what_could_be_weighed_of_the_members_is_not_counted_twice(tmp_path):
     """What was weighed is a part of what is missing: a container answers for no more than was gained."""
-    row = place("main() registry.versions", 0, type_name="dict", owner="Registry", variable="versions")
     weighed = np.array([10.0, 30.0, 50.0]) * MB
     lengths = np.array([1.0, 3.0, 5.0]) * 100
-    none = np.zeros(3)
-    versions = Place(
-        row["path"],
-        "dict",
-        {**row, "opaque": False, "chained": False},
-        weighed,
-        none,
-        none,
-        none + 1,
-        lengths,
-        has_length=True,
-    )
-    member = {**row, "opaque": True, "edge_kind": "item"}
-    trees = Place(
-        "main() registry.versions[*]",
-        "boostlib._core.Tree",
-        member,
-        weighed,
-        none,
-        none,
-        lengths,
-        none,
-        parent=versions,
-    )
+    none, path = np.zeros(3), "main() registry.versions"
+    own = Reference("attribute", "versions", "Registry", "__main__", "/job/train.py", is_user=True)
+    versions = Place(path, "dict", own, weighed, none + 1, lengths, has_length=True)
+    item = replace(own, edge_kind="item")
+    trees = Place(f"{path}[*]", "boostlib._core.Tree", item, weighed, lengths, none, opaque=True, parent=versions)
     versions.children.append(trees)
     heap = Heap(100, none, np.array([0.0, 50.0, 100.0]) * MB, none, none, (1, 2, 3), False, (), (versions, trees))
     (found,) = handles(heap, [], 100.0 * MB, None)

@@ -143,4 +143,4 @@ def test_members_are_what_the_container_refers_to_and_not_what_these_share(tmp_p
             members = {"type_name": kind, "object_count": 20 * take, "retained_bytes": held}
             builder.row("heap_children", 10.0 * take, PID, take=take, node=ROUTES, **members)
     places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
-    assert places["app.items"].row["member_type"] == "app.Transition"
+    assert places["app.items"].member_type == "app.Transition"

@@ -265,6 +265,22 @@ def test_the_culprit_of_a_whole_program(program: str) -> None:
     assert _place(adding_lines(sources, holder)) == (culprit["file"], culprit["line"])
 
 
+def test_a_call_is_found_by_its_whole_name_however_its_module_was_imported():
+    text = """import torch
+from torch import jit
+import torch.jit as compiling
+
+
+def main(model, trace):
+    torch.jit.trace(model)
+    jit.trace(model)
+    compiling.trace(model)
+    trace.jit.trace(model)
+"""
+    found = find_calls([_source(text)], "torch.jit.trace")
+    assert [line.line for line in found] == [7, 8, 9]
+
+
 def _place(lines: list[Line]) -> tuple[str, int] | None:
     return (Path(lines[0].file).name, lines[0].line) if lines else None
 

@@ -64,6 +64,20 @@ def test_idle_threads_of_pools_are_named_by_the_line_that_makes_the_pool(tmp_pat
     assert "_bootstrap" not in finding.title
 
 
+def test_threads_of_a_library_are_named_by_what_they_run_and_by_what_is_made_with_them(tmp_path):
+    source = "import kube\n\n\ndef fetch(host):\n    client = kube.ApiClient(host)\n    return client.get()\n"
+    builder = trainer(tmp_path, leak=0, thread_count=RISING).source(PID, "/home/me/score.py", source)
+    file = "/usr/lib/python3.11/multiprocessing/pool.py"
+    for number, at_s in enumerate((4, 9, 17), 1):
+        worker = {"function": "worker", "owner_file": file, "owner_line": 97, "object_count": 20.0 * number}
+        types = [{"type_name": "kube.client.ApiClient", "object_count": 5.0 * number}, {"type_name": "dict"}]
+        builder.take(PID, number, at_s, threads=[worker], types=types)
+    (finding,), _ = looked(builder.open())
+    assert "multiprocessing.pool.worker()" in finding.title
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/score.py", 5)
+    assert says(finding.remedy[0], "one ApiClient", "score.py:5") and finding.mechanism == "not-closed"
+
+
 def test_timers_that_were_not_cancelled_are_named_by_what_they_will_call(tmp_path):
     source = "class Poll:\n  def __init__(self):\n    Timer(900, self.expire).start()\n  def expire(self): ...\n"
     builder = trainer(tmp_path, thread_count=RISING).source(PID, "/home/me/poll.py", source)
@@ -81,7 +95,7 @@ def test_growth_that_others_hold_is_not_theirs(tmp_path):
     builder = with_pollers(trainer(tmp_path, thread_count=RISING))
     for number in (1, 2, 3):
         root = {"path": "FeedPoller.run()", "root_kind": "thread", "deep_bytes": 1000 * number}
-        builder.row("holders", 4.0 * number, PID, take=number, **root)
+        builder.holds(PID, number, 4.0 * number, [root])
     (finding,), _ = looked(builder.open())
     assert finding.bytes < 10 * 2**20
     assert finding.severity == "warning"
@@ -90,7 +104,8 @@ def test_growth_that_others_hold_is_not_theirs(tmp_path):
 def test_what_each_holds_in_its_own_variables_counts_though_it_is_too_little_for_a_line(tmp_path):
     builder = with_pollers(trainer(tmp_path, thread_count=RISING))
     for number in (1, 2, 3):
-        builder.row("holders", 4.0 * number, PID, take=number, path="app.rates", root_kind="module", deep_bytes=1000)
+        rates = {"path": "app.rates", "edge_kind": "global", "owner": "app", "deep_bytes": 1000, "type_name": "dict"}
+        builder.holds(PID, number, 4.0 * number, [rates])
         frames = {"node": 2, "type_name": "frame", "object_count": 20.0 * number, "retained_bytes": 50_000_000 * number}
         builder.row("heap_children", 4.0 * number, PID, take=number, **frames)
     (finding,), _ = looked(builder.open())
@@ -121,19 +136,6 @@ def test_innocent_threads_are_ruled_out_with_their_number(tmp_path, counts):
     assert ruled_out.figures["most_threads"] == max(counts)
 
 
-def test_the_attribute_that_keeps_each_thread_is_named(tmp_path):
-    builder = trainer(tmp_path, thread_count=RISING)
-    row = {"root_kind": "thread", "owner_module": "rates", "owner_file": "/home/me/rates.py", "is_user": True}
-    for number, at_s in enumerate((4, 9, 17), 1):
-        count = {"object_count": 5 + 4.0 * at_s, "deep_bytes": 4096 * at_s}
-        poll = {**row, **count, "path": "Feed.poll() self", "type_name": "rates.Feed", "edge_kind": "local"}
-        own = {"path": "Feed.poll() self._thread", "parent_path": poll["path"], "edge_kind": "attribute"}
-        own |= {"variable": "_thread", "owner": "Feed", "type_name": "threading.Thread"}
-        builder.take(PID, number, at_s, holders=[{**poll, "variable": "self", "owner": "Feed.poll"}, {**poll, **own}])
-    (finding,), _ = looked(builder.open())
-    assert finding.subject.variable == "_thread" and "each Feed._thread" in finding.subject.holder
-
-
 @pytest.mark.parametrize(("kept", "is_named"), [(3, False), (RISING[-1], True)])
 def test_a_dict_that_keeps_few_of_them_is_not_said_to_keep_them(tmp_path, kept, is_named):
     """Each new thread takes the place of another, which runs on: to empty the dict would end none."""
@@ -149,7 +151,7 @@ def test_a_dict_that_keeps_few_of_them_is_not_said_to_keep_them(tmp_path, kept, 
     for number, at_s in enumerate((4, 9, 17), 1):
         pollers = {"path": "rates.SERVICE.pollers", "edge_kind": "attribute", "variable": "pollers", "owner": "Service"}
         pollers |= {"type_name": "dict", "length": kept, "object_count": 1.0, "deep_bytes": 5000}
-        builder.row("holders", at_s, PID, take=number, **row, **pollers)
+        builder.holds(PID, number, at_s, [row | pollers])
     (finding,), _ = looked(builder.open())
     assert ("Service.pollers" in (finding.subject.holder or "")) is is_named
     assert any("keeps only 3" in one.text for one in finding.evidence) is not is_named

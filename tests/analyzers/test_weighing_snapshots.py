@@ -8,7 +8,7 @@ import pytest
 
 from leakscope.facts.accounts.ledger import growth_of, ledger
 from leakscope.facts.growth.tree import tree_growth
-from leakscope.facts.heap.paths import heaps
+from leakscope.facts.heap.comparable import heaps
 from leakscope.storage import Recording
 from leakscope.units import MiB
 from tests.builders import RecordingBuilder

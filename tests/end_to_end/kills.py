@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -232,58 +233,50 @@ class Death(NamedTuple):
     victim: str = "train.py["
 
 
-_SMALL_SHM = 'mount -t tmpfs -o size=%dm tmpfs /dev/shm && exec "$0" "$@"'
-_AS, _DATA = (
-    'ulimit -v %d; exec "$0" "$@"',
-    "import os, resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (%d, %d)); os.execvp(sys.argv[1], sys.argv[1:])",
-)
-_FEATURES = "self.features.append"
+_SMALL_SHM = 'mount -t tmpfs -o size=96m tmpfs /dev/shm && exec "$0" "$@"'
+_SETS_DATA = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (1500 << 20, 1500 << 20))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+_SAYS_THE_SAME = ("crash", "memory-pressure")  # of a worker that died, of the limit
+_ADDRESS_SPACE = ("refused memory", "address space")
 
 
-def _python_limit(code: str) -> tuple[str, ...]:
-    return (sys.executable, "-S", "-c", code)
+def _in_cgroups(
+    name: str, program: str, holder: str, line: str, tried: str, before: tuple[str, ...] = ()
+) -> Iterator[Death]:
+    """``tried``: limit in MiB, growth in MiB a second, and whether the recorder is inside."""
+    for one in tried.split():
+        limit, rate, where = one.split(":")
+        inside = where == "inside"
+        title = f"{name}-{limit}-{rate}-{where}"
+        yield Death(title, program, float(rate), int(limit), inside, holder, line, before=before)
 
 
+def _under_ulimit(name: str, program: str, rate: float, mib: int, holder: str, line: str) -> Death:
+    before = ("sh", "-c", f'ulimit -v {mib << 10}; exec "$0" "$@"')
+    return Death(f"{name}-{mib}", program, rate, None, True, holder, line, "crash", _ADDRESS_SPACE, before)
+
+
+_FEATURES = ("features", "self.features.append")
 DEATHS = [
-    *(
-        Death(f"list-{mib}-{rate}-{'inside' if inside else 'outside'}", LIST, rate, mib, inside, "features", _FEATURES)
-        for mib, rate, inside in ((256, 8, True), (256, 8, False), (600, 40, True), (600, 40, False), (400, 1000, True),
-                                  (2048, 100, True), (2048, 1000, False), (1024, 200, False))
-    ),
-    *(
-        Death(f"records-{mib}-{rate}-{'inside' if inside else 'outside'}", RECORDS, rate, mib, inside, "documents",
-              "self.documents[number] =")
-        for mib, rate, inside in ((300, 10, True), (700, 40, False), (1500, 100, True))
-    ),
-    *(
-        Death(f"training-{mib}-{rate}-{'inside' if inside else 'outside'}", TRAINING, rate, mib, inside, "pool",
-              "self.pool.append")
-        for mib, rate, inside in ((450, 10, True), (450, 10, False), (600, 20, True), (900, 60, False), (2048, 100, True))
-    ),
-    *(
-        Death(f"worker-{mib}-{rate}-{'inside' if inside else 'outside'}", WORKER, rate, mib, inside, "decoded",
-              "self.decoded[number] =")
-        for mib, rate, inside in ((256, 10, True), (600, 60, False))
-    ),
-    *(
-        Death(f"loader-{mib}-{rate}-{'inside' if inside else 'outside'}", TORCH_WORKER, rate, mib, inside, "decoded",
-              "self.decoded[index] =")
-        for mib, rate, inside in ((700, 30, True), (900, 60, False))
-    ),
-    Death("launcher-500-25-inside", LIST, 25, 500, True, "features", _FEATURES, before=("sh", "-c", '"$0" "$@"; exit 3')),
-    Death("launcher-500-25-outside", LIST, 25, 500, False, "features", _FEATURES, before=("sh", "-c", '"$0" "$@"; exit 3')),
-    Death("tokenising-500-80-inside", TOKENISING, 80, 500, True, "tokens", "tokens.extend"),
-    Death("tokenising-1000-160-outside", TOKENISING, 160, 1000, False, "tokens", "tokens.extend"),
-    Death("ulimit-v-6000", LIST, 500, None, True, "features", _FEATURES, first="crash", by=("refused memory", "address space"),
-          before=("sh", "-c", _AS % (6000 << 10))),
-    Death("ulimit-v-900", LIST, 40, None, True, "features", _FEATURES, first="crash", by=("refused memory", "address space"),
-          before=("sh", "-c", _AS % (900 << 10))),
-    Death("rlimit-data-1500", LIST, 80, None, True, "features", _FEATURES, first="crash", by=("refused memory", "data"),
-          before=_python_limit(_DATA % (1500 * MiB, 1500 * MiB))),
-    Death("torch-allocator-7000", TORCH_ALLOCATOR, 300, None, True, "states", "self.states.append", first="crash",
-          by=("refused memory", "address space"), before=("sh", "-c", _AS % (7000 << 10))),
-    Death("shm-96", SHARED, 8, None, True, "segments", "segment = shared_memory", first="crash", by=("bus error", "/dev/shm"),
-          around=("unshare", "-m", "sh", "-c", _SMALL_SHM % 96)),
+    *_in_cgroups("list", LIST, *_FEATURES, "256:8:inside 600:40:outside 256:8:outside 600:40:inside 2048:100:inside "
+                 "1024:200:outside"),
+    *_in_cgroups("training", TRAINING, "pool", "self.pool.append", "450:10:inside 450:10:outside 600:20:inside "
+                 "900:60:outside 2048:100:inside"),
+    *_in_cgroups("records", RECORDS, "documents", "self.documents[number] =", "300:10:inside 700:40:outside "
+                 "1500:100:inside"),
+    *_in_cgroups("worker", WORKER, "decoded", "self.decoded[number] =", "256:10:inside 600:60:outside"),
+    *_in_cgroups("loader", TORCH_WORKER, "decoded", "self.decoded[index] =", "700:30:inside 900:60:outside"),
+    *_in_cgroups("launcher", LIST, *_FEATURES, "500:25:inside 500:25:outside", ("sh", "-c", '"$0" "$@"; exit 3')),
+    *_in_cgroups("tokenising", TOKENISING, "tokens", "tokens.extend", "500:80:inside 1000:160:outside"),
+    _under_ulimit("ulimit-v", LIST, 500, 6000, *_FEATURES),
+    _under_ulimit("torch-allocator", TORCH_ALLOCATOR, 300, 7000, "states", "self.states.append"),
+    Death("rlimit-data-1500", LIST, 80, None, True, *_FEATURES, "crash", ("refused memory", "data segment"),
+          (sys.executable, "-S", "-c", _SETS_DATA)),
+    Death("shm-96", SHARED, 8, None, True, "segments", "segment = shared_memory", "crash", ("bus error", "/dev/shm"),
+          around=("unshare", "-m", "sh", "-c", _SMALL_SHM)),
 ]  # fmt: skip
 
 
@@ -297,7 +290,7 @@ class Told(NamedTuple):
     wrong: list[str]
 
 
-def run(death: Death, folder: Path, cgroup: Cgroup | None, record: bool = True) -> Told:
+def run(death: Death, folder: Path, cgroup: Cgroup | None) -> Told:
     """Die, and be told of."""
     program = folder / "train.py"
     program.write_text(death.program)
@@ -349,9 +342,8 @@ def wrong_of(death: Death, told: dict[str, Any], last_words: str) -> list[str]:
         wrong.append("last words without the holder")
     if [f for f in told["findings"] if f["kind"] == "unhealthy-training"]:
         wrong.append("unhealthy-training")
-    for finding in told["findings"][1:]:
-        if finding["severity"] != "note" and finding["subject"]["variable"] != death.holder:
-            wrong.append(f"also: {finding['kind']}: {finding['title'][:60]}")
+    besides = (f for f in told["findings"][1:] if f["severity"] != "note" and f["kind"] not in _SAYS_THE_SAME)
+    wrong += [f"also: {f['kind']}: {f['title'][:60]}" for f in besides if f["subject"]["variable"] != death.holder]
     return wrong
 
 

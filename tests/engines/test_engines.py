@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leakscope.cli import main
-from leakscope.engines import EXTRAS
+from leakscope.engines._extras import EXTRAS
 from leakscope.errors import BadInput, LeakscopeError
 from leakscope.fleet import index
 from leakscope.fleet.analyzing import analyze_all, write

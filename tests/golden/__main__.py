@@ -18,6 +18,7 @@ from . import MOST_BYTES, RECORDINGS, expected, golden_programs, judge, recordin
 from .compare import compare
 from .noticed import notice
 from .record import NotRecorded, absent, record
+from .sweep import renew as renew_numbers
 from .sweep import sweep
 
 SECONDS = 14.0
@@ -34,10 +35,14 @@ def main() -> None:
     modes.add_argument("--judge", action="store_true", help="record nothing: write anew what is expected")
     modes.add_argument("--compare", metavar="REVISION", help="whole reports, by the code of a git revision and by this")
     modes.add_argument("--sweep", metavar="FILE", nargs="?", const="", help="try other thresholds (of files named so)")
+    modes.add_argument("--numbers", action="store_true", help="write anew which hand-set numbers there are; try none")
     modes.add_argument("--noticed", metavar="PATH", nargs="*", help="which thresholds the unit tests of a path notice")
     parser.add_argument("--minutes", type=float, help="with --sweep: stop after so long, and go on the next time")
     options = parser.parse_args()
 
+    if options.numbers:
+        renew_numbers()
+        return
     if options.noticed is not None:
         raise SystemExit(notice(options.noticed))
     chosen = [p for p in golden_programs() if not options.only or any(part in p.name for part in options.only)]

@@ -4,7 +4,7 @@ Of a recording only those are changed that are looked at for it. Where it is jud
 changed apart, and so on until the one that did it is left. That one matters and is not tried again. What is left is
 tried at the extremes: at 0, then at infinity. A number that changes nothing even there, and that no unit test notices
 either (``noticed.py``), goes with the code that it was for; or the case that it guards gets a test.
-``sweep.json`` has what was found: a sweep that was stopped goes on from it.
+``numbers.json`` has a line for each number, with what was found: a sweep that was stopped goes on from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from . import FOLDER, golden_programs, recording_of
 from .movable import Movable, Numbers
 from .thresholds import Threshold, judging_files, thresholds
 
-RESULTS = FOLDER / "sweep.json"
+RESULTS = FOLDER / "numbers.json"
 FACTORS = (0.8, 1.25, 0.0, math.inf)  # in this order: what matters at 0.8 is no news at 0
 LONGEST_CPU_S = 30  # of one judging: a number may keep a loop going
 MOST_BYTES = 6 << 30  # of one process, for the same reason
@@ -48,7 +48,8 @@ class Sweep:
         self.numbers = Numbers()
         self.finder = Movable(self.numbers, thresholds(), judging_files())
         self.analyze = self.finder.load()
-        self.at_loading = frozenset(self.numbers.used)  # a change of these is seen by code that is loaded anew
+        of_classes = {one.key for one in thresholds() if one.is_of_class}
+        self.at_loading = frozenset(self.numbers.used) | of_classes  # code that is loaded anew sees a change of these
 
     def outcome(self, name: str, keys: Collection[str], factor: float) -> tuple[Outcome, frozenset[str]]:
         """How a recording is judged with these numbers changed, and which numbers were looked at for it.
@@ -179,13 +180,22 @@ def _look(name: str, factor: float, left: list[str], same: Outcome, ends: float)
 
 
 def write(present: dict[str, Threshold], matters: dict[str, str], is_whole: bool) -> None:
-    """``matters``: to which recording, and how; None: to none, empty: not known yet."""
-    unknown = None if is_whole else ""
+    """``matters``: to which recording, and how; None: to none, empty: not swept yet. A ``fact`` stays as it is."""
+    unknown, known = None if is_whole else "", results()
     rows = [
         {"file": one.file, "name": one.name, "text": one.text, "matters": matters.get(key, unknown)}
+        | ({"fact": known[key]["fact"]} if key in known and "fact" in known[key] else {})
         for key, one in sorted(present.items())
     ]
     RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")  # a number a line
+
+
+def renew() -> None:
+    """A line for each number, with what was found of those that are still as they were then; nothing is tried."""
+    present, known = {one.key: one for one in thresholds()}, results()
+    same = {key: row for key, row in known.items() if key in present and row["text"] == present[key].text}
+    write(present, {key: row["matters"] for key, row in same.items()}, is_whole=False)
+    print(f"{len(present)} numbers; new or changed: {', '.join(sorted(present.keys() - same.keys())) or 'none'}")
 
 
 def results() -> dict[str, dict[str, Any]]:

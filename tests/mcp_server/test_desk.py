@@ -59,6 +59,13 @@ def refused(desk: Desk, tool: str, **arguments) -> str:
     return str(caught.value)
 
 
+def test_an_edit_is_told_with_its_advice_or_why_there_is_none(desk: Desk) -> None:
+    told = ask(desk, "fix", recording="before.parquet")
+    assert "+++ b/" in told and "do: " in told.splitlines()[1]
+    assert "nothing to fix" in refused(desk, "fix", recording="runs/after.parquet")
+    assert "there is no number 9" in refused(desk, "fix", recording="before.parquet", number=9)
+
+
 def state(folder: Path) -> dict[str, object]:
     """All that is in a folder, and when it was changed."""
     return {
@@ -212,7 +219,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_tables_are_there_for_sql(desk):
     tables = rows(ask(desk, "query", recording="before.parquet", sql="SELECT * FROM recording_tables;"))
-    assert {"process_samples", "takes", "holders"} <= {row["table_name"] for row in tables}
+    assert {"process_samples", "takes", "heap_nodes"} <= {row["table_name"] for row in tables}
     sql = "SELECT column_name, unit FROM recording_columns WHERE table_name = 'process_samples'"
     assert {"column_name": "rss_bytes", "unit": "bytes"} in rows(
         ask(desk, "query", recording="before.parquet", sql=sql)

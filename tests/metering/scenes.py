@@ -57,7 +57,7 @@ def snapshot(pid: int, take: int, holders: dict[str, int]) -> list[tuple[str, di
     process = {"pid": pid, "start_ticks": pid, "take": take}
     row = {"is_user": True, "edge_kind": "attribute", "type_name": "list", "length": 3}
     return [
-        ("takes", {**process, "duration_s": 0.02, "visited_count": 1, "reason": "schedule"}),
+        ("takes", {**process, "duration_s": 0.02, "reason": "schedule"}),
         *(("holders", {**process, **row, "path": path, "deep_bytes": size}) for path, size in holders.items()),
     ]
 

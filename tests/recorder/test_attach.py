@@ -15,7 +15,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.errors import LeakscopeError
-from leakscope.facts.heap.holders import with_exact_holders
+from leakscope.facts.heap.snapshots import heap_snapshots
 from leakscope.recorder import attach, candidates, proc
 from leakscope.recorder.staging import Staged
 from leakscope.recorder.tree import Tree
@@ -113,8 +113,8 @@ def test_a_running_python_of_our_version_is_seen_from_inside(tmp_path: Path) -> 
         assert is_running(process.pid)
         process.kill()
     assert done.returncode == 0
-    holders = with_exact_holders(open_recording(tmp_path / "run.parquet")).tables["holders"]
-    assert holders[holders["path"].str.endswith("trainer.history")]["deep_bytes"].max() > 5_000_000
+    seen = heap_snapshots(open_recording(tmp_path / "run.parquet").without_units(), process.pid)
+    assert max(p.deep_bytes.max() for p in seen.places if p.path.endswith("trainer.history")) > 5_000_000
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

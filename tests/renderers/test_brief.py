@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from leakscope.findings import Report, Verdict
+from leakscope.findings import Edit, Report, Verdict
 from leakscope.renderers import render
 
 from .hostile import STRINGS, full_of
@@ -127,3 +127,10 @@ def test_it_is_small_whatever_the_report_holds(strings, count):
     assert commands(shown)[1][:2] == ["leakscope", "compare"]
     assert not tags(shown), "nothing of the job is markup"
     assert not re.search(r"@\w|#\d", words(shown)), "nobody is pinged, no issue is linked"
+
+
+def test_an_edit_is_shown_by_the_lines_that_go_and_come():
+    edit = Edit("--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-keep(loss)\n+keep(loss.item())\n", "")
+    edited = dataclasses.replace(FULL, findings=[dataclasses.replace(FULL.findings[0], edit=edit)])
+    shown = render(edited, "brief").split("\n")
+    assert shown[shown.index("```diff") + 1 :][:3] == ["-keep(loss)", "+keep(loss.item())", "```"]

@@ -157,7 +157,7 @@ def test_equal_texts_have_equal_placeholders(tmp_path):
     recording = open_recording(safe_copy(leak(tmp_path).write()))
     (file,) = recording.tables.sources["file"]
     assert file in recording.meta["command"] and file.startswith(recording.meta["cwd"])
-    path = next(p for p in recording.tables.holders["path"] if "['" in p)
+    path = next(p for p in recording.tables.heap_nodes["edge_name"].dropna() if "['" in p)
     key = path.split("'")[1]
     (source,) = recording.tables.sources["source_text"]
     assert f'self.by["{key}"].append(' in source

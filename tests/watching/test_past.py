@@ -26,6 +26,17 @@ def test_a_long_recording_keeps_its_peak_its_end_and_its_growth(tmp_path):
     assert scene.figures.bytes_per_s is not None and 0.9 < scene.figures.bytes_per_s * 60 / MiB < 1.1
 
 
+def test_of_many_processes_fewer_moments_are_kept(tmp_path):
+    """What is held does not grow with the number of processes, nor with how long they ran."""
+    builder = RecordingBuilder(tmp_path)
+    for pid in range(100, 120):
+        builder.process(pid).samples(pid, [100 * MiB + second * MiB for second in range(2000)])
+    rows = rows_of(builder.ends().open())
+    seconds = {row["time_mono_ns"] // 10**9 for table, row in rows if table == "process_samples"}
+    assert 600 < len(seconds) < 900
+    assert max(seconds) - min(seconds) > 1990
+
+
 def test_a_short_recording_is_whole(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 400, every_s=0.25)
     assert sum(table == "process_samples" for table, _ in rows_of(builder.open())) == 400

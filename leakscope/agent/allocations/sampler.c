@@ -12,6 +12,7 @@
  *   sampler_begin   with the GIL, once: what is known of this Python
  *   sampler_tick    without it, now and then: libraries that have come since, and native stacks of what is new
  *   sampler_rows    without it: what is alive, by stack
+ *   sampler_lives   without it: what began and ended since the last call
  *   sampler_forget  in a forked child: what its parent asked for is its parent's
  *   sampler_end     with the GIL: nothing more is drawn
  *
@@ -49,6 +50,7 @@
 #include "../graph/reader/frames.c"
 
 #include "sampler/machine.h"
+#include "sampler/lives.h"
 #include "sampler/table.h"
 #include "sampler/own_stack.h"
 #include "sampler/states.h"

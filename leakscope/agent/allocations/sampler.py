@@ -31,6 +31,8 @@ MOST_ROWS = 40
 MOST_SURVIVORS = 400
 MOST_CALLS = 24
 MOST_BLOCKS, BLOCK_BYTES = 1 << 14, 32
+MOST_EVENTS = 1 << 13
+FULL_LIVES = 8000  # all samples are followed until so many were; after each so many more, half as many
 WINDOW_S = 3.0  # for which objects are watched
 PAUSE_S = 27.0  # before they are again: a tenth of the time, and a tenth of what churning objects costs
 GROWTHS = 3  # readings of Python's own allocator in a row, each higher than the one before
@@ -67,6 +69,13 @@ class _Figures(ctypes.Structure):
     _fields_ = [("rate", ctypes.c_double)] + [(name, ctypes.c_uint64) for name in NAMES[1:]]
 
 
+class _Event(ctypes.Structure):
+    """``struct event`` of lives.h."""
+
+    _fields_ = [("bytes", ctypes.c_uint64), ("weight", ctypes.c_float), ("order", ctypes.c_uint32),
+                ("life", ctypes.c_uint32), ("thread", ctypes.c_uint32)]  # fmt: skip
+
+
 class Sampler:
     """Of one process. Only the agent's thread calls it, but for ``forked`` and ``end``.
 
@@ -86,6 +95,8 @@ class Sampler:
         self._survivors: dict[tuple[str, ...], list[Any]] = {}  # of windows that are over
         self._python = os.path.realpath(sys.executable), sys.executable
         self._told: set[str] = set()
+        self._events: Any = None
+        self._followed = 0
 
     @staticmethod
     def refusal_before() -> str | None:
@@ -120,6 +131,7 @@ class Sampler:
         free.sampler_rows.restype = size
         free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
         free.sampler_blocks.restype, free.sampler_blocks.argtypes = size, (pointer, size)
+        free.sampler_lives.restype, free.sampler_lives.argtypes = size, (pointer, ctypes.c_uint32)
         free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
         free.sampler_taken_over_by.restype, free.sampler_taken_over_by.argtypes = None, (ctypes.c_char_p, size)
         held.sampler_arm.argtypes = (number,)
@@ -130,6 +142,7 @@ class Sampler:
         self._lib, self._held = free, held
         self._room = arrays.empty(ctypes.c_char, _ROOM_BYTES)  # of which few pages are ever touched
         self._figures = _Figures()
+        self._events = (_Event * MOST_EVENTS)()
         found = layout.find()
         if found is None:
             return "objects do not lie in memory as in the Pythons that are known"
@@ -209,6 +222,32 @@ class Sampler:
             rows.append(dict(row, error_bytes=error, **figures))
         return rows
 
+    def lives(self) -> list[dict[str, Any]]:
+        """Rows of the table ``allocation_lives``: what began and what ended since the last call.
+
+        What did both is one row. In a long run fewer samples are followed: their rows grow as its logarithm does.
+        """
+        if not self.is_on:
+            return []
+        least = 1
+        while self._followed > FULL_LIVES * least.bit_length():
+            least *= 2
+        rows: dict[int, dict[str, Any]] = {}
+        for at in range(int(self._lib.sampler_lives(self._events, least))):
+            event = self._events[at]
+            if event.bytes:
+                self._followed += 1
+                rows[event.order] = {
+                    "life": event.life, "thread_number": event.thread, "size_bytes": event.bytes,
+                    "weight_bytes": int(event.weight),
+                }  # fmt: skip
+            else:
+                row = rows.setdefault(event.life, {"life": event.life})
+                row.update(end_order=event.order, end_thread_number=event.thread or None)
+            if at % 256 == 255:
+                give_way()
+        return list(rows.values())
+
     def blocks(self) -> tuple[Any, int]:
         """(``struct block`` of rows.h, one behind the other; how many): memory of malloc that is alive, by address."""
         room = arrays.empty(ctypes.c_char, MOST_BLOCKS * BLOCK_BYTES)
@@ -270,7 +309,7 @@ class Sampler:
 
     def forked(self) -> None:
         """In a forked child: what was asked for before is its parent's, and so is a window on objects."""
-        self._survivors, self._pymalloc = {}, []
+        self._survivors, self._pymalloc, self._followed = {}, [], 0
         if self.is_on:
             self._lib.sampler_forget()
             if self._armed_until is not None:

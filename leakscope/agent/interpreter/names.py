@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     # (qualified name, module, file, line) of whoever has a variable.
     Owner = Tuple[Optional[str], Optional[str], str, Optional[int]]
     # The same of a variable by its name, and whether its file is the user's.
-    Named = Tuple[Optional[str], Optional[str], Optional[str], Optional[str], Optional[int], bool]
 
 _VALUES = (str, bytes, int, float)
 _own: Any = type.__dict__
@@ -313,11 +312,6 @@ def user_namespaces() -> list[tuple[str, dict[str, Any], str | None]]:
             if is_user_module(name, file):
                 found.append((name, namespace, file))
     return found
-
-
-def named_by(variable: str, owner: Owner) -> Named:
-    qualname, module, file, line = owner
-    return (variable, qualname, module if type(module) is str else None, file, line, is_user_file(file))
 
 
 _LIBRARIES_WE_CALL = ("torch", "numpy", "pyarrow", "binascii", "ctypes", "mmap", "struct", "zlib")

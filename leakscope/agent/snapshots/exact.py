@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PROBES = probes.found()
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
+MOST_CLASSES, LEAST_OF_CLASS = 40, 20  # of which each may have a thread, a socket or a page of its own
 MOST_STACKS = 50
 LEARNS_FROM_NODES = 20000  # 3 ms
 
@@ -175,9 +176,12 @@ class ExactSnapshot:
 
 
 def _types(found: Found) -> list[dict[str, Any]]:
-    ranked = sorted(found.types, key=lambda kind: -kind[1])[:MOST_TYPES]
+    """Those with most objects, and of classes that some module has those of which there are some."""
+    ranked = sorted(found.types, key=lambda kind: -kind[1])
+    told = [kind for kind in ranked[:MOST_TYPES] if kind[1] >= LEAST_OF_TYPE]
+    others = (kind for kind in ranked[len(told) :] if "." in kind[0] and kind[1] >= LEAST_OF_CLASS)
+    told += [kind for kind, _ in zip(others, range(MOST_CLASSES))]
     columns = ("type_name", "object_count", "reached_count", "shallow_bytes")
-    told = [kind for kind in ranked if kind[1] >= LEAST_OF_TYPE]
     return [dict(zip(columns, kind), base=names.value_base(kind[0])) for kind in told]
 
 
@@ -199,4 +203,6 @@ def _runs(stack: list[Any]) -> tuple[Any, ...]:
     for _, type_name, waits in (frame for frame in reversed(stack) if frame[0] is None):
         if names.is_user_file(waits[1]):
             return (*waits, type_name)
-    return (*outermost[0], None) if outermost else ("?", None, None, None)
+    # Of a library's thread: what it runs, and not how every thread begins.
+    inner = [frame for frame in outermost if not str(frame[1]).endswith("/threading.py")]
+    return (*(inner or outermost)[0], None) if outermost else ("?", None, None, None)

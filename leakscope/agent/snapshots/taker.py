@@ -116,6 +116,7 @@ class Taker:
         self.is_watched = False  # by a tracer, profiler or debugger
         self.is_exiting = False
         self.number = 0
+        self._numbers: dict[Any, int] = {}  # of what plain snapshots met
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
@@ -513,7 +514,7 @@ class Taker:
         self._before_take()
         look, _ = self._look(safe_point, "a look at tensors")
         is_alone = no_other_threads(self.main_thread, self._thread.ident) and safe_point != "agent-thread"
-        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone)
+        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone, self._numbers)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])
         with collector.HeldBack():
             self.pauses.begin(self._longest_pause_s())

@@ -12,7 +12,8 @@ import sys
 from time import thread_time
 
 from ..graph import sketch
-from ..graph.heap_graph import AUTOGRAD, DEVICE, OBJECT, STORAGE, anonymous_ranges
+from ..graph.heap_graph import anonymous_ranges
+from ..graph.structures import AUTOGRAD, DEVICE, OBJECT, STORAGE
 from ..interpreter import census, doors, names
 from ..interpreter.sampling import spread
 from ..torch import autograd, figures, frameworks, gradients, loaders, tensors

@@ -370,7 +370,7 @@ class _Told:
         parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
         return BillRow(
             DATA, carrier.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            carrier.type_name or None, round(float(carrier.length[-1])) if carrier.is_counted else None,
+            carrier.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
             round(self._own_tensors(place)), parts,
         )  # fmt: skip
 
@@ -424,7 +424,7 @@ def _with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
 
 
 def _is_model(place: Place) -> bool:
-    return any(child.row["variable"] in MODULE_DICTS for child in place.children)
+    return any(child.reference.variable in MODULE_DICTS for child in place.children)
 
 
 def _carrier(place: Place) -> Place:

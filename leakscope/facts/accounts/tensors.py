@@ -53,7 +53,7 @@ def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     table = recording.tables["tensors"]
     if not len(table):
         return []
-    table = only(table, table["path"].isna() & table["pid"].notna())
+    table = only(table, table["node"].isna() & table["pid"].notna())
     pids = [int(pid) for pid in table["pid"].unique()]
     budgets = [_of_process(recording, growth, pid, only(table, table["pid"] == pid)) for pid in pids]
     budgets.sort(key=lambda rows: -sum(row.bytes for row in rows if row.account != _REST))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from .names import Holder, Names
 from .package_calls import package_calls
-from .points_to import ADDERS, PUSHES, THING, Term, Things, adds
+from .points_to import ADDERS, PUSHES, THING, Term, Things, adds, points_to
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
@@ -193,7 +193,7 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     made = {
         site.node: None for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)
     }
-    threads = Things(index.points_to, [Term(node) for node in made if isinstance(node, ast.Call)])
+    threads = Things(points_to(index), [Term(node) for node in made if isinstance(node, ast.Call)])
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .adding import Line, line_at, removed_from
 from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
 from .names import Holder, Names
-from .points_to import PUSHES, Field, Node, Variable, adds
+from .points_to import PUSHES, Field, Node, Variable, adds, points_to
 
 CAPS = "caps"
 _SURE = 0.9  # that an expression is the object itself
@@ -174,7 +174,7 @@ class _Numbers:
             found = self.of(node.operand, scope, depth - 1)
             return None if found is None else {-number for number in found}
         if isinstance(node, (ast.Name, ast.Attribute)):
-            place = self._index.points_to.target(node, scope)
+            place = points_to(self._index).target(node, scope)
             return self._at(place[0], depth - 1) if place is not None else None
         if isinstance(node, ast.Call) and last_name(node.func) == "int" and len(node.args) == 1:
             return self.of(node.args[0], scope, depth - 1)
@@ -209,7 +209,7 @@ def _given(index: Index) -> dict[Node, list[tuple[ast.expr, Scope]]]:
     for scope in index.scopes:
         for site in scope.sites:
             for target, value in pairs(site.node):
-                place = index.points_to.target(target, scope) if value is not None else None
+                place = points_to(index).target(target, scope) if value is not None else None
                 if place is not None and not place[1] and value is not None:
                     found[place[0]].append((value, scope))
     for function, callers in list(index.callers.items()):

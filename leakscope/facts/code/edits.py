@@ -64,6 +64,8 @@ def edit(mechanism: str, asked: Asked) -> Result:
     statement = statement_at(asked.sources, asked.file, asked.line)
     if how is None:
         return Unsure(_UP_TO_YOU)
+    if asked.file.startswith("<"):
+        return Unsure("the code is in no file")
     if statement is None or not _is_whole(statement.source):
         return Unsure(f"the recorded source of {asked.file.rsplit('/', 1)[-1]} has no whole statement at that line")
     return how(asked, statement)

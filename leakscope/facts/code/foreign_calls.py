@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from .adding import Line, line_at
 from .index import Index, Scope, Source, index_of, last_name
-from .points_to import THING, Term, Things
+from .points_to import THING, Term, Things, points_to
 
 _OPENERS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
 GIVES_BACK = re.compile(r"(^|_)(free|close|destroy|delete|release|unmap|munmap|detach|unref|fini|clear|drop)", re.I)
@@ -29,7 +29,7 @@ def handing_out(sources: Sequence[Source]) -> Line | None:
 def _calls(index: Index) -> Iterator[Line]:
     """Lines that call a function of a library opened by hand, over and over; ``kind`` is the function's name."""
     calls = [(site, site.node, s) for s in index.scopes for site in s.sites if isinstance(site.node, ast.Call)]
-    libraries = Things(index.points_to, [Term(call) for _, call, _ in calls if last_name(call.func) in _OPENERS])
+    libraries = Things(points_to(index), [Term(call) for _, call, _ in calls if last_name(call.func) in _OPENERS])
     for site, call, scope in calls:
         # What a module does once at import is no leak.
         name = _foreign_name(index, libraries, call, scope) if index.is_repeated(site, scope) else None
@@ -39,8 +39,8 @@ def _calls(index: Index) -> Iterator[Line]:
 
 def _foreign_name(index: Index, libraries: Things, call: ast.Call, scope: Scope) -> str | None:
     """``strdup`` of ``libc.strdup``, also by another name that was given to it."""
-    terms = index.points_to.terms(call.func, scope)
-    given = [flow.term for term in terms if not term.path for flow in index.points_to.into.get(term.node, ())]
+    terms = points_to(index).terms(call.func, scope)
+    given = [flow.term for term in terms if not term.path for flow in points_to(index).into.get(term.node, ())]
     for node, path in (*terms, *given):
         if path and path[-1][0] == "." and libraries.kind_of(Term(node, path[:-1])) == THING:
             return path[-1][1:]

@@ -10,14 +10,12 @@ import ast
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, TypeVar, Union
 
-if TYPE_CHECKING:
-    from .loops import CallLoops
-    from .points_to import PointsTo
+_T = TypeVar("_T")
 
 _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
@@ -183,25 +181,19 @@ class Index:
             by_kind[tail(scope.source.module) if scope.kind == "module" else scope.name].append(scope)
             self._note_types(scope)
         self._related = {name: self._ancestors(name) for name in self.classes}
+        self._made: dict[object, Any] = {}  # what was asked for once
         self._callees: dict[int, list[Scope]] = {}  # by the node of what is called
         self.callers: dict[Scope, list[tuple[Scope, Site]]] = defaultdict(list)
         self._given: dict[tuple[Scope, str], str | None] | None = None  # class by function and parameter
         self._repeated = self._find_repeated()
         self._given = {}
 
-    @cached_property
-    def points_to(self) -> PointsTo:
-        """Who is given what, built when it is first asked for."""
-        from .points_to import PointsTo
-
-        return PointsTo(self)
-
-    @cached_property
-    def loops(self) -> CallLoops:
-        """In which loops calls run."""
-        from .loops import CallLoops
-
-        return CallLoops(self)
+    def once(self, made_of: Callable[[Index], _T]) -> _T:
+        """What follows from an index, made when it is first asked for."""
+        if made_of not in self._made:
+            self._made[made_of] = made_of(self)
+        answer: _T = self._made[made_of]
+        return answer
 
     def is_repeated(self, site: Site, scope: Scope) -> bool:
         """It runs again and again: in a loop, or in a function that does."""

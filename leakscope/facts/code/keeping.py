@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .adding import ADDS, CREATES, Line, line_at
 from .index import Index, Scope, Source, index_of, pairs
-from .points_to import INTO, Field, Flow, Term, Things, adds
+from .points_to import INTO, Field, Flow, Term, Things, adds, points_to
 
 
 class Kept(NamedTuple):
@@ -34,7 +34,7 @@ def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
             continue
         calls = [s.node for s in scope.sites if isinstance(s.node, ast.Call) and s.node.lineno == made.line]
         if calls:
-            flows = Things(index.points_to, _made(index, scope, calls)).flows
+            flows = Things(points_to(index), _made(index, scope, calls)).flows
             here = [_kept(index, flow) for flow in flows if flow.scope is scope]
             elsewhere = [_kept(index, flow) for flow in flows if flow.scope is not scope]
             return _best(here) or (_best(elsewhere) if len({k.variable for k in elsewhere if k}) == 1 else None)
@@ -45,8 +45,8 @@ def _made(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[Ter
     for call in calls:
         yield Term(call)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "start":
-            for term in index.points_to.terms(call.func.value, scope):
-                yield from (Term(node) for node in index.points_to.origins(term.node) if not term.path)
+            for term in points_to(index).terms(call.func.value, scope):
+                yield from (Term(node) for node in points_to(index).origins(term.node) if not term.path)
 
 
 def _best(kept: Sequence[Kept | None]) -> Kept | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .adding import JOINERS, removed_from
 from .index import Index, Scope, last_name, pairs
 from .names import Holder
-from .points_to import ADDERS, PUSHES, Field, Node, Variable
+from .points_to import ADDERS, PUSHES, Field, Node, Variable, points_to
 
 _NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
 _MEMBERS = frozenset(("get", "setdefault", "values", "__getitem__"))  # what they return is in the container
@@ -104,8 +104,8 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
 
 def _origins(index: Index, value: ast.expr | None, scope: Scope) -> Iterator[Node]:
     """What an expression is called where it comes from: ``self.rows`` after ``rows = self.rows``; itself first."""
-    place = index.points_to.target(value, scope) if value is not None else None
-    return index.points_to.origins(place[0]) if place is not None else iter(())
+    place = points_to(index).target(value, scope) if value is not None else None
+    return points_to(index).origins(place[0]) if place is not None else iter(())
 
 
 def _outliving(place: Node, scope: Scope) -> Iterator[Holder]:

@@ -7,13 +7,13 @@ to everyone who is given it. Not up again from there: a function that is given t
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .index import Index, Scope, is_of, tail
-from .points_to import CALLED, EACH, PART, WRAPPED, Field, Node, Term, Variable, adds, key_of
+from .points_to import CALLED, EACH, PART, WRAPPED, Field, Node, Term, Variable, adds, key_of, points_to
 
 _INSIDE = frozenset((".setdefault", ".get", ".values", ".items", ".cursor", ".__getitem__", ".__getattr__"))
 _PASSED_ON = 0.97  # each name the object goes through costs a little of what we are sure of
@@ -24,7 +24,7 @@ _LEAST = 0.3
 
 
 class Holder(NamedTuple):
-    """A name that holds memory, in the words of the table ``holders``."""
+    """A name that holds memory, and whose it is."""
 
     variable: str
     owner: str | None = None
@@ -35,20 +35,6 @@ class Holder(NamedTuple):
     key: str | None = None  # of the member that grows, where the holder is a record: ``progress['samples']``
 
 
-def holder_of(row: Mapping[str, Any], key: str | None = None) -> Holder:
-    """A row of the table ``holders`` as a name to look for in the sources; ``key`` of the member that grows."""
-    known = {column: value if isinstance(value, str) else None for column, value in row.items()}
-    return Holder(
-        variable=known["variable"] or row["path"],
-        owner=known["owner"],
-        owner_module=known["owner_module"],
-        owner_file=known["owner_file"],
-        edge_kind=known["edge_kind"] or "attribute",
-        type_name=row["type_name"],
-        key=key,
-    )
-
-
 class Names:
     """The names under which one object is known.
 
@@ -57,7 +43,7 @@ class Names:
 
     def __init__(self, index: Index, holder: Holder) -> None:
         self._index = index
-        self._graph = index.points_to
+        self._graph = points_to(index)
         self._holder = holder
         self._names: dict[Node, float] = {}
         self._attributes: dict[str, dict[str | None, float]] = {}  # attribute, then class it belongs to

@@ -9,12 +9,12 @@ import ast
 from collections.abc import Iterator
 
 from .index import Index, Scope, Site, last_name
-from .points_to import THING, Term, Things, Variable
+from .points_to import THING, Term, Things, Variable, points_to
 
 
 def package_calls(index: Index, package: str) -> Iterator[tuple[Site, ast.Call, Scope]]:
     """``package``: its import name, ``msgspec`` or ``google.protobuf``. Not calls of what the sources define."""
-    of_package = Things(index.points_to, _Imports(index, package).terms(), with_own=True)
+    of_package = Things(points_to(index), _Imports(index, package).terms(), with_own=True)
     for scope in index.scopes:
         for site in scope.sites:
             node = site.node

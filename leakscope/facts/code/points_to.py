@@ -209,6 +209,11 @@ _GIVES_ONE = frozenset((".get", ".pop", ".popleft", ".setdefault", ".popitem", "
 _GIVES_ALL = frozenset((".values", ".items", ".copy"))
 
 
+def points_to(index: Index) -> PointsTo:
+    """Who is given what in the program of an index, worked out once."""
+    return index.once(PointsTo)
+
+
 class Things:
     """What comes of some things, wherever they are given on, and what contains them.
 

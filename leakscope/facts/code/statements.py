@@ -111,8 +111,12 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
         keys = pair[0].args[:1]
     if keys:
         return [ast.unparse(key) for key in keys if not isinstance(key, (ast.Constant, ast.Slice))]
-    inner = min((one for one in own if isinstance(one, ast.Call)), key=_end_of_arguments, default=None)
-    given = [] if inner is None else [*inner.args, *(keyword.value for keyword in inner.keywords)]
+    outer = next((one for one in own if isinstance(one, ast.Call)), None)
+    inner: ast.expr | None = outer
+    while isinstance(inner, (ast.Call, ast.Attribute)):  # of labels(user).inc() the first call is the one to look at
+        outer = inner if isinstance(inner, ast.Call) and (inner.args or inner.keywords) else outer
+        inner = inner.func if isinstance(inner, ast.Call) else inner.value
+    given = [] if outer is None else [*outer.args, *(keyword.value for keyword in outer.keywords)]
     return [text for one in given if not isinstance(one, ast.Constant) and len(text := ast.unparse(one)) <= 40]
 
 
@@ -209,14 +213,9 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
     """All in a statement, without the statements in it."""
     waiting = [node]
     while waiting:
-        at = waiting.pop()
+        at = waiting.pop(0)
         yield at
         waiting += [one for one in ast.iter_child_nodes(at) if not isinstance(one, (ast.stmt, ast.ExceptHandler))]
-
-
-def _end_of_arguments(call: ast.Call) -> tuple[bool, int]:
-    """Of ``labels(user).inc()`` the inner call is the one that is given something."""
-    return not (call.args or call.keywords), call.end_col_offset or 0
 
 
 def _is_of_length(test: ast.expr) -> bool:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import format_bytes
-from ..heap.paths import Heap, accumulations, heap_of, heap_to_the_end, user_holder
+from ..heap.accumulation import accumulations
+from ..heap.comparable import Heap, heap_of, heap_to_the_end
+from ..heap.owners import user_holder
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at, retained
 from ..series.trend import DRIFT_BYTES, GROWING, Trend
@@ -106,7 +108,6 @@ def _riser(
         if one.place is not None
         and one.growth_bytes >= min_growth_bytes
         and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
-        and not one.place.first_seen  # a straight line of ours is no evidence
         and float(user_holder(one.place).deep_bytes[-1]) <= held[1]  # more: buffers that nobody has written to
         and _rises(heap.time_s, user_holder(one.place).deep_bytes, min_late_pace)
         and (len(heap.takes) >= min_snapshots or _is_in_step(heap, user_holder(one.place)))

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import MOST, MiB, format_bytes, format_count, format_duration
-from ..heap.graph import MODULES
-from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_holder, user_place
+from ..heap.accumulation import Accumulation, accumulations
+from ..heap.comparable import Heap, heaps
+from ..heap.naming import MODULES
+from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge

@@ -15,12 +15,12 @@ import numpy as np
 
 from ..code.adding import Line
 from ..code.caps import Cap, caps
-from ..code.names import holder_of
 from ..code.recorded import sources_of
-from ..heap.paths import accumulations, heap_of, user_place
+from ..heap.accumulation import accumulations
+from ..heap.comparable import heap_of
+from ..heap.owners import user_place
 from ..heap.place import Place
 from ..series.arithmetic import Floats
-from ..tables import int_of
 from .limits import Limit, limits, nearest
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Filling:
 
     @property
     def name(self) -> str:
-        return str(self.named.row["variable"] or self.place.path)
+        return str(self.named.reference.variable or self.place.path)
 
     @property
     def length(self) -> int:
@@ -141,7 +141,7 @@ def _too_small(recording: Recording, needed_bytes: float) -> Limit | None:
 def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
     if not (place.has_length and place.count[-1] == 1 and place.length[-1] > place.length[0]):
         return None
-    limit, line = int_of(place.row, "length_limit"), None
+    limit, line = place.length_limit, None
     if limit is None:
         cap = _cap(sources, place)
         limit, line = (max(cap.members, default=None), cap.line) if cap is not None else (_of_library(place), None)
@@ -154,7 +154,7 @@ def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: 
 def _cap(sources: Sequence[Source], place: Place) -> Cap | None:
     """The lowest that it has not exceeded; one of unknown height where no other is left."""
     for held in _held_as(place):
-        found = [_with_value(cap, place) for cap in caps(sources, holder_of(held.row))]
+        found = [_with_value(cap, place) for cap in caps(sources, held.as_holder())]
         kept = [cap for cap in (_kept(cap, float(place.length[-1])) for cap in found) if cap.members]
         if kept:
             return min(kept, key=lambda cap: cap.members[-1])
@@ -171,8 +171,7 @@ def _with_value(cap: Cap, place: Place) -> Cap:
 
 def _numbers_beside(place: Place) -> dict[str, int]:
     """Attributes of the object that has the container, as far as they are numbers."""
-    limits = place.row.get("limits")
-    pairs = (pair.rpartition("=") for pair in limits.split()) if isinstance(limits, str) else ()
+    pairs = (pair.rpartition("=") for pair in (place.limits or "").split())
     return {name: int(number) for name, _, number in pairs if number.isdigit()}
 
 
@@ -191,10 +190,10 @@ def _kept(cap: Cap, length: float) -> Cap:
 
 def _held_as(place: Place) -> Iterator[Place]:
     """The container itself; and the object of a class that has it as an attribute, as a queue has its deque."""
-    if isinstance(place.row["variable"], str):
+    if place.reference.variable is not None:
         yield place
     above = place.parent
-    if above is not None and place.row["edge_kind"] == "attribute" and not above.has_length:
+    if above is not None and place.reference.edge_kind == "attribute" and not above.has_length:
         yield above
 
 

@@ -17,6 +17,7 @@ _LEAST_READINGS = 6
 _UNSURE = 0.1  # of what malloc says is free
 _LEAST_S = 5.0
 _PAGE_BYTES = 4096  # a free piece loses about one, half at each of its ends, that stays with its neighbours
+_LARGE_BYTES = 128 * 1024  # from here on malloc would map a buffer of its own, if it had not learned otherwise
 _FEW = 2  # arenas that MALLOC_ARENA_MAX=2 leaves
 
 
@@ -45,8 +46,9 @@ class Kept(NamedTuple):
     """``free_bytes``: never less in nine of ten readings of the process's later half; the others are medians there.
 
     **Units** bytes; seconds since the recording began. ``since_s``: from then on half of ``free_bytes`` was always
-    free. ``library``: what serves malloc in place of libc, None where that does. ``series``: moments, what was free,
-    and what was in use.
+    free. ``large_share``: of what was asked for and freed, bytes in buffers of 128 KiB and more, by samples; None where
+    there are none. ``library``: what serves malloc in place of libc, None where that does. ``series``: moments, what
+    was free, and what was in use.
     """
 
     free_bytes: int
@@ -56,6 +58,7 @@ class Kept(NamedTuple):
     start_s: float
     end_s: float
     arenas: Arenas | None
+    large_share: float | None
     library: str | None
     series: tuple[Floats, Floats, Floats]
 
@@ -98,9 +101,20 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
         float(at_s[late][0]),
         float(at_s[-1]),
         _arenas(process.rows("malloc_arenas"), float(at_s[late][0]), float(at_s[-1])),
+        _large_share(process.rows("allocation_lives")),
         text_of(rows.iloc[-1], "malloc_library"),
         (at_s, free, in_use),
     )
+
+
+def _large_share(lives: pd.DataFrame) -> float | None:
+    """Of what was in use for a time and is not: memory that malloc may keep."""
+    freed = lives.loc[lives["end_order"].notna(), "life"]
+    begun = only(lives, lives["size_bytes"].notna() & lives["life"].isin(freed))
+    if not len(begun):
+        return None
+    weight, size = (begun[name].to_numpy(dtype=np.float64) for name in ("weight_bytes", "size_bytes"))
+    return float(weight[size >= _LARGE_BYTES].sum() / weight.sum())
 
 
 def _arenas(rows: pd.DataFrame, start_s: float, end_s: float) -> Arenas | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from ..heap.paths import keeps_growing
+from ..heap.accumulation import keeps_growing
 from ..series.arithmetic import Floats
 from ..tables import only, without_last
 

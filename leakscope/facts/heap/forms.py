@@ -10,17 +10,17 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..code.names import Holder
-from ..tables import int_of, only, records, text_of, without_last
+from ..tables import cells, only
+from .place import Place
+from .snapshots import HeapSnapshots
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..growth.processes import ProcessGrowth
 
 TOKEN_IDS, INTEGERS, NUMERIC = "token-ids", "integers", "numeric"
 _MAPPED = "arrow-mapped"
@@ -43,6 +43,7 @@ _LEAST_DISTINCT = 12  # of the first rows of a column, that they be found again 
 _LEAST_FOUND = 8
 _FOUND_AGAIN = 0.6  # of those that can be among the first of the longer one
 _NONE, _DIGITS = "-", 4
+_COLUMNS = ("node", "data_form", "row_count", "deep_bytes", "content_sketch")
 
 
 class Row(NamedTuple):
@@ -67,17 +68,19 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """One container. ``rows`` are those that were looked at, by position; an array of numbers has ``columns``."""
+    """One container. ``place``: what a person calls the data set; ``named``: the nearest that has a name of the user's.
 
-    path: str
+    ``rows`` are those that were looked at, by position; an array of numbers has ``columns``.
+    """
+
+    place: Place
+    named: Place
     data_form: str
     row_count: int
     bytes: int
     rows: dict[int, Row]
     columns: tuple[Column, ...]
-    name: str
-    holder: Holder
-    owner_line: int | None
+    is_told_by_path: bool = False  # another has its name
 
     @property
     def is_tokens(self) -> bool:
@@ -87,65 +90,94 @@ class Form:
     def is_numeric(self) -> bool:
         return self.data_form == NUMERIC
 
+    @property
+    def path(self) -> str:
+        return self.place.path
+
+    @property
+    def holder(self) -> Holder:
+        """The name to look for in the sources."""
+        named = self.named.as_holder()
+        variable = self.named.reference.variable or self.path
+        return named._replace(variable=variable, type_name=self.place.type_name)
+
+    @property
+    def name(self) -> str:
+        """``Trainer.examples (list)`` for an attribute of the user's own class, else the whole way: ``main() rows``."""
+        if self.is_told_by_path:
+            return self.path
+        one, short = self.named.reference, self.place.type_name.rpartition(".")[2]
+        if self.named is self.place and one.edge_kind == "attribute" and one.owner and _is_of_user(self.named):
+            return f"{one.owner.rpartition('<locals>.')[2]}.{one.variable} ({short})"
+        return f"{self.path} ({short})"
+
 
 # ---- what there is
 
 
-def forms_of(process: ProcessGrowth, user_modules: Collection[str]) -> list[Form]:
-    """Containers of the last snapshot that saw the program at work; of those that share their rows, the largest."""
-    takes = process.rows("takes")
-    takes = without_last(takes, takes)
-    if not len(takes):
-        return []
-    last = takes["take"].iloc[-1]
-    table = process.rows("data_forms")
+def forms_of(seen: HeapSnapshots, table: pd.DataFrame, last: int, user_modules: Collection[str]) -> list[Form]:
+    """Containers of the snapshot ``last``; of those that share their rows, the largest. ``table``: ``data_forms``."""
     rows = only(table, (table["take"] == last) & (table["data_form"] != _MAPPED))
-    if not len(rows):
-        return []
-    holders = process.rows("holders")
-    by_path = {str(row["path"]): row for row in records(only(holders, holders["take"] == last))}
     before = only(table, (table["take"] < last) & (table["data_form"] == NUMERIC))
-    sketches: dict[str, set[str]] = {}
-    for row in records(before, "path", "content_sketch"):
-        sketches.setdefault(str(row["path"]), set()).add(str(row["content_sketch"]))
+    sketches: dict[int, set[str]] = {}
+    for number, sketch in cells(before, "node", "content_sketch"):
+        sketches.setdefault(number, set()).add(sketch)
     forms: list[Form] = []
-    for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
-        path, sketch = str(row["path"]), str(row["content_sketch"])
-        place = by_path.get(path)
-        if _is_on_its_way(path, by_path) or _is_librarys_own(place) or not _is_data(place, user_modules):
+    rows = rows.sort_values("deep_bytes", ascending=False, kind="stable")
+    for number, data_form, count, bytes, sketch in cells(rows, *_COLUMNS):
+        place = seen.by_number.get(number)
+        if place is None or _is_on_its_way(place) or _is_librarys_own(place) or not _is_data(place, user_modules):
             continue
-        if row["data_form"] == NUMERIC and _is_written(sketch, sketches.get(path, ())):
+        is_numeric = data_form == NUMERIC
+        if is_numeric and _is_written(sketch, sketches.get(number, ())):
             continue
-        form = _form(row, by_path)
+        looked_at = {} if is_numeric else {at: Row(size, to, frozenset(h)) for at, size, to, *h in json.loads(sketch)}
+        columns = _columns(sketch) if is_numeric else ()
+        form = Form(*_called(place), data_form, int(count), int(bytes), looked_at, columns)
         if not any(_is_same_memory(form, other) for other in forms):
             forms.append(form)
     return forms
 
 
-def _is_on_its_way(path: str, by_path: dict[str, dict[str, Any]]) -> bool:
+def _up(place: Place) -> Iterator[Place]:
+    at: Place | None = place
+    while at is not None:
+        yield at
+        at = at.parent
+
+
+def _is_of_user(place: Place) -> bool:
+    return place.is_user and place.reference.variable is not None
+
+
+def _is_on_its_way(place: Place) -> bool:
     """Only a call into a library refers to it: one form is being made of another, and goes when the call ends."""
-    at: str | None = path
-    root = None
-    while at is not None and at in by_path:
-        root = by_path[at]
-        if _is_of_user(root):
-            return False
-        at = text_of(root, "parent_path")
-    return root is not None and text_of(root, "root_kind") == "frame"
+    way = list(_up(place))
+    return not any(map(_is_of_user, way)) and way[-1].root_kind == "frame"
 
 
-def _is_librarys_own(row: dict[str, Any] | None) -> bool:
+def _is_librarys_own(place: Place) -> bool:
     """A private table in an object of a library that knows no rows: two counters with one set of labels."""
-    if row is None or row["is_user"] or text_of(row, "edge_kind") != "attribute":
+    one = place.reference
+    if one.is_user or one.edge_kind != "attribute":
         return False
-    library = (text_of(row, "owner_module") or "").partition(".")[0]
-    return (text_of(row, "variable") or "").startswith("_") and library not in (*_LIBRARIES, "")
+    return (one.variable or "").startswith("_") and (one.owner_module or "").partition(".")[0] not in (*_LIBRARIES, "")
 
 
-def _is_data(row: dict[str, Any] | None, user_modules: Collection[str]) -> bool:
+def _is_data(place: Place, user_modules: Collection[str]) -> bool:
     """Whether the members are rows, and not objects of a library that only have a label in common."""
-    module, _, _ = (text_of(row, "member_type") or "").rpartition(".")
+    module, _, _ = (place.member_type or "").rpartition(".")
     return not module or module in user_modules or module == "__main__" or module.partition(".")[0] in _OF_DATA
+
+
+def _called(place: Place) -> tuple[Place, Place]:
+    """(the data set that it is, or lies in; the nearest that has a name of the user's)."""
+    way = list(_up(place))
+    parts = [(at, *at.type_name.partition(".")[::2]) for at in way]
+    sets = [at for at, library, rest in parts if library in _LIBRARIES and rest.rpartition(".")[2] in _DATA_SETS]
+    data_set, named = sets[-1] if sets else place, next(filter(_is_of_user, way), way[-1])
+    is_its_array = not _is_of_user(data_set) and _is_of_user(named) and named.type_name == data_set.type_name
+    return named if is_its_array else data_set, named  # an array may have its memory from another
 
 
 def _is_written(sketch: str, before: Collection[str]) -> bool:
@@ -162,59 +194,6 @@ def _columns(sketch: str) -> tuple[Column, ...]:
         Column(address, ranks, tuple(first[i : i + _DIGITS] for i in range(0, len(first), _DIGITS)))
         for address, ranks, first in json.loads(sketch)
     )
-
-
-def _form(row: pd.Series[Any], by_path: dict[str, dict[str, Any]]) -> Form:
-    path = str(row["path"])
-    data_set = path
-    named = by_path.get(path)
-    at: str | None = path
-    while at is not None and at in by_path:
-        place = by_path[at]
-        library, _, rest = str(place["type_name"]).partition(".")
-        if library in _LIBRARIES and rest.rpartition(".")[2] in _DATA_SETS:
-            data_set = at
-        if not _is_of_user(named):
-            named = place
-        at = text_of(place, "parent_path")
-    if not _is_of_user(by_path.get(data_set)) and named is not None and _is_of_user(named):
-        is_alone = text_of(named, "type_name") == text_of(by_path.get(data_set), "type_name")
-        data_set = str(named["path"]) if is_alone else data_set  # an array that has its memory from another
-    kind = str(by_path[data_set]["type_name"] if data_set in by_path else row["type_name"])
-    holder = Holder(
-        variable=text_of(named, "variable") or path,
-        owner=text_of(named, "owner"),
-        owner_module=text_of(named, "owner_module"),
-        owner_file=text_of(named, "owner_file"),
-        edge_kind=text_of(named, "edge_kind") or "attribute",
-        type_name=kind,
-    )
-    sketch, is_numeric = row["content_sketch"], row["data_form"] == NUMERIC
-    rows = {} if is_numeric else {at: Row(size, address, frozenset(h)) for at, size, address, *h in json.loads(sketch)}
-    return Form(
-        path=data_set,
-        data_form=str(row["data_form"]),
-        row_count=int(row["row_count"]),
-        bytes=int(row["deep_bytes"]),
-        rows=rows,
-        columns=_columns(sketch) if is_numeric else (),
-        name=_name(named, data_set, kind),
-        holder=holder,
-        owner_line=int_of(named, "owner_line"),
-    )
-
-
-def _name(named: dict[str, Any] | None, path: str, kind: str) -> str:
-    """``Trainer.examples (list)`` for an attribute of the user's own class, else the whole way: ``main() rows``."""
-    short = kind.rpartition(".")[2]
-    owner, variable = text_of(named, "owner"), text_of(named, "variable")
-    if text_of(named, "path") == path and text_of(named, "edge_kind") == "attribute" and owner and _is_of_user(named):
-        return f"{owner.rpartition('<locals>.')[2]}.{variable} ({short})"
-    return f"{path} ({short})"
-
-
-def _is_of_user(row: dict[str, Any] | None) -> bool:
-    return row is not None and bool(row["is_user"]) and text_of(row, "variable") is not None
 
 
 # ---- what is alike
@@ -356,10 +335,10 @@ def groups_of(
 
 def _one_a_holder(members: Sequence[Form]) -> list[Form]:
     """Columns and blocks of one data set are one form of it. Two of one name are told apart by their paths."""
-    merged: dict[str, Form] = {}
+    merged: dict[int, Form] = {}
     for form in members:
-        known = merged.get(form.path)
-        merged[form.path] = form if known is None else replace(known, bytes=known.bytes + form.bytes)
+        known = merged.get(id(form.place))
+        merged[id(form.place)] = form if known is None else replace(known, bytes=known.bytes + form.bytes)
     names = [form.name for form in merged.values()]
-    forms = [form if names.count(form.name) == 1 else replace(form, name=form.path) for form in merged.values()]
+    forms = [replace(form, is_told_by_path=names.count(form.name) > 1) for form in merged.values()]
     return sorted(forms, key=lambda form: (-form.bytes, form.name))

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .paths import Accumulation, Heap, keeps_growing, user_place
+from .accumulation import Accumulation, keeps_growing
+from .comparable import Heap
+from .owners import user_place
 from .place import Floats, Place
 
 _MIN_MEMBERS = 4
@@ -59,12 +61,12 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
         return None
     if len(place.length) > 2 and np.ptp(place.length[:-1]) == 0:
         return None  # a jump as the last snapshot was made
-    if place.row["edge_kind"] == "namespace" and (place.parent is None or place.parent.type_name != "module"):
+    if place.reference.edge_kind == "namespace" and (place.parent is None or place.parent.type_name != "module"):
         return None  # the attributes of one object are no members, and no more of them come with time
     if place.length[-1] - place.length[0] < _MIN_MEMBERS or not user_place(place).is_user:
         return None  # the lengths of what libraries hold are estimates from a few of them
     bytes_each = _bytes_each(heap, place)
-    handle = _below(place, lambda p: bool(p.row["opaque"]))
+    handle = _below(place, lambda p: bool(p.opaque))
     if handle is None and package and bytes_each is not None:
         handle = _below(place, lambda p: p.type_name.split(".", 1)[0] == package)
     return None if handle is None else _Candidate(place, handle, bytes_each)
@@ -96,7 +98,7 @@ def in_step_by_sample(count: Floats, in_use_bytes: Floats, *, min_fit: float = 0
 
 def _below(place: Place, is_handle: Callable[[Place], bool]) -> Place | None:
     """The nearest one; the links of a chain are its members."""
-    level = [place] if place.row["chained"] else list(place.children)
+    level = [place] if place.chained else list(place.children)
     while level:
         found = next((p for p in level if is_handle(p)), None)
         if found is not None:

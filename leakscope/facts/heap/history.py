@@ -6,15 +6,15 @@ turned into numbers and names for all of them at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import cells, narrow, only, records
+from ..tables import cells, narrow, only
 from .place import GROUPS, Floats, Place
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 FIGURES = (
     "retained_bytes", "retained_storage_bytes", "retained_native_bytes", "child_count", "length", "error_bytes",
 )  # fmt: skip
-_TOLD = (  # of a node, by its row of one snapshot
-    "path_node", "dominator_node", "root_kind", "type_name", "edge_kind", "edge_name", "owner", "owner_file",
-    "owner_line", "opaque", "shallow_bytes", "length_limit", "limits",
-)  # fmt: skip
 _CHILDREN = ("node", "take", "type_name", "object_count", "retained_bytes")
 _SHARED = ("dominator_node", "node", "type_name", "retained_bytes", "object_count", "direct_count")
 _NOTHING_OF_THE_PROCESS = ("retained_storage_bytes", "retained_native_bytes", "error_bytes", "shallow_bytes")
@@ -37,24 +33,46 @@ _known: WeakKeyDictionary[Recording, dict[tuple[int, bool], History]] = WeakKeyD
 
 
 def history_of(recording: Recording, pid: int, *, on_devices: bool = False) -> History:
-    """``History``, made once; of what only stands in for a recording, as of a job that runs, for each who asks."""
-    known = _known.setdefault(recording, {}) if type(recording).__hash__ is not None else {}
+    """``History`` of a recording, made once."""
+    known = _known.setdefault(recording, {})
     key = (pid, on_devices)
     if key not in known:
-        known[key] = History(recording, pid, on_devices=on_devices)
+        known[key] = History(recording.tables, pid, on_devices=on_devices)
     return known[key]
+
+
+class Description(NamedTuple):
+    """An object as the row of one snapshot has it. ``edge_name``: as it was written, a key in brackets.
+
+    ``path_node``: by way of which it was found; ``dominator_node``: without which it could be freed. A snapshot that
+    was made without the C library knows the first alone, which then stands for both.
+    """
+
+    path_node: int
+    dominator_node: int
+    root_kind: str | None
+    type_name: str | None
+    edge_kind: str | None
+    edge_name: str | None
+    owner: str | None
+    owner_file: str | None
+    owner_line: int | None
+    opaque: bool | None
+    shallow_bytes: int | None
+    length_limit: int | None
+    limits: str | None
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
     """One object in some snapshots. **Shape** ``figures``: one row for each of FIGURES, and one value a snapshot.
 
-    ``row``: its newest description there, or the newest that had a name, which is good as long as the object; what
+    ``told``: its newest description there, or the newest that had a name, which is good as long as the object; what
     retains it is told by the newest in any case. ``is_measured``: whether ``length`` is known, which may be 0.
     """
 
     number: int
-    row: dict[str, Any]
+    told: Description
     figures: Floats
     is_measured: NDArray[np.bool_]
 
@@ -62,22 +80,22 @@ class Seen:
 class History:
     """What the tables say of one process's heap. ``on_devices``: bytes are those of tensors on GPUs."""
 
-    def __init__(self, recording: Recording, pid: int, *, on_devices: bool) -> None:
-        rows = _of_process(recording, "heap_nodes", pid)
+    def __init__(self, tables: Mapping[str, pd.DataFrame], pid: int, *, on_devices: bool = False) -> None:
+        rows = _of_process(tables, "heap_nodes", pid)
         self._rows = _on_devices(rows) if on_devices else rows
         self._take = _whole(self._rows, "take")
         self._node = _whole(self._rows, "node")
-        self._dominator = _whole(self._rows, "dominator_node")
+        self._dominator = _whole(self._rows, "dominator_node", "path_node")
         self._is_named = self._rows["is_named"].to_numpy(dtype=bool, na_value=False)
         self._figures = [self._rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in FIGURES]
-        self._told: dict[int, dict[str, Any]] = {}  # by the position of a row
+        self._told: dict[int, Description] = {}  # by the position of a row
         self._is_namespace = (self._rows["edge_kind"] == "namespace").to_numpy(dtype=bool, na_value=False)
         self.successors_names = _names_of_successors(self._rows)
-        self._children = _cells_by_take(recording, "heap_children", pid, _CHILDREN, on_devices)
-        self._shared = _cells_by_take(recording, "heap_shared", pid, _SHARED, on_devices)
+        self._children = _cells_by_take(tables, "heap_children", pid, _CHILDREN, on_devices)
+        self._shared = _cells_by_take(tables, "heap_shared", pid, _SHARED, on_devices)
         self.places: dict[tuple[tuple[int, ...], bool, bool], list[Place]] = {}  # by whom they were asked for, and how
-        self.user_files = frozenset(recording.tables["sources"]["file"].dropna())
-        self.user_modules = _user_modules(recording, pid)
+        self.user_files = frozenset(tables["sources"]["file"].dropna())
+        self.user_modules = _user_modules(tables, pid)
 
     def seen(self, position: Mapping[int, int]) -> Iterator[Seen]:
         """Each object that is in one of the snapshots ``position`` has, in the order in which they first saw it."""
@@ -96,10 +114,9 @@ class History:
         is_named = self._is_named[at_row]
         told = last.copy()
         told[of_row[is_named]] = at_row[is_named]
-        rows, dominators = self._descriptions(told.tolist()), self._dominator[last].tolist()
-        for number, row, dominator, own, measured in zip(index, rows, dominators, figures, is_measured):
-            row = {**row, "path_node": row["path_node"] or 0, "dominator_node": dominator}
-            yield Seen(number, row, own, measured)
+        descriptions, dominators = self._descriptions(told.tolist()), self._dominator[last].tolist()
+        for number, one, dominator, own, measured in zip(index, descriptions, dominators, figures, is_measured):
+            yield Seen(number, one._replace(dominator_node=dominator), own, measured)
 
     def named_elsewhere(self, position: Mapping[int, int], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """(node, path_node, edge_kind, edge_name) of these objects in other snapshots, and of all ``__dict__``."""
@@ -111,29 +128,32 @@ class History:
         """(node, take, type_name, object_count, retained_bytes) of what each dominates immediately, type by type."""
         return (row for take in position for row in self._children.get(take, ()))
 
-    def shared(self, position: Mapping[int, int]) -> Iterator[tuple[Any, ...]]:
+    def shared(self, takes: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """(dominator_node, node, type_name, retained_bytes, object_count, direct_count) of what several hold."""
-        return (row for take in position for row in self._shared.get(take, ()))
+        return (row for take in takes for row in self._shared.get(take, ()))
 
-    def _descriptions(self, positions: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def _descriptions(self, positions: Sequence[int]) -> Iterator[Description]:
         unknown = [at for at in positions if at not in self._told]
-        self._told.update(zip(unknown, records(narrow(self._rows, *_TOLD).iloc[unknown])))
+        told = cells(narrow(self._rows, *Description._fields).iloc[unknown], *Description._fields)
+        self._told.update((at, Description(above or 0, *others)) for at, (above, *others) in zip(unknown, told))
         return (self._told[at] for at in positions)
 
 
-def _of_process(recording: Recording, table: str, pid: int) -> pd.DataFrame:
-    rows = recording.tables[table]
+def _of_process(tables: Mapping[str, pd.DataFrame], table: str, pid: int) -> pd.DataFrame:
+    rows = tables[table]
     return only(rows, rows["pid"] == pid)
 
 
-def _whole(rows: pd.DataFrame, column: str) -> NDArray[np.int64]:
-    return rows[column].to_numpy(dtype=np.int64, na_value=0)
+def _whole(rows: pd.DataFrame, column: str, otherwise: str | None = None) -> NDArray[np.int64]:
+    """``otherwise``: the column that says it where this one does not; else that is 0."""
+    found = rows[column] if otherwise is None else rows[column].fillna(rows[otherwise])
+    return found.to_numpy(dtype=np.int64, na_value=0)
 
 
 def _cells_by_take(
-    recording: Recording, table: str, pid: int, columns: Sequence[str], on_devices: bool
+    tables: Mapping[str, pd.DataFrame], table: str, pid: int, columns: Sequence[str], on_devices: bool
 ) -> dict[int, list[tuple[Any, ...]]]:
-    rows = _of_process(recording, table, pid)
+    rows = _of_process(tables, table, pid)
     rows = rows.assign(retained_bytes=rows["retained_device_bytes"].fillna(0)) if on_devices else rows
     found: dict[int, list[tuple[Any, ...]]] = {}
     for take, row in zip(_whole(rows, "take").tolist(), cells(rows, *columns)):
@@ -155,9 +175,9 @@ def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
     return only(rows, rows["node"].isin(list(holding)))
 
 
-def _user_modules(recording: Recording, pid: int) -> dict[Any, Any]:
+def _user_modules(tables: Mapping[str, pd.DataFrame], pid: int) -> dict[Any, Any]:
     """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
-    sources, notes = recording.tables["sources"], recording.tables["agent_notes"]
+    sources, notes = tables["sources"], tables["agent_notes"]
     own = only(sources, sources["pid"] == pid)
     forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
     others = dict(zip(sources["module"], sources["file"]))

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from ...agent.libraries import is_harmless
-from ..tables import only
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .place import Place
+from .snapshots import HeapSnapshots
 
 
-def opaque_holders(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
+def opaque_holders(seen: HeapSnapshots, most: int = 3) -> list[Place]:
     """Opaque objects of the user's own code in any snapshot, the shortest way first."""
-    if not len(holders):
-        return []
-    rows = only(holders, holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool))
-    if not len(rows):
-        return []
-    rows = rows.drop_duplicates("path", keep="last")
-    harmless = [is_harmless(str(name)) for name in rows["type_name"].fillna("")]
-    rows = rows[~np.array(harmless)]
-    ordered = sorted((row for _, row in rows.iterrows()), key=lambda r: (len(str(r["path"])), str(r["path"])))
-    return ordered[:most]
+    found = {place.path: place for place in seen.places if place.opaque and place.is_user}
+    told = [place for place in found.values() if not is_harmless(place.type_name)]
+    return sorted(told, key=lambda place: (len(place.path), place.path))[:most]

@@ -1,14 +1,16 @@
-"""A place in the heap: what was found at one path, or one object, over the snapshots of a process."""
+"""A place in the heap: one object, or what is alike below one, over the snapshots of a process."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..code.names import Holder
 
 Floats = NDArray[np.float64]
 
@@ -17,35 +19,76 @@ Floats = NDArray[np.float64]
 GROUPS = 6
 OF_MODULES, OF_THREADS, OF_OUTSIDE = 1, 2, 4
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
-GRAPH_TYPE = "torch autograd graph"  # as the agent names it, in walks and in graphs of the heap
+GRAPH_TYPE = "torch autograd graph"  # as the agent names it
 # Where a torch module keeps what the user wrote as ``model.part``.
 MODULE_DICTS = ("_modules", "_parameters", "_buffers")
+NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 
 _ANOTHER = re.compile(r"(?<=[\w)\]>…])'+$")
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What a person calls the reference by which something is held: ``history``, an attribute of the user's Trainer.
+
+    ``variable``: the nearest name; ``owner``: the function, class or module whose name that is; ``is_user``: the owner
+    is the user's code.
+    """
+
+    edge_kind: str = "reference"
+    variable: str | None = None
+    owner: str | None = None
+    owner_module: str | None = None
+    owner_file: str | None = None
+    owner_line: int | None = None
+    is_user: bool = False
+
+    @property
+    def names_it(self) -> bool:
+        """It has a name that a person gave it."""
+        return self.variable is not None and self.edge_kind in NAMING_EDGES
+
+
+NO_REFERENCE = Reference()
+
+
 @dataclass(eq=False)
 class Place:
-    """One path and what was found there. **Shape** every array has one value a take, 0 where the path was absent."""
+    """What was found at one path. **Shape** every array has one value a snapshot, 0 where it was not there.
+
+    ``node``: the number of the object, None where it stands for several that have none of their own. ``member_type``:
+    of most members. ``length``: how many members it had, where ``has_length``. ``code``: qualified name, file and first
+    line of what has code of its own.
+    """
 
     path: str
     type_name: str
-    row: dict[str, Any]
+    reference: Reference
     deep_bytes: Floats
-    array_bytes: Floats
-    tensor_bytes: Floats
     count: Floats
     length: Floats
     has_length: bool = False
-    first_seen: int = 0  # where earlier snapshots did not look (a library): what is before is an estimate
-    most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
+    node: int | None = None
+    root_kind: str = ""
+    member_type: str | None = None
+    length_limit: int | None = None  # most members that it says it may have
+    limits: str | None = None  # numbers beside it, one of which may be its limit
+    opaque: bool = False  # Python cannot see what it has
+    chained: bool = False  # all links of a chain of like objects
+    code: tuple[str, str, int] | None = None
     parent: Place | None = None
     named_by: Place | None = None  # at whose name its own begins, where that may be another than its parent
     children: list[Place] = field(default_factory=list)
     also_held_by: list[Place] = field(default_factory=list)  # what was put here hangs on each of these as well
-    native_bytes: Floats = field(default_factory=lambda: np.zeros(1))  # sampled memory of malloc, of deep_bytes
-    numbers: frozenset[int] = frozenset()  # of the objects of the exact graph that it stands for
-    error_bytes: Floats = field(default_factory=lambda: np.zeros(1))  # of deep_bytes, one standard error: if estimated
+    numbers: frozenset[int] = frozenset()  # of the objects that it stands for
+    array_bytes: Floats = field(init=False)  # of deep_bytes, as the next two
+    tensor_bytes: Floats = field(init=False)
+    native_bytes: Floats = field(init=False)  # sampled memory of malloc
+    error_bytes: Floats = field(init=False)  # of deep_bytes, one standard error: if estimated
+
+    def __post_init__(self) -> None:
+        zeros = np.zeros(len(self.deep_bytes))
+        self.array_bytes = self.tensor_bytes = self.native_bytes = self.error_bytes = zeros
 
     @property
     def growth_bytes(self) -> float:
@@ -57,14 +100,9 @@ class Place:
         return self.growth_bytes >= 2.0 * float(self.error_bytes.max())
 
     @property
-    def is_counted(self) -> bool:
-        """Its length is that of a container, and not how many objects it alone holds."""
-        return self.has_length and self.row.get("is_counted", True) is not False
-
-    @property
     def has_members(self) -> bool:
         """A container, also of a class of its own: it has some that can be removed, where others have attributes."""
-        return self.has_length or any(child.row["edge_kind"] == "item" for child in self.children)
+        return self.has_length or any(child.reference.edge_kind == "item" for child in self.children)
 
     @property
     def said(self) -> str:
@@ -73,20 +111,31 @@ class Place:
 
     @property
     def is_user(self) -> bool:
-        return bool(self.row["is_user"])
+        return self.reference.is_user
 
     @property
-    def root_kind(self) -> str:
-        kind = self.row["root_kind"]
-        return kind if isinstance(kind, str) else ""
+    def object_bytes(self) -> Floats:
+        """Of Python objects alone, without arrays and tensors."""
+        return self.deep_bytes - self.array_bytes - self.tensor_bytes
+
+    def known_as(self, reference: Reference, path: str | None = None, type_name: str | None = None) -> Place:
+        """The same under another name."""
+        twin = copy(self)
+        twin.reference, twin.path, twin.type_name = reference, path or self.path, type_name or self.type_name
+        return twin
+
+    def as_holder(self, key: str | None = None) -> Holder:
+        """The name to look for in the sources; ``key`` of the member that grows."""
+        one = self.reference
+        name = one.variable or self.path
+        return Holder(name, one.owner, one.owner_module, one.owner_file, one.edge_kind, self.type_name, key)
 
 
 def copied(places: Sequence[Place]) -> list[Place]:
     """The same, to be hung and named otherwise. The arrays are the same: give a place others, and change none."""
     twins: dict[int, Place] = {}
     for place in places:
-        twin = twins[id(place)] = Place.__new__(Place)
-        vars(twin).update(vars(place), row=dict(place.row))
+        twins[id(place)] = copy(place)
     for twin in twins.values():
         twin.parent, twin.named_by = (twins.get(id(one)) for one in (twin.parent, twin.named_by))
         twin.children = [twins[id(child)] for child in twin.children]

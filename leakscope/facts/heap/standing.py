@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .paths import NAMING_EDGES, Heap
+from .comparable import Heap
 from .place import MODULE_DICTS, Place
 
 _STANDS = 0.05  # of what it gained: so much it may still gain between the last two snapshots
@@ -67,7 +67,7 @@ def has_key(place: Place) -> bool:
 
 
 def _has_name(place: Place) -> bool:
-    return place.is_user and isinstance(place.row["variable"], str) and place.row["edge_kind"] in NAMING_EDGES
+    return place.is_user and place.reference.names_it
 
 
 def _named(place: Place, least_bytes: float) -> Iterator[Place]:
@@ -77,7 +77,7 @@ def _named(place: Place, least_bytes: float) -> Iterator[Place]:
     below = [child for child in place.children if child.growth_bytes >= least_bytes]
     inner = [found for child in below for found in _named(child, least_bytes)]
     yield from inner
-    if _has_name(place) and not inner:
+    if _has_name(place) and not inner and not any(map(_trains, below)):
         yield place
 
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 
 _ASKED = (
-    "pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "visited_count", "python_bytes", "array_bytes",
-    "tensor_bytes",
+    "pid", "take", "time_s", "step", "rss_bytes", "reason", "truncated", "python_bytes", "array_bytes", "tensor_bytes",
 )  # fmt: skip
 # At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = (AT_EXIT, "exception")
@@ -30,10 +29,7 @@ _LAST_REASONS = (AT_EXIT, "exception")
 
 @dataclass(frozen=True, eq=False)
 class Takes:
-    """Snapshots of one process, by number: one value of each column a snapshot. NaN where nobody read a figure.
-
-    ``is_exact``: its graph says all there is, and none looked along names.
-    """
+    """Snapshots of one process, by number: one value of each column a snapshot. NaN where nobody read a figure."""
 
     number: NDArray[np.int64]
     time_s: Floats
@@ -41,7 +37,7 @@ class Takes:
     rss_bytes: Floats
     reason: NDArray[np.object_]
     is_truncated: Mask
-    is_exact: Mask
+    has_graph: Mask
 
     def __len__(self) -> int:
         return len(self.number)
@@ -109,7 +105,6 @@ def takes_of(recording: Recording, pid: int) -> Takes:
     if pid not in known:
         rows = _of_process(narrow(recording.tables["takes"], *_ASKED), pid)
         number = _whole(rows["take"])
-        is_unwalked = rows["visited_count"].isna().to_numpy(dtype=bool)
         known[pid] = Takes(
             number=number,
             time_s=figures(rows, "time_s"),
@@ -117,7 +112,7 @@ def takes_of(recording: Recording, pid: int) -> Takes:
             rss_bytes=figures(rows, "rss_bytes"),
             reason=np.array([reason or "" for reason in reasons_of(rows)], dtype=object),
             is_truncated=_flags(rows["truncated"]),
-            is_exact=is_unwalked & np.isin(number, _graphs_of(recording, pid).number),
+            has_graph=np.isin(number, _graphs_of(recording, pid).number),
         )
     return known[pid]
 

@@ -14,7 +14,8 @@ import pandas as pd
 from ...errors import BadInput
 from ...findings import AGENT
 from ..tables import AT_EXIT, cells, only, reasons_of
-from .graph import MODULES, graph_places
+from .graph import graph_places
+from .naming import MODULES
 from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
 from .takes import takes_with_graph
 
@@ -126,20 +127,18 @@ def as_people_see_it(places: Sequence[Place]) -> list[Place]:
 
     Changes what it is given.
     """
-    numbered = {place.row["node"]: place for place in places if place.row["node"] is not None}
-    for place in numbered.values():
-        owner = numbered.get(place.row["path_node"])
-        if place.row["edge_kind"] == "namespace" and owner is not None:
-            _give_to_owner(place, owner)
+    for place in places:
+        if place.node is not None and place.reference.edge_kind == "namespace" and place.named_by is not None:
+            _give_to_owner(place, place.named_by)
     roots = [place for place in places if place.parent is None and place.type_name]
-    for place in [root for root in roots if root.row["root_kind"] == OUTSIDE]:
+    for place in [root for root in roots if root.root_kind == OUTSIDE]:
         _rename(place, place.path, "held by C code alone")
     for place in [root for root in roots if root.path == MODULES]:
         roots.remove(place)
         roots += place.children
         for child in place.children:
             child.parent = None
-            if child.row["node"] is None:
+            if child.node is None:
                 child.path = "smaller modules" if child.type_name == "module" else "several modules together"
     return list(_seen(roots))
 
@@ -154,7 +153,7 @@ def _give_to_owner(names: Place, owner: Place) -> None:
         names.parent.children.remove(names)
     for child in names.children:
         child.parent = owner
-        if child.row["node"] is not None:
+        if child.node is not None:
             owner.children.append(child)
             continue
         child.path = f"{owner.path}[*]"

@@ -29,14 +29,14 @@ def waits_in(holder: Place, places: Sequence[Place]) -> list[Call]:
 
     A coroutine refers to what it waits for as long as it does. One that has ended refers to nothing.
     """
-    if holder.row["member_type"] not in _TASKS:
+    if holder.member_type not in _TASKS:
         return []
-    tasks = [one for one in places if one.type_name in _TASKS and one.row["node"] is not None]
+    tasks = [one for one in places if one.type_name in _TASKS and one.node is not None]
     examples = [one for one in tasks if holder in (one.named_by, one.parent)]
     found: list[Call] = []
     at = max(examples, key=lambda one: float(one.deep_bytes[-1]), default=None)
     while at is not None and len(found) < _MOST_CALLS:
         at = next((one for one in at.children if one.type_name == _COROUTINE and one.deep_bytes[-1] > 0), None)
-        if at is not None and at.row["code"] is not None:
-            found.append(Call(*at.row["code"]))
+        if at is not None and at.code is not None:
+            found.append(Call(*at.code))
     return found

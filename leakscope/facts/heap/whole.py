@@ -152,7 +152,7 @@ def whole_heap_of(
     row = shown.iloc[int((shown["time_s"] - float(tree.time_s[-1])).abs().to_numpy().argmin())]
     take, time_s = int(row["take"]), float(row["time_s"])
     named = heap_tree(recording, tree.pid, time_s).places
-    names = {int(place.row["node"]): place.path for place in named if place.row["node"] is not None}
+    names = {int(place.node): place.path for place in named if place.node is not None}
     return WholeHeap(own[take], time_s, names)
 
 

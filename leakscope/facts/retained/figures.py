@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from ...confidence import Ground
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.index import tail
-from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.paths import Accumulation, Heap, graph_below, heaviest_leaf, keeps_growing
+from ..heap.accumulation import Accumulation, keeps_growing
+from ..heap.comparable import Heap
+from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
-from ..tables import int_of, text_of
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
@@ -79,7 +79,7 @@ class Retained:
     @property
     def limit(self) -> int | None:
         """How many members it may have."""
-        return int_of(self.place.row, "length_limit") if self.link is None else None
+        return self.place.length_limit if self.link is None else None
 
     @property
     def constructor(self) -> str | None:
@@ -87,7 +87,7 @@ class Retained:
         place = self.place
         while place.named_by is not None and place.named_by.type_name != "frame":
             place = place.named_by
-        function = text_of(place.row, "owner") if place.named_by is not None else None
+        function = place.reference.owner if place.named_by is not None else None
         return function if function is not None and function.endswith(".__init__") else None
 
     @property
@@ -161,7 +161,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
-        removing=removing_lines(sources, holder_of(named.row)) if adding else (),
+        removing=removing_lines(sources, named.as_holder()) if adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
@@ -177,7 +177,7 @@ def retained(
 
 def _largest(holder: Accumulation, place: Place) -> Place:
     """Of variables that a module gets ever more of, each is a place of its own."""
-    if place.row["edge_kind"] == "namespace" and place.children:
+    if place.reference.edge_kind == "namespace" and place.children:
         return max(place.children, key=lambda child: child.growth_bytes)
     return holder.largest or place
 
@@ -225,7 +225,7 @@ def _by_what_they_make(
     bytes_at = {(one.file, one.line): one.bytes for one in made}
     members = {tail(child.type_name) for child in place.children}
     types = map(str, process.rows("object_types")["type_name"].unique())
-    library = (text_of(place.row, "owner_module") or "").split(".")[0]
+    library = (place.reference.owner_module or "").split(".")[0]
     others = {tail(name) for name in types if name.startswith(f"{library}.")} - members
 
     def order(line: Line) -> tuple[bool, bool, float]:
@@ -240,14 +240,14 @@ def _link_of(holder: Accumulation) -> Place | None:
     places = [p for p in (holder.place, *holder.members) if p is not None]
     # Members of a ring may each keep the one before: then most hangs below them, and the ring bounds nothing.
     places += [c for m in holder.members for c in m.children if c.growth_bytes > 0.5 * holder.growth_bytes]
-    links = [p for p in places if p.row["chained"]]
-    return next((p for p in links if p.row["edge_kind"] == "attribute" and isinstance(p.row["variable"], str)), None)
+    links = [p for p in places if p.chained]
+    return next((p for p in links if p.reference.edge_kind == "attribute"), None)
 
 
 def _of_chain(lines: Sequence[Line], sources: Sequence[Source], link: Place) -> list[Line]:
     """A call on the first link adds none: the line that makes it does, and the one that ties it to the others."""
     ordered = sorted(lines, key=lambda line: ("adds", "creates", "calls").index(line.kind))
-    tied = adding_lines(sources, holder_of(link.row))[:1]
+    tied = adding_lines(sources, link.as_holder())[:1]
     return [*ordered[:1], *(line for line in tied if line not in ordered[:1]), *ordered[1:]]
 
 

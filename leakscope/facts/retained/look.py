@@ -10,8 +10,10 @@ import numpy as np
 
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..heap.accumulation import Accumulation, accumulations
+from ..heap.comparable import Heap
 from ..heap.handles import handles
-from ..heap.paths import Accumulation, Heap, accumulations, user_place
+from ..heap.owners import user_place
 from ..heap.place import GRAPH_TYPE, Place
 
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
@@ -98,7 +100,8 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
     for holder in holders:
         assert holder.place is not None
         named = user_place(holder.place)
-        key = tuple(named.row[column] for column in ("variable", "owner", "owner_module", "edge_kind"))
+        one = named.reference
+        key = one.variable, one.owner, one.owner_module, one.edge_kind
         groups.setdefault(key if named.is_user else id(named), []).append(holder)
     merged = []
     for group in groups.values():
@@ -126,7 +129,7 @@ def _endless_graph(heap: Heap, known: Sequence[Accumulation], missing_bytes: flo
     endless = [p for p in heap.places if _is_endless(p, heap) and id(p) not in taken]
     if not endless:
         return []
-    longest = max(endless, key=lambda p: p.most_nodes)
+    longest = max(endless, key=lambda p: p.count.max())
     return [Accumulation(longest, 0.6 * missing_bytes, (longest,), is_guess=True)]
 
 
@@ -135,4 +138,4 @@ def _is_endless(place: Place, heap: Heap, *, min_nodes: int = 4000) -> bool:
 
     Later it follows less, since it may not leave traces in too many nodes of one graph.
     """
-    return place.type_name == GRAPH_TYPE and heap.truncated and place.most_nodes >= min_nodes
+    return place.type_name == GRAPH_TYPE and heap.truncated and bool(place.count.max() >= min_nodes)

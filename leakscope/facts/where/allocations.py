@@ -94,10 +94,10 @@ def _allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequenc
     moments = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
     if not moments:
         return []
-    # As it ended: main() has returned, and what its variables held is freed.
-    while len(moments) > 1 and moments[-1] > growth.end_s:
-        if _all_of(rows, moments[-1]) >= _LET_GO * _all_of(rows, moments[-2]):
-            break
+    # As it ended: main() has returned, and what its variables held is freed. That may be written twice.
+    within = [at_s for at_s in moments if at_s <= growth.end_s]
+    least = _LET_GO * _all_of(rows, within[-1]) if within else 0.0
+    while len(moments) > max(1, len(within)) and _all_of(rows, moments[-1]) < least:
         del moments[-1]
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
     early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_adding_to_key, lines_storing_by_key
-from ..code.names import holder_of
-from ..heap.paths import calls_at_the_end, user_place, weighs_in_members
+from ..heap.owners import calls_at_the_end, user_place, weighs_in_members
 from ..heap.place import OUTSIDE, Place
+from ..subject import Definition, Held
 from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 from .wrapped import wrapped_in
@@ -19,24 +19,23 @@ _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optim
 
 def are_results_of_cells(place: Place) -> bool:
     """Most in it are variables ``_1``, ``_2``, ``_3``, in which IPython keeps what cells return, as in ``Out``."""
-    results = (child for child in place.children if _RESULT.fullmatch(str(child.row["variable"])))
-    gained = sum(child.growth_bytes for child in results if child.row["edge_kind"] == "global")
-    return place.row["edge_kind"] == "namespace" and gained >= 0.5 * place.growth_bytes > 0
+    results = (child for child in place.children if _RESULT.fullmatch(str(child.reference.variable)))
+    gained = sum(child.growth_bytes for child in results if child.reference.edge_kind == "global")
+    return place.reference.edge_kind == "namespace" and gained >= 0.5 * place.growth_bytes > 0
 
 
 def holder_name(place: Place) -> str:
     """How a person says it: ``Trainer.history (list)``, ``main() rows (list)``, ``services.CACHE (dict)``."""
-    row = place.row
     if are_results_of_cells(place):
         return "IPython's Out (results of cells)"
-    if row["edge_kind"] == "namespace" and place.root_kind == "module":
+    if place.reference.edge_kind == "namespace" and place.root_kind == "module":
         return f"global variables of {place.path.removesuffix('.__dict__')}"
-    variable, owner, edge = row["variable"], row["owner"], row["edge_kind"]
+    variable, owner, edge = place.reference.variable, place.reference.owner, place.reference.edge_kind
     kind = place.type_name.rsplit(".", 1)[-1]
-    if not isinstance(variable, str):
+    if variable is None:
         owner = _owner_beyond_registry(place)
         return f"{owner} ({kind})" if owner is not None else f"{place.path} ({kind})"
-    short = owner.rsplit("<locals>.", 1)[-1] if isinstance(owner, str) else ""
+    short = owner.rsplit("<locals>.", 1)[-1] if owner is not None else ""
     if place.root_kind == OUTSIDE:
         return f"What C code holds of {variable}"
     if edge == "cache":
@@ -47,9 +46,25 @@ def holder_name(place: Place) -> str:
         return f"closure variable {variable} of {short}() ({kind})"
     if edge == "default":
         return f"default argument {variable} of {short}() ({kind})"
-    if row["parent_path"] is None and place.root_kind in ("task", "generator"):
+    if place.parent is None and place.root_kind in ("task", "generator"):
         return f"suspended {short}() ({kind})"
     return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
+
+
+def defined_at(named: Place) -> Definition:
+    """Where the owner of its name stands."""
+    return Definition(named.reference.owner_file, named.reference.owner_line)
+
+
+def about(named: Place, place: Place) -> Held:
+    """What a subject says of a holder: its name, and the path and type of what grew."""
+    return {
+        "holder": holder_name(named),
+        "variable": named.reference.variable,
+        "path": place.said,
+        "type": place.type_name,
+        "module": named.reference.owner_module,
+    }
 
 
 def _owner_beyond_registry(place: Place) -> str | None:
@@ -73,7 +88,7 @@ def named_in(
     object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
     """
     if place.root_kind == OUTSIDE:
-        name = str(place.row["variable"])
+        name = str(place.reference.variable)
         given = find_calls_given(sources, function=name) if place.type_name in CALLABLES else []
         return place, given or find_calls_given(sources, methods_of=name)  # a method has the name of its object's class
     proxy = named_by_proxy(sources, place)
@@ -88,7 +103,7 @@ def named_in(
         return (named if filling[0][:2] in known else table), filling
     inner: Place | None = place
     while inner is not None and inner is not named and not _best_adds(lines, sure_score):
-        if inner.row["edge_kind"] == "attribute":
+        if inner.reference.edge_kind == "attribute":
             given = _adding_to(sources, inner, place)
             if _best_adds(given, min_score):
                 return inner, given
@@ -138,7 +153,7 @@ def _is_public_attribute(named: Place, place: Place) -> bool:
 
 def _adding_to(sources: Sequence[Source], place: Place, kept_in: Place) -> list[Line]:
     """``kept_in``: the place at or below it whose members multiply."""
-    return adding_lines(sources, holder_of(place.row, _key(place, kept_in)))
+    return adding_lines(sources, place.as_holder(_key(place, kept_in)))
 
 
 def _best_adds(lines: Sequence[Line], min_score: float) -> bool:

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...units import MOST
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
-from ..code.names import holder_of
-from ..heap.paths import NAMING_EDGES
 from ..heap.place import Place
-from ..tables import only
+from ..heap.snapshots import heap_snapshots
 from .holders import holder_name
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ...storage import Recording
 
 
@@ -42,54 +38,42 @@ def inherited(
     recording: Recording, sources: Sequence[Source], pid: int, start_s: float, end_s: float
 ) -> Inherited | None:
     """Of a parent whose forks lived between these moments, by the snapshot that saw most of it then, or before."""
-    rows = recording.tables["holders"]
-    rows = only(rows, (rows["pid"] == pid) & (rows["time_s"] <= end_s))
-    during = only(rows, rows["time_s"] >= start_s)
-    rows = during if len(during) else only(rows, rows["time_s"] == rows["time_s"].max())
-    rows = rows.assign(object_bytes=_object_bytes(rows))
-    single = rows["object_count"].fillna(1) <= 1  # attributes of each of many rows are no place of their own
-    is_named = rows["is_user"].fillna(False) & rows["edge_kind"].isin(NAMING_EDGES) & rows["variable"].notna()
-    named = rows[is_named & single].sort_values("object_bytes", ascending=False, kind="stable")
-    if not len(named):
+    seen = heap_snapshots(recording, pid)
+    before = np.flatnonzero(seen.time_s <= end_s)
+    during = before[seen.time_s[before] >= start_s]
+    moments = during if len(during) else before[-1:]
+    named = [place for place in seen.of_user() if len(moments) and _is_one(place)]
+    found = [(place, int(moments[place.object_bytes[moments].argmax()])) for place in named]
+    heaviest = max(found, key=lambda one: float(one[0].object_bytes[one[1]]), default=None)
+    if heaviest is None:
         return None
-    heaviest = named.iloc[0]
-    row = _deepest(only(rows, rows["take"] == heaviest["take"]), named, heaviest)
-    record: dict[str, Any] = {str(name): value for name, value in row.items()}
-    holder = holder_of(record)
-    size = np.array([float(row["object_bytes"])])
-    place = Place(str(row["path"]), str(row["type_name"]), record, size, size, size, size, size)
+    place = _deepest(*heaviest)
+    holder = place.as_holder()
     line = next(iter(adding_lines(sources, holder)), None)
-    return Inherited(holder_name(place), float(size[0]), place.path, holder, line)
+    return Inherited(holder_name(place), float(place.object_bytes[heaviest[1]]), place.path, holder, line)
 
 
 def object_bytes(recording: Recording, pid: int) -> dict[tuple[str, str], float]:
     """{(class, attribute): the most Python objects that any snapshot of a process saw below it}. **Units** bytes."""
-    rows = recording.tables["holders"]
-    rows = only(rows, (rows["pid"] == pid) & rows["edge_kind"].eq("attribute").fillna(False))
-    most = _object_bytes(rows).groupby([rows["owner"], rows["variable"]]).max()
-    return dict(zip(most.index, most.astype(float)))
+    found: dict[tuple[str, str], float] = {}
+    for place in heap_snapshots(recording, pid).places:
+        owner, variable = place.reference.owner, place.reference.variable
+        if place.reference.edge_kind == "attribute" and owner is not None and variable is not None:
+            most = float(place.object_bytes.max())
+            found[owner, variable] = max(most, found.get((owner, variable), most))
+    return found
 
 
-def _object_bytes(rows: pd.DataFrame) -> pd.Series[Any]:
-    return (
-        rows["deep_bytes"].astype("float64").fillna(0)
-        - rows["array_deep_bytes"].astype("float64").fillna(0)
-        - rows["tensor_deep_bytes"].astype("float64").fillna(0)
-    )
+def _is_one(place: Place) -> bool:
+    """Attributes of each of many rows are no place of their own."""
+    return bool(place.count.max() <= 1)
 
 
-def _deepest(take: pd.DataFrame, named: pd.DataFrame, heaviest: pd.Series[Any]) -> pd.Series[Any]:
-    """The last name on the way down from the heaviest that still has most of it."""
-    take = only(take, take["parent_path"].notna())
-    parents = dict(zip(take["path"], take["parent_path"]))
-    enough = only(
-        named, (named["take"] == heaviest["take"]) & (named["object_bytes"] >= MOST * heaviest["object_bytes"])
-    )
-    best, best_depth = heaviest, 0
-    for _, row in enough.iterrows():
-        depth, at = 0, row["path"]
-        while at != heaviest["path"] and at in parents:
-            depth, at = depth + 1, parents[at]
-        if at == heaviest["path"] and depth > best_depth:
-            best, best_depth = row, depth
+def _deepest(place: Place, at: int) -> Place:
+    """The last name on the way down that still has most of it."""
+    least, best, level = MOST * place.object_bytes[at], place, [place]
+    while level:
+        level = [child for above in level for child in above.children if child.object_bytes[at] >= least]
+        named = [one for one in level if one.is_user and one.reference.names_it and _is_one(one)]
+        best = max(named, key=lambda one: float(one.object_bytes[at]), default=best)
     return best

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...agent import libraries
 from ..code.adding import CREATES, Line, find_calls, find_calls_given, find_method_calls
 from ..code.index import Source, tail
 from ..code.starts import calls
-from ..heap.paths import multiplies
+from ..heap.accumulation import multiplies
 from ..heap.place import Place
-from ..tables import text_of
 
 # By the attribute that is one; torch's hooks are also in the user's own modules and tensors.
 _REGISTRIES = {thing.name.rsplit(".", 1)[-1]: thing for thing in libraries.all_of(libraries.REGISTRY)}
@@ -28,7 +27,7 @@ def is_hook_table(variable: object) -> bool:
 def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
     """The known table of a library that a place is, or is a member of, and the lines that add to it."""
     for table in (place, place.parent):
-        if table is None or table.row["edge_kind"] not in ("attribute", "global"):
+        if table is None or table.reference.edge_kind not in ("attribute", "global"):
             continue
         lines = _filling(sources, table)
         if lines:
@@ -37,7 +36,7 @@ def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line
 
 
 def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
-    variable, module = text_of(table.row, "variable") or "", text_of(table.row, "owner_module") or ""
+    variable, module = table.reference.variable or "", table.reference.owner_module or ""
     registry = _REGISTRIES.get(variable)
     if registry is not None and registry.made_by and registry.library in (None, module.split(".")[0]):
         return find_method_calls(sources, *registry.made_by) or find_calls(sources, *registry.also_by)
@@ -46,15 +45,22 @@ def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
 
 def _registering(sources: Sequence[Source], table: Place) -> list[Line]:
     """Where a table of a library was given the user's methods or functions that now multiply in it."""
-    for member in table.children:
-        if member.type_name not in CALLABLES or not multiplies(member):
-            continue
-        for held in member.children:
-            owner = text_of(held.row, "owner") if held.row["edge_kind"] in ("cell", "default") else None
+    multiplying = {one.type_name for one in table.children if one.type_name in CALLABLES and multiplies(one)}
+    for member in (one for one in table.children if one.type_name in multiplying):
+        for held in _inside(member):
+            owner = held.reference.owner if held.reference.edge_kind in ("cell", "default") else None
             lines = find_calls_given(sources, methods_of=tail(held.type_name), function=tail(owner))
             if lines:
                 return lines
     return []
+
+
+def _inside(member: Place) -> Iterator[Place]:
+    """What a method is of, or a function has of those it was made in: between lie a tuple and cells."""
+    for child in member.children:
+        if child.type_name in ("tuple", "cell"):
+            yield from _inside(child)
+        yield child
 
 
 def made_at(sources: Sequence[Source], named: Place, place: Place) -> tuple[Place, Line] | None:
@@ -85,9 +91,9 @@ def _member_of_library(named: Place, place: Place) -> tuple[Place, Place] | None
     at: Place | None = place
     while at is not None and at is not named:
         container = at.parent
-        if at.row["edge_kind"] == "attribute" and attribute is None:
+        if at.reference.edge_kind == "attribute" and attribute is None:
             attribute = at if at.has_length else None
-        elif at.row["edge_kind"] in ("item", "key") and attribute is not None:
+        elif at.reference.edge_kind in ("item", "key") and attribute is not None:
             is_own = container is not None and container is not named and not container.is_user
             return (attribute, at) if is_own and not at.is_user and not multiplies(at) else None
         at = container

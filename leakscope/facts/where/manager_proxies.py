@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..code.adding import ADDS, Holder, Line, Source, adding_lines, line_at
 from ..code.index import Index, Scope, index_of, last_name, pairs
-from ..code.points_to import ADDERS, THING, Term, Things
+from ..code.points_to import ADDERS, THING, Term, Things, points_to
 from ..heap.place import Place
 
 _SERVER, _OF_PROXIES = ("multiprocessing.managers", "id_to_obj"), ("multiprocessing.managers", "id_to_local_proxy_obj")
@@ -57,22 +57,23 @@ def named_by_proxy(sources: Sequence[Source], place: Place) -> tuple[Place, list
         return None
     likeliest = max(proxies, key=lambda proxy: proxy.rank)
     holder = likeliest.holder
-    named = {
-        "variable": holder.variable,
-        "owner": holder.owner,
-        "owner_module": holder.owner_module,
-        "owner_file": holder.owner_file,
-        "edge_kind": holder.edge_kind,
-        "is_user": True,
-    }
+    named = replace(
+        place.reference,
+        variable=holder.variable,
+        owner=holder.owner,
+        owner_module=holder.owner_module,
+        owner_file=holder.owner_file,
+        edge_kind=holder.edge_kind,
+        is_user=True,
+    )
     others = [line for proxy in proxies if proxy is not likeliest for line in proxy.lines if line.kind == "adds"]
-    return replace(place, row={**place.row, **named}), [*likeliest.lines[:1], *others, *likeliest.lines[1:]]
+    return place.known_as(named), [*likeliest.lines[:1], *others, *likeliest.lines[1:]]
 
 
 def _is_kept_by_server(place: Place, table: tuple[str, str]) -> bool:
     above: Place | None = place
     while above is not None:
-        if (above.row["owner_module"], above.row["variable"]) == table:
+        if (above.reference.owner_module, above.reference.variable) == table:
             return True
         above = above.parent
     return False
@@ -88,7 +89,7 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MADE_BY
         and managers.kind(node.func.value, scope) == THING
     ]  # fmt: skip
-    proxies = Things(index.points_to, [Term(node) for node in made])
+    proxies = Things(points_to(index), [Term(node) for node in made])
     for scope, node in sites:
         puts = [(t.value, v) for t, v in pairs(node) if isinstance(t, ast.Subscript) and v is not None]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
@@ -101,7 +102,7 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
 
 def _managers(index: Index) -> Things:
     made = [site.node for scope in index.scopes for site in scope.sites if _makes_manager(site.node)]
-    return Things(index.points_to, [Term(node) for node in made if isinstance(node, ast.Call)])
+    return Things(points_to(index), [Term(node) for node in made if isinstance(node, ast.Call)])
 
 
 def _proxies(sources: Sequence[Source], place: Place) -> Iterator[Holder]:

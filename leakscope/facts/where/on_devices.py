@@ -11,8 +11,10 @@ import numpy as np
 from ...units import MiB
 from ..code.adding import Line, Source
 from ..code.imports import STANDARD_LIBRARY
+from ..heap.accumulation import accumulations
+from ..heap.comparable import Heap, device_heap_of, heap_of
 from ..heap.handles import in_step
-from ..heap.paths import Heap, accumulations, device_heap_of, graph_below, heap_of, heaviest_leaf, user_place
+from ..heap.owners import graph_below, heaviest_leaf, user_place
 from ..heap.place import GRAPH_TYPE, Floats, Place
 from .holders import holder_name, named_in
 

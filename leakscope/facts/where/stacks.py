@@ -102,7 +102,7 @@ def _place_in_files(one: Allocations, texts: dict[str, list[str]]) -> tuple[str,
     """Code of no file (a namedtuple's ``__new__``, what exec runs) is not for a reader: who called it is."""
     if one.file is None or one.line is None:
         return None
-    if not one.file.startswith("<"):
+    if not one.file.startswith("<") or one.file in texts:
         return one.file, one.line, one.function
     for call in reversed(one.stack.split("\n")):
         place, _, function = call.partition(" ")

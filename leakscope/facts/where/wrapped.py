@@ -14,7 +14,6 @@ from ..code.adding import CREATES, Holder, Line, Source, adding_lines, line_at
 from ..code.imports import STANDARD_LIBRARY, package_in, package_of
 from ..code.index import Index, Scope, index_of
 from ..heap.place import Place
-from ..tables import text_of
 
 WRAPPED = "wrapped"  # as the kind of an edge: none that a snapshot knows
 
@@ -28,8 +27,8 @@ def wrapped_in(sources: Sequence[Source], named: Place, place: Place) -> tuple[P
     package = package_of(place.type_name)
     if named.type_name != "type" or named is place or "." not in place.type_name or package in STANDARD_LIBRARY:
         return None
-    class_name = text_of(named.row, "variable") or ""
-    index = index_of(sources, class_name, text_of(named.row, "owner_file"))
+    class_name = named.reference.variable or ""
+    index = index_of(sources, class_name, named.reference.owner_file)
     found = list(_wrapped(index, class_name, package))
     if len(found) != 1:
         return None
@@ -37,19 +36,19 @@ def wrapped_in(sources: Sequence[Source], named: Place, place: Place) -> tuple[P
     source = method.source
     holder = Holder(method.name, method.qualname, source.module, source.file, "generator")
     calls = adding_lines(sources, holder)
-    row = {
-        **named.row,
-        "variable": method.name,
-        "owner": class_name,
-        "owner_module": source.module,
-        "owner_file": source.file,
-        "edge_kind": WRAPPED,
-    }
+    reference = replace(
+        named.reference,
+        variable=method.name,
+        owner=class_name,
+        owner_module=source.module,
+        owner_file=source.file,
+        edge_kind=WRAPPED,
+    )
     of_package, inside = place, place.parent
     while inside is not None and inside is not named:
         of_package = inside if package_of(inside.type_name) == package else of_package
         inside = inside.parent
-    wrapper = replace(named, path=f"{named.path}.{method.name}", type_name=of_package.type_name, row=row)
+    wrapper = named.known_as(reference, f"{named.path}.{method.name}", of_package.type_name)
     return wrapper, [*calls, line_at(index, method, decorator, CREATES, 0.3)]
 
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import Any, NamedTuple
 
-from .kernel_log import Line
+from ._kernel_line import Line
 
 _KERNEL = ("_TRANSPORT=kernel", "SYSLOG_FACILITY=0")  # what a program writes to /dev/kmsg has the first, not the second
 _MOST_RECORDS, _MOST_EARLIER = 5000, 20

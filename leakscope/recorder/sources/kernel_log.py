@@ -12,11 +12,12 @@ import select
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, finalize
 
 from .. import proc
 from ..tree import Row, Tree
+from ._kernel_line import Line
 
 if TYPE_CHECKING:
     from . import _kernel_journal
@@ -38,13 +39,6 @@ _STANDS_ALONE = re.compile(
     r"invoked oom-killer|Kill(ed)? process \d|oom_reaper: (reaped|unable)|^oom-kill:|killed as a result of limit of|"
     r"no killable processes|killed due to memory\.oom\.group|oom_kill_process: \d+ callbacks suppressed"
 )
-
-
-class Line(NamedTuple):
-    """One line the kernel itself wrote; ``time_s`` on the log's own clock."""
-
-    time_s: float
-    text: str
 
 
 def rows(tree: Tree) -> Iterator[Row]:

@@ -37,7 +37,7 @@ class Reader(object):
         from agent.graph import heap_graph, sketch
 
         sys.path.remove(folder)
-        self.heap_graph, self.sketch = heap_graph, sketch
+        self.rows, self.sketch, self.structures = rows, sketch, structures
         self.graph = heap_graph.HeapGraph()
         assert self.graph.refusal is None, self.graph.refusal
         self.graph.user_namespaces = [id(sys.modules["__main__"].__dict__)]
@@ -86,7 +86,7 @@ class Reader(object):
         choose = self.choose
         made = [8 * number + 1 for number in range(choose.randrange(30))]
         ends = known + made + [choose.randrange(1 << 47) for _ in range(5)]
-        kinds = [self.heap_graph.OBJECT, self.heap_graph.STORAGE, self.heap_graph.AUTOGRAD]
+        kinds = [self.structures.OBJECT, self.structures.STORAGE, self.structures.AUTOGRAD]
         ties = [(choose.choice(ends), one, 100, kinds[2], choose.randrange(1 << 32)) for one in made]
         for _ in range(choose.choice([0, 10, 3000])):
             size = choose.choice([0, 4096, 1 << 63])
@@ -98,16 +98,16 @@ class Reader(object):
         if self.waits is None:
             return
         (read, has_all), self.waits = self.waits, None
-        largest = self.heap_graph._Largest(least_bytes=self.choose.choice([0, 1000, 100000]))
+        largest = self.structures.Largest(least_bytes=self.choose.choice([0, 1000, 100000]))
         if self.graph._label(read, id(sys.modules), self.graph.recorder, ctypes.byref(largest)):
             self.labelled += 1
-            for copy, _ in self.heap_graph._copies(largest):
+            for copy, _ in self.rows.copies_of(largest):
                 self.sketch.sketch_of_copy(copy)
             past, self.past = self.past, self.graph._make_past(read)
             if past:
                 self.graph._free_past(past)
             if not has_all:
                 numbers = self.graph._number(read.contents)
-                assert list(self.graph._rows(read.contents, self.taken, numbers))
-                list(self.heap_graph._marks(read.contents, numbers))
+                assert list(self.rows.rows_of(read.contents, self.taken, numbers))
+                list(self.rows.marks_of(read.contents, numbers))
         self.graph._free(read)

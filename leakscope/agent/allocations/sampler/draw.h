@@ -59,7 +59,8 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
             place = place_of((uintptr_t)at);
         }
         struct stack *stack = &stacks[number];
-        samples[place] = (struct sample){(uintptr_t)at, bytes, (float)((double)bytes / chance), tick_s, number, (uint32_t)kind};
+        samples[place] = (struct sample){(uintptr_t)at, bytes, (float)((double)bytes / chance), tick_s, number, (uint32_t)kind & 15,
+                                         kind == MALLOC ? begin_life(bytes, (double)bytes / chance) : 0};
         uint8_t *known = &filter[slot_of((uintptr_t)at)];
         if (*known < 255)
             __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
@@ -185,6 +186,7 @@ static __attribute__((noinline)) void put_back(const struct sample *taken)
         uint32_t place = place_of(taken->address);
         if (!samples[place].address && stacks[taken->stack].key) {
             samples[place] = *taken;
+            samples[place].life = 0; /* it was said to end */
             uint8_t *known = &filter[slot_of(taken->address)];
             if (*known < 255)
                 __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);

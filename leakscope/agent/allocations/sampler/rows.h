@@ -53,6 +53,27 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
     return used;
 }
 
+/* What happened since the last call, in order; at most EVENTS. From now on one of ``least`` samples is followed, or fewer
+ * while there are too many. */
+EXPORT uint64_t sampler_lives(struct event *to, uint32_t least)
+{
+    busy = 1;
+    if (!take_lock()) {
+        busy = 0;
+        return 0;
+    }
+    uint64_t count = event_count;
+    memcpy(to, events, count * sizeof *to);
+    if (one_in < least)
+        one_in = least;
+    else if (birth_count < FEW_BIRTHS && one_in > least)
+        one_in /= 2;
+    forget_lives();
+    give_lock();
+    busy = 0;
+    return count;
+}
+
 struct block { /* as the reader of the heap wants it */
     uint64_t address, bytes;
     double stands_for, variance;

@@ -11,7 +11,7 @@ struct sample {
     float weight; /* bytes that it stands for */
     float born_s;
     uint32_t stack;
-    uint32_t kind;
+    uint32_t kind : 4, life : 28; /* as in lives.h; 0: not followed */
 };
 
 struct stack {
@@ -104,15 +104,6 @@ static void walk_modules(int (*visit)(struct dl_phdr_info *, size_t, void *), vo
     give_walk_lock();
 }
 
-static uint64_t mixed(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9ull;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
-
 static uint32_t slot_of(uintptr_t address)
 {
     return (uint32_t)(address >> 4) * 0x9e3779b1u >> 16;
@@ -120,6 +111,7 @@ static uint32_t slot_of(uintptr_t address)
 
 static void forget_all(void)
 {
+    forget_lives();
     memset(samples, 0, sizeof samples);
     memset(filter, 0, sizeof filter);
     memset(stacks, 0, sizeof(struct stack) * stack_count);
@@ -142,6 +134,7 @@ static void count_out(struct sample *one)
 /* Closes the gap, so that every search may end at the first free place. */
 static void remove_at(uint32_t at)
 {
+    end_life(samples[at].life, 1);
     count_out(&samples[at]);
     for (uint32_t next = (at + 1) % LIVE; samples[next].address; next = (next + 1) % LIVE) {
         uint32_t home = slot_of(samples[next].address) % LIVE;
@@ -176,8 +169,11 @@ static void thin_out(void)
         if (mixed(++turn * 0x9e3779b97f4a7c15ull) & 1) {
             stacks[one->stack].live_bytes += (double)one->weight;
             one->weight *= 2;
-        } else
+        } else {
+            end_life(one->life, 0);
+            one->life = 0;
             remove_at(at--); /* another may have come to its place */
+        }
     }
 }
 

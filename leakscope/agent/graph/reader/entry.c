@@ -41,6 +41,12 @@ EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
     memcpy(arrow_sizes, sizes, sizeof arrow_sizes);
 }
 
+/* With the GIL: from the next graph on. Of arrays of JAX's on other devices nothing lies in the process's memory. */
+EXPORT void graph_jax(int is_on_host)
+{
+    jax_is_on_host = is_on_host;
+}
+
 /* Returns how many bytes are kept, none where there is no memory. Without the GIL, while no graph is read or worked out. */
 EXPORT uint64_t graph_keep_room(uint64_t bytes)
 {

@@ -161,6 +161,19 @@ static void release(void *at, size_t bytes)
 
 #endif
 
+static void take(struct budget *budget, size_t bytes)
+{
+    budget->left -= bytes < budget->left ? bytes : budget->left;
+    budget->taken += bytes;
+    budget->most = budget->taken > budget->most ? budget->taken : budget->most;
+}
+
+static void give_back(struct budget *budget, size_t bytes)
+{
+    budget->left += bytes;
+    budget->taken -= bytes < budget->taken ? bytes : budget->taken;
+}
+
 /* ``is_copied``: a forked child gets it, and so it cannot be in the room that is kept. */
 static int grow_as(struct budget *budget, struct array *array, size_t bytes, int is_copied)
 {
@@ -180,8 +193,7 @@ static int grow_as(struct budget *budget, struct array *array, size_t bytes, int
     }
     if (wanted >= 4 << 20 && !is_there)
         madvise(at, wanted, MADV_HUGEPAGE);
-    size_t more = wanted - array->bytes;
-    budget->left -= more < budget->left ? more : budget->left;
+    take(budget, wanted - array->bytes);
     array->at = at;
     array->bytes = wanted;
     return 1;
@@ -206,7 +218,7 @@ INTERNAL void drop(struct budget *budget, struct array *array)
 {
     if (array->at) {
         release(array->at, array->bytes);
-        budget->left += array->bytes;
+        give_back(budget, array->bytes);
     }
     array->at = NULL;
     array->bytes = 0;
@@ -223,7 +235,7 @@ INTERNAL void shrink(struct budget *budget, struct array *array, size_t bytes)
         mark_free((char *)array->at + wanted, array->bytes - wanted);
     else if (mremap(array->at, array->bytes, wanted, 0) == MAP_FAILED)
         return;
-    budget->left += array->bytes - wanted;
+    give_back(budget, array->bytes - wanted);
     array->bytes = wanted;
 #else
     (void)budget, (void)array, (void)bytes;
@@ -245,7 +257,7 @@ INTERNAL void move(struct budget *budget, struct array *to, struct array *from)
 {
     if (from->bytes > budget->left)
         return;
-    budget->left -= from->bytes;
+    take(budget, from->bytes);
     *to = *from;
     *from = (struct array){0};
 }

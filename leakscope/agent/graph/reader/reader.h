@@ -28,6 +28,7 @@ struct array {
 struct budget {
     size_t left;
     int is_spent, is_kept; /* is_kept: of the room that is kept */
+    size_t taken, most; /* now, and at most so far */
 };
 
 /* The graph: nodes by their addresses, edges by the numbers of nodes. */
@@ -51,7 +52,7 @@ struct kind { /* of a type: how its objects are read */
 };
 
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED };
+       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED, JAX_ARRAY };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
@@ -173,6 +174,7 @@ struct graph {
     uint64_t mark_count, marked_rows; /* marked_rows: so many have rows of their own */
     struct saved *saved_storages; /* by autograd graphs */
     uint64_t saved_count;
+    uint64_t most_bytes; /* that it took so far, in all its arrays */
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table, key;
@@ -227,6 +229,7 @@ enum { OF_USER = 1u << 31, WAITS_FOR_USER = 0x80 };
 enum { ARROW_TYPES = 4 };
 /* A function of each that says an object's bytes, and one for the bytes of Arrow's memory in all; NULL: none. */
 INTERNAL object *arrow_sizes[ARROW_TYPES + 1];
+INTERNAL int jax_is_on_host;
 
 enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
 

@@ -419,5 +419,6 @@ INTERNAL int analyse(struct graph *g, const struct past *past, uint64_t least_by
     if (is_done && g->path.at)
         keep_work(g, &work);
     drop_work(g, &work);
+    g->most_bytes = g->budget.most;
     return is_done;
 }

@@ -150,6 +150,76 @@ static uint64_t bytes_of_image(const object *image)
     return 0;
 }
 
+/* Bytes of a number of a dtype of numpy's; 0: it is none. They moved with numpy 2, which put flags before them. */
+static uint64_t bytes_of_dtype(uint64_t dtype)
+{
+    enum { READ = 48, MOST_ITEM = 32 };
+    char copy[READ], name[16] = "";
+    type cls;
+    if (!copy_from(dtype, copy, READ) || !copy_from(word_at(copy, 8), &cls, sizeof cls) ||
+        !copy_from((uintptr_t)cls.name, name, sizeof name - 1) || strncmp(name, "numpy.", 6))
+        return 0;
+    uint64_t since_2 = word_at(copy, 40), before_2 = (uint64_t)half_at(copy, 32);
+    return since_2 && since_2 <= MOST_ITEM ? since_2 : before_2 && before_2 <= MOST_ITEM ? before_2 : 0;
+}
+
+/* Which words of an array of JAX's have what: found on the first ones, and tried on each. */
+static struct {
+    uint32_t dtype, client; /* words from the object's begin; 0: not found yet */
+} jax_words;
+
+static int is_jax_client(uint64_t address)
+{
+    char head[16];
+    type cls;
+    return address && !(address & 7) && copy_from(address, head, sizeof head) && copy_from(word_at(head, 8), &cls, sizeof cls) &&
+           is_called((const type *)(uintptr_t)word_at(head, 8), "jaxlib._jax.Client", 16);
+}
+
+static void find_jax_words(const object *array, uint32_t words)
+{
+    for (uint32_t i = 3; i + 9 < words && i < 24; i++) {
+        uint64_t begin = word_at(array, 8 * (i + 1)), end = word_at(array, 8 * (i + 2)), room = word_at(array, 8 * (i + 3));
+        if (begin > end || end > room || (end - begin) & 7 || !bytes_of_dtype(word_at(array, 8 * i)))
+            continue;
+        for (uint32_t k = i + 4; k < i + 9; k++)
+            if (is_jax_client(word_at(array, 8 * k))) {
+                jax_words.dtype = i;
+                jax_words.client = k;
+                return;
+            }
+    }
+}
+
+/* Of an array of JAX's that lies in the host's memory: its lengths times the bytes of a number. Behind the client stands
+ * what has the memory: nothing, once it was deleted or given away. */
+static uint64_t bytes_of_jax(const object *array, const type *cls)
+{
+    static uint64_t known_dtype, known_bytes;
+    const type *own = made_in_c(cls);
+    uint32_t words = own ? (uint32_t)(own->basic_size / 8) : 0;
+    if (!jax_is_on_host || words < 20)
+        return 0;
+    if (!jax_words.dtype)
+        find_jax_words(array, words);
+    uint32_t at = jax_words.dtype;
+    if (!at || !word_at(array, 8ul * (jax_words.client + 1)))
+        return 0;
+    uint64_t dtype = word_at(array, 8ul * at), begin = word_at(array, 8ul * (at + 1)), end = word_at(array, 8ul * (at + 2));
+    if (dtype != known_dtype) {
+        known_dtype = dtype;
+        known_bytes = bytes_of_dtype(dtype);
+    }
+    int64_t lengths[MOST_DIMENSIONS];
+    uint64_t bytes = known_bytes;
+    if (!bytes || end < begin || end - begin > sizeof lengths || (end > begin && !copy_from(begin, lengths, end - begin)))
+        return 0;
+    for (uint64_t i = 0; i < (end - begin) / 8; i++)
+        if (lengths[i] < 0 || __builtin_mul_overflow(bytes, (uint64_t)lengths[i], &bytes))
+            return 0;
+    return bytes;
+}
+
 /* Beside the object itself: the table of a container. */
 static uint64_t bytes_of_members(const object *one, uint8_t base)
 {
@@ -187,6 +257,8 @@ static uint64_t bytes_of_buffer(const object *one, const struct kind *kind)
         return word_at(one, 16) && half_at(one, L.version >= VERSION(3, 9) ? 56 : 52) == -1 ? word_at(one, 24) : 0;
     case IMAGE:
         return bytes_of_image(one);
+    case JAX_ARRAY:
+        return bytes_of_jax(one, kind->type);
     case STRING_IO:
         return L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0;
     case BUFFERED: /* 0 where it is not made yet, as all of a new object is */

@@ -206,7 +206,7 @@ INTERNAL int weigh_arrays(struct graph *g, struct work *w)
         if (stands_for)
             stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
         uint8_t base = node < GROUPS ? PLAIN : kinds[types[node]].base;
-        if (base == NDARRAY || base == MAPPING || base == IMAGE || (node >= GROUPS && types[node] == TYPE_ARROW))
+        if (base == NDARRAY || base == MAPPING || base == IMAGE || base == JAX_ARRAY || (node >= GROUPS && types[node] == TYPE_ARROW))
             g->array_bytes += scaled(own[node], stands_for ? stands_for[i] : 1);
     }
     drop(&g->budget, &array);

@@ -1,0 +1,167 @@
+"""The snapshots of one process that may be compared, laid over each other: what each place held at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ..tables import AT_EXIT, narrow, only
+from .graph import graph_places
+from .naming import MODULES
+from .place import Floats, Place
+from .takes import Takes, sampled_takes, takes_of, takes_with_graph
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+_AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
+
+
+@dataclass(frozen=True, eq=False)
+class Heap:
+    """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a snapshot.
+
+    ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
+    """
+
+    pid: int
+    time_s: Floats
+    rss_bytes: Floats
+    free_bytes: Floats
+    step: Floats
+    takes: tuple[int, ...]
+    truncated: bool
+    roots: tuple[Place, ...]
+    places: tuple[Place, ...]
+    is_exact: bool = False  # from the graph of all objects: nothing is estimated
+
+
+# By recording, and then by which snapshots of which process. A dozen diagnoses ask, each for a window of its own, and
+# most windows have the same snapshots.
+_known: WeakKeyDictionary[Recording, dict[tuple[int, tuple[int, ...], bool], Heap]] = WeakKeyDictionary()
+
+
+def heaps(recording: Recording, pid: int, start_s: float, end_s: float, *, on_devices: bool = False) -> Iterator[Heap]:
+    """The snapshots of a process in a window that may be compared: those that weighed tensors if the last did, then the
+    others. Shared by all who ask: do not change them.
+
+    Where none of those that weighed can be compared, or all lie before the window, the last takes part though the
+    process was ending: the locals of main() are gone by then, and what still grew was kept to the end. So it does
+    beside those that read all objects, where others read only some.
+    """
+    takes = takes_of(recording, pid)
+    if len(takes) < 2:
+        return
+    takes = takes.since_training_began(end_s)
+    at_end = takes.at(takes.reason == AT_EXIT)
+    weighed = takes.of(takes_with_graph(recording, pid))
+    working = takes.of(takes_with_graph(recording, pid, but=at_end.numbers))
+    sets = [weighed.within(start_s, end_s), working.within(start_s, end_s)]
+    ends_soon = bool(len(at_end)) and at_end.time_s[-1] <= end_s + _AFTER_S
+    is_dark = not (sets[0].time_s >= start_s).any()  # what those say was before all that is asked about
+    if (len(sets[0]) < 2 or is_dark) and ends_soon:
+        sets.insert(1, weighed.as_if_at_work().within(start_s, end_s + _AFTER_S))
+    # Where members of long containers stood for others, what these hold was guessed: the last one knows.
+    exact = weighed.of(set(weighed.numbers) - sampled_takes(recording, pid))
+    if len(exact) < len(weighed) and not set(at_end.numbers).isdisjoint(exact.numbers) and ends_soon:
+        sets.append(exact.as_if_at_work().within(start_s, end_s + _AFTER_S))
+    told: set[tuple[int, ...]] = set()
+    for chosen in [one for one in sets if (one.time_s >= start_s).any()] or sets:
+        if len(chosen) >= 2 and chosen.numbers not in told:
+            told.add(chosen.numbers)
+            yield _once(recording, pid, chosen, on_devices=on_devices)
+
+
+def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The set of snapshots to be believed first; None where no two can be compared."""
+    return next(heaps(recording, pid, start_s, end_s), None)
+
+
+def heap_to_the_end(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The graphs of a process with the one that was read as it ended; None where that was not to be had.
+
+    The locals of main() are gone in that: what stands in it was kept to the end, and of what does not it says nothing.
+    """
+    takes = takes_of(recording, pid).since_training_began(end_s)
+    weighed = takes.of(takes_with_graph(recording, pid))
+    if not (weighed.reason == AT_EXIT).any():
+        return None
+    chosen = weighed.as_if_at_work().within(start_s, end_s + _AFTER_S)
+    return _once(recording, pid, chosen) if len(chosen) >= 2 else None
+
+
+def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """Like ``heap_of``, but bytes are GPU bytes held by tensors. None also where no snapshot knows of any."""
+    graphs = recording.tables["heap_graphs"]
+    if not graphs.loc[graphs["pid"] == pid, "device_bytes"].notna().any():
+        return None
+    return next(heaps(recording, pid, start_s, end_s, on_devices=True), None)
+
+
+def _once(recording: Recording, pid: int, takes: Takes, *, on_devices: bool = False) -> Heap:
+    known = _known.setdefault(recording, {})
+    key = (pid, takes.numbers, on_devices)
+    if key not in known:
+        known[key] = _laid_over(recording, pid, takes, on_devices=on_devices)
+    return known[key]
+
+
+def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool) -> Heap:
+    places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices, weighs_alike=True)
+    _carry_what_is_below(places)
+    return Heap(
+        pid=pid,
+        time_s=takes.time_s,
+        rss_bytes=takes.rss_bytes,
+        free_bytes=_free_bytes(recording.tables["sentinels"], pid, takes.time_s),
+        step=takes.step,
+        takes=takes.numbers,
+        truncated=bool(takes.is_truncated.any()),  # sampled or without all of autograd's
+        roots=tuple(_without_modules(places)),
+        places=tuple(places),
+        is_exact=sampled_takes(recording, pid).isdisjoint(takes.numbers),
+    )
+
+
+def _carry_what_is_below(places: Sequence[Place]) -> None:
+    """What held little in a snapshot, though what stands below it was there, held at least the largest of that.
+
+    Places hang on each other as in the last snapshot. In another one a second way may have led to the same objects: a
+    timer holds the task that sleeps, and that all it has, unless a task waits too; or a frame was already left.
+    The largest and not the sum, since some are by turns what holds the same objects.
+    """
+    order = [place for place in places if place.parent is None]
+    for place in order:
+        order += place.children
+    for place in reversed(order):
+        if place.parent is not None:
+            place.parent.deep_bytes = np.maximum(place.parent.deep_bytes, place.deep_bytes)
+
+
+def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
+    """The roots; each module for the dict that has all: it grows by imports, and holds nothing that piles up."""
+    for place in places:
+        if place.parent is None and place.path == MODULES:
+            yield from (child for child in place.children if child.node is not None)
+        elif place.parent is None:
+            yield place
+
+
+def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
+    sentinels = narrow(sentinels, "pid", "time_s", "malloc_free_bytes")
+    own = only(sentinels, (sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()).sort_values("time_s")
+    if not len(own):
+        return np.zeros(len(at_s))
+    read_s = own["time_s"].to_numpy(dtype=np.float64)
+    free_bytes = own["malloc_free_bytes"].to_numpy(dtype=np.float64)
+    free: Floats = np.interp(at_s, read_s, free_bytes)
+    before = free_bytes[read_s <= at_s[-1]]
+    if len(before):  # what is free after the last snapshot may be all that an ending program let go of
+        free[-1] = min(free[-1], before[-1])
+    return free

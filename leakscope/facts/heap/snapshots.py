@@ -1,0 +1,51 @@
+"""All that the snapshots of one process found, by number: for who asks about one object, or one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from .graph import graph_places
+from .place import Floats, Place
+from .takes import takes_of
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+_known: WeakKeyDictionary[Recording, dict[int, HeapSnapshots]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class HeapSnapshots:
+    """``time_s``: one value a snapshot; ``takes``: their numbers. Not all may be compared: ``comparable.heaps``."""
+
+    takes: tuple[int, ...]
+    time_s: Floats
+    places: tuple[Place, ...]
+
+    @cached_property
+    def by_number(self) -> dict[int, Place]:
+        """{number of an object: the place that it is, or is a part of}."""
+        return {number: place for place in self.places for number in place.numbers}
+
+    def at(self, take: int) -> int | None:
+        """Position of a snapshot; None: it has no graph."""
+        return self.takes.index(take) if take in self.takes else None
+
+    def of_user(self) -> Iterator[Place]:
+        """Places that have a name of the user's."""
+        return (place for place in self.places if place.is_user and place.reference.names_it)
+
+
+def heap_snapshots(recording: Recording, pid: int) -> HeapSnapshots:
+    """Shared by all who ask: do not change them. Empty where no snapshot read a heap."""
+    known = _known.setdefault(recording, {})
+    if pid not in known:
+        takes = takes_of(recording, pid)
+        takes = takes.at(takes.has_graph)
+        places = graph_places(recording, pid, takes.numbers, by_holder=True) if len(takes) else ()
+        known[pid] = HeapSnapshots(takes.numbers, takes.time_s, tuple(places))
+    return known[pid]

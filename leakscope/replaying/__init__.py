@@ -1,0 +1,261 @@
+"""`leakscope whatif`: what a process would hold under other allocators and settings, replayed from its samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadInput
+from ..facts.case import Case
+from ..facts.tables import only
+from ..units import GiB, KiB, MiB, format_bytes, format_count
+from ..words import printable
+from .steps import MEASURES, Floats, Plan, lives_of, plan
+from .variants import AS_RECORDED, Variant, variants
+
+if TYPE_CHECKING:
+    from ..facts.growth.processes import ProcessGrowth
+    from ..storage import Recording
+
+__all__ = ["Outcome", "WhatIf", "as_json", "as_text", "what_if"]
+
+_HERE = Path(__file__).parent
+_LIBRARY = _HERE / "libleakscope_replay.so"
+_LEAST_LIVES = 200
+_LATE = 0.5  # of the recorded time: the level is a median there
+_MOST_RESIDENT = 1 * GiB  # of this machine's memory for a replay, or
+_SHARE_OF_AVAILABLE = 0.25  # of what it has
+_MAY_DIFFER = 0.35  # of what malloc kept free, between the recording and its replay
+_NOT_MUCH = 16 * MiB
+_TRIM_THRESHOLDS = (0, 1 * MiB, 4 * MiB, 16 * MiB, 64 * GiB)  # 0: malloc's own
+_MMAP_THRESHOLD, _MOST_LEARNED = 128 * KiB, 32 * MiB
+_LONGEST_S = 120.0
+_PAUSE_US = 100_000
+_DROPPED = ("LD_PRELOAD", "GLIBC_TUNABLES", "LEAKSCOPE", "MALLOC_", "MIMALLOC_", "PYTHON")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Under one allocator or setting. **Units** bytes of the whole process; None: it is not installed, or failed.
+
+    ``level``: median of the later half of the recorded time; ``peak``: at the most.
+    """
+
+    name: str
+    level_bytes: int | None = None
+    peak_bytes: int | None = None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One process, replayed. ``kept_bytes``: what malloc kept free, by its own figures; and in the replay."""
+
+    process: str
+    sample_count: int
+    thread_count: int
+    asked_bytes: int
+    scale: float
+    held_bytes: int
+    kept_bytes: int
+    replayed_kept_bytes: int
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the replay of what was recorded comes out as it was."""
+        difference = abs(self.replayed_kept_bytes - self.kept_bytes)
+        return difference <= max(_NOT_MUCH, _MAY_DIFFER * max(self.kept_bytes, self.replayed_kept_bytes))
+
+
+def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
+    """Of the process ``pid``, or of the one of which malloc kept most.
+
+    **Errors** BadInput where there is nothing to replay, or no way to.
+    """
+    if not _LIBRARY.exists():
+        raise BadInput("the library that replays is missing: leakscope was installed without a C compiler")
+    case = Case(recording)
+    process = _chosen(case, pid)
+    rng = np.random.default_rng(0)
+    lives = lives_of(process.rows("allocation_lives"), rng)
+    if len(lives) < _LEAST_LIVES:
+        text = f"{process.name}[{process.pid}]: {len(lives)} allocations were sampled, too few to be replayed"
+        raise BadInput(f"{text}: record a program that asks for more memory of malloc, or for longer")
+    end_s = min(process.exit_s, float(process.time_s[-1]))
+    moments = np.linspace(min(float(lives.at_s[0]), end_s), end_s, MEASURES + 1)[1:]
+    orders = lives.orders(moments)
+    in_use = lives.in_use(orders)
+    span_s = float(moments[-1] - moments[0])
+    late = moments >= moments[0] + _LATE * span_s
+    held = np.interp(moments, process.time_s, process.held_bytes)
+    kept = _kept(process, moments)
+    scale = max(1.0, float(in_use.max()) / _room())
+    with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
+        path = Path(folder, "steps")
+        planned = plan(lives, orders, scale, rng)
+        planned.steps.tofile(path)
+        freed = lives.bytes[np.isfinite(lives.end_order)]
+        largest = float(freed.max()) if freed.size else 0.0
+        settings, now = _like_it(planned, largest, float(np.median((kept + in_use)[late])), late, path)
+        others = [(one, _replayed(one, planned, path, span_s)) for one in variants(settings)]
+    found = [(Variant(AS_RECORDED), now), *others]
+    level, peak = float(np.median(held[late])), float(process.held_bytes.max())
+    return WhatIf(
+        f"{process.name}[{process.pid}]",
+        len(lives),
+        lives.thread_count,
+        round(float(lives.weight.sum())),
+        planned.scale,
+        round(level),
+        round(float(np.median(kept[late]))),
+        round(float(np.median((now - in_use)[late]))),
+        tuple(_outcome(one, got, now, late, level, peak) for one, got in found),
+    )
+
+
+def _like_it(
+    planned: Plan, largest: float, wanted: float, late: NDArray[np.bool_], path: Path
+) -> tuple[dict[str, str], Floats]:
+    """Settings with which the replay keeps as much as the program did, as nearly as any do; and what it kept.
+
+    A few small pieces that stay at the end of an arena keep it from shrinking, and samples of bytes hardly ever show
+    them. To malloc it is the same as if it shrank arenas only from so much on.
+
+    **Errors** BadInput where it cannot be replayed.
+    """
+    learned = max(_MMAP_THRESHOLD, min(_MOST_LEARNED, largest))  # malloc's own threshold rises as larger ones are freed
+    tried = []
+    for least in _TRIM_THRESHOLDS:
+        settings = {"MALLOC_TRIM_THRESHOLD_": f"{least}", "MALLOC_MMAP_THRESHOLD_": f"{learned + 1:.0f}"}
+        settings = settings if least else {}
+        now = _replayed(Variant(AS_RECORDED, settings), planned, path, 0.0)
+        if isinstance(now, str):
+            raise BadInput(f"the replay failed: {now}")
+        tried.append((abs(float(np.median(now[late])) - wanted), settings, now))
+    _, settings, now = min(tried, key=lambda one: one[0])
+    return settings, now
+
+
+def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
+    processes = [process for process in case.growth.processes if pid is None or process.pid == pid]
+    if not processes:
+        raise BadInput(f"no process {pid} was recorded")
+    able = [process for process in processes if len(process.rows("allocation_lives"))]
+    if not able:
+        notes = case.rows("agent_notes")
+        why = only(notes, notes["note"] == "no-allocation-samples")["text"]
+        said = f": {why.iloc[0]}" if len(why) else ", as none are before the first second is over"
+        raise BadInput(f"no allocations of malloc were sampled{said}")
+
+    def free(process: ProcessGrowth) -> float:
+        return float(process.rows("sentinels")["malloc_free_bytes"].astype("Float64").fillna(0).median() or 0)
+
+    return max(able, key=free)
+
+
+def _kept(process: ProcessGrowth, moments: Floats) -> Floats:
+    """Free inside malloc and resident: malloc also counts what it has returned."""
+    rows = process.rows("sentinels")
+    rows = only(rows, rows["malloc_free_bytes"].notna() & rows["malloc_in_use_bytes"].notna())
+    if not len(rows):
+        return np.zeros(len(moments))
+    at_s, free, in_use = (
+        rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_free_bytes", "malloc_in_use_bytes")
+    )
+    small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
+    room = np.maximum(0.0, np.interp(at_s, process.time_s, process.private_bytes) - in_use - small)
+    kept: Floats = np.interp(moments, at_s, np.minimum(free, room))
+    return kept
+
+
+def _room() -> float:
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(_MOST_RESIDENT, _SHARE_OF_AVAILABLE * available)
+
+
+def _replayed(one: Variant, planned: Plan, path: Path, span_s: float) -> Floats | str:
+    """What was resident at each measure, as of the whole program; or why that is not known."""
+    if one.is_missing:
+        return "not installed here"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)} | one.environment
+    pause_us = _PAUSE_US if one.may_pause else 0
+    if one.decay_ms:  # the replay is quicker than the program was
+        decay_ms = max(1, round(one.decay_ms * MEASURES * pause_us / 1e6 / max(span_s, 1.0)))
+        environment["MALLOC_CONF"] = f"dirty_decay_ms:{decay_ms}"
+    figures = planned.thread_count, planned.place_count, MEASURES, int(one.is_trimmed), pause_us
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", _HERE / "_child.py", _LIBRARY, path, *map(str, figures)],
+            capture_output=True, text=True, env=environment, timeout=_LONGEST_S, check=False,
+        )  # fmt: skip
+        answer = json.loads(done.stdout) if done.returncode == 0 else {"failed": 1}
+    except subprocess.TimeoutExpired:
+        return f"its replay took more than {_LONGEST_S:.0f} s"
+    except (OSError, ValueError):
+        return "its replay did not start"
+    if answer["failed"]:
+        return "its replay ended before its time: too little memory, or too many threads"
+    resident = np.array(answer["resident_bytes"], dtype=np.float64)
+    of_all: Floats = np.maximum(0.0, resident) * planned.scale
+    return of_all
+
+
+def _outcome(one: Variant, got: Floats | str, now: Floats, late: Any, level: float, peak: float) -> Outcome:
+    """What the process held, less what the replay holds less."""
+    if isinstance(got, str):
+        return Outcome(one.name, why_not=got)
+    then = max(0, round(level - float(np.median((now - got)[late]))))
+    return Outcome(one.name, then, max(then, round(peak - float(now.max() - got.max()))))
+
+
+def as_json(found: WhatIf) -> dict[str, Any]:
+    """The contract ``leakscope.whatif/1``."""
+    return {
+        "schema": "leakscope.whatif/1",
+        **{name: getattr(found, name) for name in WhatIf.__dataclass_fields__ if name != "outcomes"},
+        "is_true": found.is_true,
+        "outcomes": [vars(one) for one in found.outcomes],
+    }
+
+
+def as_text(found: WhatIf) -> str:
+    """A table for a terminal."""
+    return "\n".join(map(printable, _lines(found))) + "\n"
+
+
+def _lines(found: WhatIf) -> Iterator[str]:
+    threads = "one thread" if found.thread_count == 1 else f"{format_count(found.thread_count)} threads"
+    yield (
+        f"{found.process}: {format_count(found.sample_count)} sampled allocations of {threads}, which stand for "
+        f"{format_bytes(found.asked_bytes)}, replayed"
+    )
+    if found.scale > 1.05:
+        yield f"1 of {found.scale:.1f} pieces was replayed, so as not to take as much memory here"
+    yield ""
+    width = max(len(one.name) for one in found.outcomes)
+    yield f"{'':{width}}  {'would hold':>12}  {'less':>10}  {'peak':>10}"
+    for one in found.outcomes:
+        if one.level_bytes is None or one.peak_bytes is None:
+            yield f"{one.name:{width}}  {one.why_not}"
+            continue
+        less = "" if one.name == AS_RECORDED else format_bytes(one.level_bytes - found.held_bytes, signed=True)
+        yield f"{one.name:{width}}  {format_bytes(one.level_bytes):>12}  {less:>10}  {format_bytes(one.peak_bytes):>10}"
+    yield ""
+    kept, replayed = format_bytes(found.kept_bytes), format_bytes(found.replayed_kept_bytes)
+    yield f"malloc kept {kept} free in the program, and {replayed} in the replay of it"
+    if not found.is_true:
+        yield (
+            "these differ much, so the figures above are no prediction: it ran with other settings of malloc, or "
+            "frees and asks for memory in a way that samples do not show"
+        )

@@ -1,0 +1,173 @@
+"""From sampled lives of memory to steps that can be replayed: so many pieces of such a size, by which thread, in order.
+
+A sample stands for others of its size that were asked for since the sample of that thread and size before it. They are
+spread over that stretch, each with the life of the sample: so what stays lies between what goes, as it did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..facts.tables import only
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+STEP = np.dtype([("thread", "<u4"), ("place", "<u4"), ("bytes", "<u8")])  # struct step of replay.c
+MEASURES = 40
+MEASURE = 0xFFFFFFFF
+MOST_STEPS = 3_000_000
+MOST_PIECE_BYTES = 1 << 34
+_CLASSES = 2  # of size, for each doubling
+_LONGEST_STRETCH = 4.0  # medians of those
+_SMALL_BYTES = 32 * 1024  # whose temporaries may stand for more of their kind: they take each other's place
+_SIDE_BY_SIDE = 8  # temporaries of one kind at a time, at most, to be left out in part
+_TURN = 64  # steps within which threads keep together: each change of thread costs microseconds
+
+
+@dataclass(frozen=True, eq=False)
+class Lives:
+    """Sampled pieces of one process, by their beginning; ``end_order`` is infinite for what was there at the end.
+
+    ``thread``: from 0, the main one. ``order_at_s``: the last order at each moment of ``at_s``, in seconds.
+    """
+
+    begin_order: Floats
+    end_order: Floats
+    thread: Integers
+    end_thread: Integers
+    bytes: Floats
+    weight: Floats
+    at_s: Floats
+    order_at_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.begin_order)
+
+    @property
+    def thread_count(self) -> int:
+        return len(np.unique(self.thread))
+
+    def orders(self, moments_s: Floats) -> Floats:
+        """How far it had come at these moments, as far as is known: events come in batches."""
+        at = np.searchsorted(self.at_s, moments_s, "right") - 1
+        return np.where(at < 0, 0.0, self.order_at_s[at])
+
+    def in_use(self, orders: Floats) -> Floats:
+        """Bytes in use when it had come so far, of what was sampled."""
+        begun = np.concatenate([[0.0], np.cumsum(self.weight)])[np.searchsorted(self.begin_order, orders, "right")]
+        by_end = np.argsort(self.end_order, kind="stable")
+        gone = np.concatenate([[0.0], np.cumsum(self.weight[by_end])])
+        left: Floats = begun - gone[np.searchsorted(self.end_order[by_end], orders, "right")]
+        return left
+
+
+def lives_of(rows: pd.DataFrame, rng: np.random.Generator) -> Lives:
+    """Of rows of the table ``allocation_lives`` of one process, with ``time_s``."""
+    begun = only(rows, rows["size_bytes"].notna()).sort_values("life", kind="stable").drop_duplicates("life")
+    ended = only(rows, rows["end_order"].notna()).drop_duplicates("life").set_index("life")
+    life = begun["life"].to_numpy(dtype=np.float64)
+    found = ended.reindex(begun["life"])
+    end = found["end_order"].astype("Float64").fillna(np.inf).to_numpy(dtype=np.float64)
+    thread = begun["thread_number"].to_numpy(dtype=np.int64) - 1
+    end_thread = found["end_thread_number"].astype("Float64").fillna(0).to_numpy(dtype=np.int64) - 1
+    size = begun["size_bytes"].clip(upper=MOST_PIECE_BYTES).to_numpy(dtype=np.float64)
+    lost = np.isfinite(end) & (end_thread < 0)
+    end = _ends_of_lost(np.asarray(end, dtype=np.float64), np.log2(np.maximum(size, 1)).astype(np.int64), lost, rng)
+    at_s, order = (
+        np.concatenate([begun[one].to_numpy(dtype=np.float64), ended[other].to_numpy(dtype=np.float64)])
+        for one, other in (("time_s", "time_s"), ("life", "end_order"))
+    )
+    orders = pd.DataFrame({"at_s": at_s, "order": order}).groupby("at_s")["order"].max()
+    return Lives(
+        life, end, thread, np.where(end_thread < 0, thread, end_thread), size,
+        begun["weight_bytes"].to_numpy(dtype=np.float64), orders.index.to_numpy(dtype=np.float64),
+        np.maximum.accumulate(orders.to_numpy(dtype=np.float64)),
+    )  # fmt: skip
+
+
+def _ends_of_lost(end: Floats, kind: Integers, lost: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
+    """What was lost from sight ends as another of its size that was there then, and was followed."""
+    for at in np.flatnonzero(lost):
+        others = end[(kind == kind[at]) & ~lost & (end > end[at])]
+        end[at] = rng.choice(others) if others.size else np.inf
+    return end
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Steps to replay. ``scale``: each of its bytes stands for so many of the program's."""
+
+    steps: NDArray[np.void]
+    thread_count: int
+    place_count: int
+    scale: float
+
+
+def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -> Plan:
+    """``orders``: how far the program had come at each measure. ``scale``: of so many pieces one is replayed."""
+    stretch = _stretches(lives)
+    count = lives.weight / lives.bytes / scale
+    most = MOST_STEPS / 2
+    if count.sum() > most:
+        count = _fewer_temporaries(lives, stretch, count, most)
+    if count.sum() > most:
+        more = count.sum() / most
+        scale, count = scale * more, count / more
+    copies = np.floor(count + rng.random(len(count))).astype(np.int64)
+    of = np.repeat(np.arange(len(copies)), copies)
+    nth = np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
+    earlier = stretch[of] * (nth + rng.random(len(of))) / np.maximum(copies[of], 1)
+    begin, end = lives.begin_order[of] - earlier, lives.end_order[of] - earlier
+    places = np.arange(len(of))
+    freed = np.isfinite(end) & (end <= orders[-1])
+    when = np.concatenate([begin, end[freed], orders])
+    threads = np.concatenate([[0], lives.thread[of], lives.end_thread[of][freed]])
+    number, inverse = np.unique(threads, return_inverse=True)
+    steps = np.zeros(len(when), dtype=STEP)
+    steps["thread"] = np.concatenate([inverse[1:], np.full(len(orders), MEASURE)])
+    steps["place"] = np.concatenate([places, places[freed], np.zeros(len(orders), dtype=np.int64)])
+    steps["bytes"] = np.concatenate([lives.bytes[of], np.zeros(freed.sum() + len(orders))])
+    return Plan(steps[_order(when, steps["thread"], len(of), places[freed])], len(number), max(len(of), 1), scale)
+
+
+def _stretches(lives: Lives) -> Floats:
+    """How far back the sample of the same thread and size lies; of what stays, the one that stays, too."""
+    kind = np.floor(_CLASSES * np.log2(np.maximum(lives.bytes, 1)))
+    stays = np.isinf(lives.end_order)
+    frame = pd.DataFrame({"thread": lives.thread, "kind": kind, "stays": stays, "order": lives.begin_order})
+    same = ["thread", "kind", "stays"]
+    before = frame.groupby(same)["order"].diff()
+    usual = before.groupby([frame[name] for name in same]).transform("median").fillna(frame["order"])
+    gap = before.fillna(usual).clip(upper=_LONGEST_STRETCH * usual)
+    back: Floats = np.minimum(gap.to_numpy(dtype=np.float64), lives.begin_order)
+    return back
+
+
+def _fewer_temporaries(lives: Lives, stretch: Floats, count: Floats, most: float) -> Floats:
+    """Small ones that are gone before many of their kind come take each other's place: fewer do the same."""
+    life = np.where(np.isfinite(lives.end_order), lives.end_order - lives.begin_order, np.inf)
+    side_by_side = count * life / np.maximum(stretch, 1e-9)
+    short = (lives.bytes <= _SMALL_BYTES) & (side_by_side <= _SIDE_BY_SIDE)
+    others = count[~short].sum()
+    share = max(0.0, most - others) / max(count[short].sum(), 1.0)
+    return np.where(short, np.maximum(np.minimum(count, 1.0), count * share), count)
+
+
+def _order(when: Floats, thread: NDArray[np.uint32], births: int, freed: Integers) -> Integers:
+    """In order, but within a turn thread by thread; no piece is freed before it is there."""
+    by_time = np.argsort(when, kind="stable")
+    rank = np.empty(len(when), dtype=np.float64)
+    rank[by_time] = np.arange(len(when))
+    by_turn = np.lexsort((rank, thread, rank // _TURN))
+    at = np.empty(len(when), dtype=np.int64)
+    at[by_turn] = np.arange(len(when))
+    too_early = np.flatnonzero(at[births : births + len(freed)] < at[freed])
+    if too_early.size:
+        rank[births + too_early] = (rank[freed[too_early]] // _TURN + 1) * _TURN
+        by_turn = np.lexsort((rank, thread, rank // _TURN))
+    return by_turn

@@ -1,0 +1,62 @@
+"""The allocators and settings that a recording is replayed under: glibc's, and others where they are installed."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, field
+from glob import glob
+from typing import NamedTuple
+
+_FOLDERS = (
+    f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/lib64",
+    "/opt/*/lib",
+)  # fmt: skip
+AS_RECORDED = "now"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """``name`` is what to set or to preload; ``library``: None where it is glibc's malloc.
+
+    ``is_missing``: it is not installed here. ``may_pause``: it gives memory back after a while, so time has to pass.
+    """
+
+    name: str
+    environment: dict[str, str] = field(default_factory=dict)
+    library: str | None = None
+    is_trimmed: bool = False
+    is_missing: bool = False
+    may_pause: bool = False
+    decay_ms: int = 0  # jemalloc's own default
+
+
+class _Other(NamedTuple):
+    name: str
+    pattern: str
+    decay_ms: int = 0
+
+
+_OTHERS = (
+    _Other("jemalloc", "libjemalloc.so*", 10_000),
+    _Other("mimalloc", "libmimalloc.so*"),
+    _Other("tcmalloc", "libtcmalloc_minimal.so*"),
+)
+
+
+def variants(settings: dict[str, str]) -> list[Variant]:
+    """``settings`` of glibc's malloc with which a replay is like what was recorded."""
+    return [
+        Variant("MALLOC_ARENA_MAX=2", {**settings, "MALLOC_ARENA_MAX": "2"}),
+        Variant("malloc_trim(0)", settings, is_trimmed=True),
+        Variant("MALLOC_MMAP_THRESHOLD_=131072", {**settings, "MALLOC_MMAP_THRESHOLD_": "131072"}),
+        *(_other(one) for one in _OTHERS),
+    ]
+
+
+def _other(one: _Other) -> Variant:
+    found = sorted(path for folder in _FOLDERS for path in glob(os.path.join(folder, one.pattern)))
+    if not found:
+        return Variant(one.name, is_missing=True)
+    library = os.path.realpath(found[0])
+    return Variant(one.name, {"LD_PRELOAD": library}, library, may_pause=True, decay_ms=one.decay_ms)

@@ -1,0 +1,78 @@
+"""Sources that a report needs beside the user's files: code in no file, and modules of libraries that have grown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from leakscope.agent.interpreter import names
+
+from .staging import environment_of, rows, run, stage
+
+pytestmark = pytest.mark.live
+HERE = __name__
+CODE = "import time\nrows = []\ntime.sleep(3)  # a shorter program gets no snapshot\n"
+LIBRARY = """class Meter:
+    def __init__(self):
+        self.labels = {}
+
+    def remove(self, name):
+        del self.labels[name]
+"""
+GROWS = """
+import time
+import metering
+meter = metering.Meter()
+for n in range(8):
+    for m in range(5000):
+        meter.labels[n, m] = bytes(500)
+    time.sleep(1)
+"""
+
+
+def test_the_source_of_a_command_is_that_of_main(tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    assert run(journal, "-c", CODE).returncode == 0
+    assert ("<string>", CODE) in [(row["file"], row["source_text"]) for row in rows(journal)["sources"]]
+
+
+def test_what_was_read_from_standard_input_is_read_again_where_it_is_a_file(tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    (tmp_path / "code.py").write_text(CODE)
+    with (tmp_path / "code.py").open() as stdin:
+        subprocess.run([sys.executable, "-"], stdin=stdin, env=environment_of(journal, {}), check=True)
+    assert ("<stdin>", CODE) in [(row["file"], row["source_text"]) for row in rows(journal)["sources"]]
+
+
+@pytest.mark.slow
+def test_a_module_of_a_library_is_kept_once_an_object_of_it_has_grown(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "metering.py").write_text(LIBRARY)
+    (tmp_path / "job.py").write_text(GROWS)
+    journal = stage(tmp_path)
+    done = run(journal, str(tmp_path / "job.py"), PYTHONPATH=str(library), LEAKSCOPE_STRESS="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [(row["module"], row["source_text"]) for row in rows(journal)["library_sources"]] == [("metering", LIBRARY)]
+
+
+class Word(str):
+    pass
+
+
+class Pair(NamedTuple):
+    one: int
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        (f"{HERE}.Word", "str"), (f"{HERE}.Pair", None), ("str", None), ("missing.Word", None), (f"{HERE}.rows", None),
+    ],
+)  # fmt: skip
+def test_a_class_derived_from_a_value_is_known_by_its_name(name: str, base: str | None) -> None:
+    assert names.value_base(name) == base

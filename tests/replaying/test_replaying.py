@@ -1,0 +1,111 @@
+"""What a process would hold under other settings of malloc: steps that are possible, and a replay that tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from leakscope.cli import main
+from leakscope.replaying.steps import MEASURE, Lives, lives_of, plan
+
+from ..agent.staging import rows, run, stage
+from ..golden import RECORDINGS
+
+MiB = 1 << 20
+ARENAS = RECORDINGS / "arenas_of_request_threads-leaky.parquet"
+
+
+def of_rows(*lives: tuple[int, int | None, int, int | None, int, int]) -> Lives:
+    """Of (life, end, thread, end thread, bytes, weight)."""
+    names = ["life", "end_order", "thread_number", "end_thread_number", "size_bytes", "weight_bytes"]
+    frame = pd.DataFrame(lives, columns=names).astype("Int64")
+    frame["time_s"] = frame["life"].astype(float)
+    return lives_of(frame, np.random.default_rng(0))
+
+
+def test_each_piece_is_freed_after_it_was_asked_for_by_whoever_freed_it() -> None:
+    rng = np.random.default_rng(4)
+    given = []
+    for life in range(1, 2000, 2):
+        size = int(rng.integers(100, 60_000))
+        thread, by = (int(number) for number in rng.integers(1, 5, 2))
+        end = None if life % 10 == 1 else life + int(rng.integers(1, 300))
+        given.append((life, end, thread, None if end is None else by, size, 500_000))
+    lives = of_rows(*given)
+    orders = np.linspace(100, 2300, 40)
+    steps = plan(lives, orders, 1.0, rng).steps
+    there: dict[int, int] = {}
+    for step in steps:
+        if step["thread"] == MEASURE:
+            continue
+        if step["bytes"]:
+            assert step["place"] not in there
+            there[step["place"]] = int(step["bytes"])
+        else:
+            del there[step["place"]]  # it is there, and once
+    assert (steps["thread"] == MEASURE).sum() == 40
+    stay = sum(weight for _, end, *_, weight in given if end is None)
+    assert sum(there.values()) == pytest.approx(stay, rel=0.1)
+
+
+def test_what_was_lost_from_sight_ends_as_another_of_its_size() -> None:
+    lives = of_rows((1, 4, 1, None, 1000, 500_000), (2, 90, 1, 1, 1000, 500_000), (3, None, 1, None, 90_000, 500_000))
+    assert lives.end_order.tolist() == [90.0, 90.0, np.inf]
+
+
+def test_a_large_program_is_replayed_in_part_and_scaled() -> None:
+    lives = of_rows(*((life, None, 1, None, 200, 500_000) for life in range(1, 4001)))
+    planned = plan(lives, np.linspace(1, 4000, 40), 1.0, np.random.default_rng(0))
+    assert planned.scale > 1
+    assert float(planned.steps["bytes"].sum()) * planned.scale == pytest.approx(4000 * 500_000, rel=0.02)
+
+
+FREED = """
+import threading, time
+time.sleep(1.5)  # samples begin after a second
+shared = []
+def fill():
+    for _ in range(200):
+        shared.append(bytearray(100_000))
+filler = threading.Thread(target=fill)
+filler.start()
+filler.join()
+time.sleep(1)
+shared.clear()
+time.sleep(1)
+"""
+
+
+@pytest.mark.live
+def test_lives_say_who_asked_for_memory_and_who_freed_it(tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    done = run(journal, "-c", FREED)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(journal)["allocation_lives"]
+    begun = {row["life"]: row for row in found if row.get("size_bytes") == 100_001}
+    ends = {row["life"]: row for row in found if row.get("end_order") is not None}
+    assert sum(row["weight_bytes"] for row in begun.values()) == pytest.approx(200 * 100_001, rel=0.5)
+    assert all(row["thread_number"] != 1 for row in begun.values())
+    assert {ends[life]["end_thread_number"] for life in begun} == {1}
+    assert all(ends[life]["end_order"] > life for life in begun)
+
+
+@pytest.mark.slow
+def test_arenas_of_many_threads_are_fewer_with_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the program itself: run bare with MALLOC_ARENA_MAX=2 it holds a fifth of what it holds without."""
+    status = main(["whatif", str(ARENAS), "-f", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (status, found["is_true"]) == (0, True)
+    held = {one["name"]: one["level_bytes"] for one in found["outcomes"]}
+    assert held["MALLOC_ARENA_MAX=2"] < 0.4 * held["now"]
+    assert held["MALLOC_MMAP_THRESHOLD_=131072"] > 0.9 * held["now"]
+
+
+@pytest.mark.live
+def test_a_recording_without_samples_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["whatif", str(RECORDINGS / "fd_pileup-leaky.parquet")]) == 2
+    assert "sampled" in capsys.readouterr().err
