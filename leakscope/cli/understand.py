@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -79,7 +80,7 @@ def report(
     not_the_recording(output, run)
     ignores = Ignores() if all_findings else read_ignores(Path.cwd())
     result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
-    asked = {
+    asked: dict[str, dict[str, Any]] = {
         "terminal": {"verbose": verbose, "color": color_of(color)},
         "json": {"with_timeline": True} if with_timeline else {},
     }

@@ -419,10 +419,10 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     for number, (name, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
     for number, line in enumerate(bill.lines[:most]):
-        name = _clean(line.name)
+        label = _clean(line.name)
         if line.details and (most is None or number == 0):
-            name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
-        cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
+            label = Text.assemble(label, "\n", _styled(_clean(line.details), "dim"))
+        cells = [label, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
     return table
 
