@@ -298,7 +298,7 @@ def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]
 def _tensors(process: ProcessGrowth, look: _Inside) -> dict[str, float]:
     """Bytes of the tensors in memory by what they are for; empty where nobody was asked."""
     rows = process.rows("tensors")
-    rows = only(rows, (rows["take"] == look.take) & (rows["moment"] == "take") & rows["path"].isna())
+    rows = only(rows, (rows["take"] == look.take) & (rows["moment"] == "take"))
     rows = only(rows, rows["node"].isna() & (rows["device"] == "cpu"))
     found: dict[str, float] = {}
     for owner, size in cells(rows, "tensor_owner", "storage_bytes") if len(rows) else ():
