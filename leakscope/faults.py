@@ -50,7 +50,7 @@ def library_in_crash(text: str) -> str | None:
 
 
 def agent_elsewhere(text: str) -> str | None:
-    """The same of a thread that did not crash, while the agent was at work there."""
+    """What the agent did on a thread that did not crash, if it was at work there."""
     others = (lines for is_current, lines in _threads(text.splitlines()) if not is_current)
     return next(filter(None, map(_agents_call, others)), None)
 

@@ -139,7 +139,7 @@ class Finding:
 
     @property
     def likeness(self) -> str:
-        """The same for findings of one program that are about the same: of ranks of a job, for instance."""
+        """A key that findings of one program share if they are about the same: of ranks of a job, for instance."""
         return self.fingerprint or self.kind
 
     def tells(self, *meanings: str) -> bool:
@@ -614,7 +614,7 @@ def file_of(finding: Finding, folder: str | None) -> str | None:
 
 
 def fingerprint_of(finding: Finding, folder: str | None) -> str | None:
-    """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process.
+    """A key that stays from run to run, also when lines move: what holds, and where; no line, no figure, no process.
 
     None where none of that is known: growth of which nothing is known is no more the same than any two strangers.
     """

@@ -227,8 +227,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Log curves while it runs, and verdict and page at the end, to wandb[:PROJECT], mlflow[:EXPERIMENT], "
            "tensorboard[:FOLDER] or comet[:PROJECT]; repeatable. A separate helper does it.", _tracker),
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
-           "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
-           "those that start so are not recorded.", None, False),
+           "Do not adopt orphaned processes: they are re-parented to process 1, as without a recorder, and are not "
+           "recorded.", None, False),
     Option(("--outlive",), "The job itself", "outlives", "", "",
            "If somebody kills the recorder (SIGKILL), the command goes on, unrecorded. By default it is killed, too: a "
            "launcher that kills what it has started means the command.", None),
@@ -340,7 +340,7 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
 
 
 def parse_attach(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> RecordOptions:
-    """The same of the words after ``attach``, where process ids stand in place of a command. **Errors** BadInput."""
+    """Options from the words after ``attach``, where process ids stand in place of a command. **Errors** BadInput."""
     values, words = _read(argv, environ, "attach")
     options = RecordOptions(**values)
     if not (options.help or words):

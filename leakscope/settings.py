@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from .errors import BadInput
+from .units import parse_duration
 
 FILE = "pyproject.toml"
 
@@ -36,6 +37,23 @@ def of_project(folder: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadInput(f"{path}: [tool.leakscope] is not a table")
     return found
+
+
+def horizon_s(folder: Path, asked: str | None = None) -> float | None:
+    """Seconds of ``--horizon`` as it was ``asked`` for, or of ``horizon`` there; None where neither says.
+
+    **Errors** BadInput names the option or the file.
+    """
+    text, where = (asked, "--horizon") if asked is not None else (of_project(folder).get("horizon"), f"{FILE}: horizon")
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(str(text))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    if not seconds > 0:
+        raise BadInput(f"{where}: {text!r} is no time to look ahead: write it like 12h or 7d")
+    return seconds
 
 
 def _toml() -> ModuleType | None:

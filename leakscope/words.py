@@ -157,7 +157,7 @@ def ended(recording: RecordingFacts) -> str:
 
 
 def ending(how: str, exit_code: int | None, signal: int | None, *, goes_on: bool = False) -> str:
-    """The same for who knows no more of a run."""
+    """How a run ended, by what its footer says alone."""
     if how == "exit" and exit_code is not None:
         return f"exit status {exit_code}"
     if how == "signal" and signal is not None:

@@ -47,7 +47,7 @@ def told(functions: Collection[str], entered: Collection[str], known: Mapping[st
 
 
 def names() -> list[str]:
-    """All functions and methods that judge, as ``facts/growth/doubts.py settling``."""
+    """All functions and methods that judge, as ``facts/growth/tree.py tree_growth``."""
     return sorted(_functions())
 
 

@@ -133,7 +133,7 @@ def stamps() -> dict[str, int | None]:
 
 
 class NotOurs(OSError):
-    """What lies where a file of a recording is expected is none, or somebody else's."""
+    """The path exists, but is not a recording's file, or belongs to another user."""
 
 
 def create(path: str | os.PathLike[str], flags: int = NEW_FILE) -> int:
@@ -183,7 +183,7 @@ def is_there(folder: str) -> bool:
 
 
 def high(descriptor: int) -> int:
-    """The same file under a number that the job does not come to: its own files get those they always had."""
+    """Moves a file to a number that the job does not come to: its own files get those they always had."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST_FD)
     except OSError:  # so many are not allowed
@@ -256,7 +256,7 @@ class Journal:
                 self._write(encode_block(table, cleaned))
 
     def to_append(self, table: str, rows: Sequence[dict[str, Any]]) -> tuple[str, bytes]:
-        """(file, bytes) for who shall append these rows later, which hold nothing to be masked. **Errors** OSError."""
+        """(file, bytes) for a caller that appends these (already masked) rows later. **Errors** OSError."""
         if not self._is_open():
             self._next_segment()
         return self._path, encode_block(table, rows)

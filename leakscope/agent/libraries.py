@@ -74,7 +74,7 @@ THINGS = (
                  "step(): without one it keeps every event until it stops"),
     Thing("/jax/_src/compiler.py", COMPILER, library="jax"),
     Thing("/jax/_src/interpreters/mlir.py", COMPILER, library="jax", also_by=("jax.jit", "jax.pmap"),
-          let_go="pad what differs in size to a few sizes (jax recompiles for each shape and each static argument, and "
+          let_go="pad what differs in size to a few sizes (jax recompiles for each shape and static argument, and "
                  "keeps what it compiled), or call jax.clear_caches() now and then"),
     Thing("/tensorflow/python/framework/func_graph.py", COMPILER, library="tensorflow",
           also_by=("tensorflow.function", "tf.function"),

@@ -90,7 +90,7 @@ class Agent:
             options, self.outbox, self._thread, self._schedule, self.steps, self._phases,
             self._exit_soon, stress_s,
         )  # fmt: skip
-        self._gpu_history = self.taker.gpu_history
+        self._gpu_history = self.taker.devices.history
         self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.taker.may_take else None
         self._sampling_from = monotonic() + (SAMPLING_AFTER_S if stress_s is None else 0.0)
         sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())

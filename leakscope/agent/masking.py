@@ -314,7 +314,7 @@ class Masker:
         return text if cleaned == words else shlex.join(cleaned)
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The same as a list of words; what is beyond all that is looked at is one mask."""
+        """A command as a list of words, masked; what lies beyond what is looked at becomes one mask."""
         most = min(len(words), _MOST_WORDS)
         if most < len(words) or sum(map(len, words)) > LONGEST:
             while sum(map(len, words[:most])) > LONGEST:

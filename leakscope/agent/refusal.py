@@ -31,7 +31,7 @@ def reason() -> str | None:
 
 
 def failure(error: BaseException) -> str:
-    """The same of an agent that tried to."""
+    """Why there is no view inside, of an agent that tried to begin."""
     return f"the agent could not begin: {type(error).__name__}: {error}"
 
 

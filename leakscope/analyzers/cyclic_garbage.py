@@ -231,7 +231,7 @@ def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
 def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
     """What the host's tensors gained that exist, but that no way leads to, last snapshot against first.
 
-    Less all that ways lead to gained: some of it may be among these.
+    Minus the growth of reachable tensors, which may be counted here too.
     """
     rows = process.rows("tensors")
     rows = only(rows, (rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna())

@@ -19,7 +19,7 @@ from ..confidence import Ground
 from ..evidence.keepers import MAPPINGS, keeper, opening_line
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import find_calls
-from ..facts.growth.doubts import started_s
+from ..facts.growth.passing import started_s
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..confidence import Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
-from ..facts.growth.doubts import has_gpu_history
+from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval

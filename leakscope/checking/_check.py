@@ -48,14 +48,21 @@ class Check:
 
 
 def check(
-    recording: Recording, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None
+    recording: Recording,
+    rules: Rules,
+    baseline: Recording | None = None,
+    ignores: Ignores | None = None,
+    horizon_s: float | None = None,
 ) -> Check:
-    """Hold a recording to the rules; without any rule it must not leak. What is ``ignored`` breaks none of them."""
-    return check_case(Case(recording), rules, baseline, ignores)
+    """Hold a recording to the rules; without any rule it must not leak. What is ``ignored`` breaks none of them.
+
+    ``horizon_s``: how far ahead growth has to matter to be a leak; None is a day.
+    """
+    return check_case(Case(recording, horizon_s), rules, baseline, ignores)
 
 
 def check_case(case: Case, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None) -> Check:
-    """The same for who knows the facts of the recording already."""
+    """Like ``check``, for callers that already have the case."""
     report = without_ignored(case.once(report_of), ignores or Ignores())
     outcomes = tuple(_unless_it_failed(report, _outcomes(case, report, rules, baseline)))
     found = {outcome.outcome for outcome in outcomes}

@@ -1,7 +1,7 @@
 """The command line: parse, call one function, print, exit status. Runs afterwards; ``record`` passes it by.
 
-One file a section of ``leakscope --help``. Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use,
-3 input that cannot be read, 4 unclear, 5 a process that cannot be looked into.
+One file a command, called as it is; ``record`` has those of the recorder. Exit status: 0 ok, 1 findings (only with
+``--exit-code``), 2 wrong use, 3 input that cannot be read, 4 unclear, 5 a process that cannot be looked into.
 """
 
 from __future__ import annotations
@@ -15,7 +15,29 @@ import click
 
 from ..errors import LeakscopeError
 from ..version import __version__
-from . import agents, bring, decide, keep_house, many, record, take_along, understand
+from . import (
+    check,
+    compare,
+    completion,
+    doctor,
+    export,
+    finalize,
+    fix,
+    fleet,
+    heap,
+    import_,
+    mcp,
+    oom,
+    push,
+    record,
+    redact,
+    report,
+    schema,
+    skill,
+    upload,
+    view,
+    what_if,
+)
 from ._shared import HELP_NAMES, Group, fail
 
 
@@ -46,19 +68,19 @@ _SETTINGS = {
 }
 _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Record": (record.demo, record.record, record.attach, record.ps, record.snapshot, record.watch, record.metrics),
-    "Bring": (bring.import_,),
-    "Understand": (understand.report, understand.view, understand.heap, understand.what_if, understand.oom),
-    "Decide": (decide.fix, decide.compare, decide.check),
-    "Many recordings": (many.fleet,),
-    "Take along": (take_along.export, take_along.push),
-    "For coding agents": (agents.mcp, agents.skill),
-    "Keep house": (
-        keep_house.doctor,
-        keep_house.finalize,
-        keep_house.upload,
-        keep_house.redact,
-        keep_house.schema,
-        keep_house.completion,
+    "Import": (import_.import_,),
+    "Analyze": (report.report, view.view, heap.heap, what_if.what_if, oom.oom),
+    "Compare": (fix.fix, compare.compare, check.check),
+    "Many recordings": (fleet.fleet,),
+    "Export": (export.export, push.push),
+    "For coding agents": (mcp.mcp, skill.skill),
+    "Maintain": (
+        doctor.doctor,
+        finalize.finalize,
+        upload.upload,
+        redact.redact,
+        schema.schema,
+        completion.completion,
     ),
 }
 _ORDER_OF_WORK = (

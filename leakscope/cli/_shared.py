@@ -111,6 +111,9 @@ def format_option(*names: str) -> Callable[..., Any]:
     return click.option("-f", "--format", "format_name", type=Format(list(names)), help=FORMAT_HELP)
 
 
+horizon_option = click.option(
+    "--horizon", metavar="TIME", help="How far ahead growth has to matter to be a leak: 12h, 7d.  [default: 1d]"
+)
 run_argument = click.argument("run", type=click.Path(path_type=Path), default=DEFAULT_RUN)
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format."

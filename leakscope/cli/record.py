@@ -171,7 +171,7 @@ def watch(
 @click.option("--otlp", metavar="URL", help="Push them by OTLP over HTTP each 15 s (needs the extra otlp).")
 @click.option("--openmetrics", is_flag=True, help="Print OpenMetrics instead of the Prometheus text format.")
 def metrics(run: Path, listen: str | None, otlp: str | None, openmetrics: bool) -> int:
-    """Tell the figures of a recording as metrics: printed once, served or pushed until the run ends.
+    """Export the figures of a recording as metrics (Prometheus, OTLP): printed once, or served until the run ends.
 
     RUN is the recording; run.parquet if none is named. `leakscope record --metrics` and `--otlp` do the same from the
     beginning of a run.

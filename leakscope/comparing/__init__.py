@@ -53,7 +53,7 @@ def compare(before: Recording, after: Recording) -> Comparison:
 
 
 def compare_cases(before: Case, after: Case) -> Comparison:
-    """The same for who knows the facts of one of them already."""
+    """Like ``compare``, for callers that already have the cases."""
     first, second = before.once(report_of), after.once(report_of)
     pair = paces(before, after)
     changes = finding_changes(first, second)

@@ -28,7 +28,7 @@ def html(comparison: Comparison) -> str:
 
 
 def html_cell(comparison: Comparison) -> str:
-    """The same as a box for a cell of a notebook."""
+    """A comparison as a box for a cell of a notebook."""
     plot = _drawn(comparison)
     return cell("compare.html", _data(plot), (), **_values(comparison, plot))
 
@@ -85,7 +85,7 @@ def _rate(side: Side, rate: float, smallest: float) -> str:
 
 
 def history_html(history: History) -> str:
-    """The same for three or more runs."""
+    """The page that compares three or more runs."""
     drawn = dict(_history_plots(history))
     heads, rows = history_table(history)
     return page(

@@ -45,7 +45,7 @@ def another_program(before: Case, after: Case) -> str:
 
 
 def other_options(before: Sequence[str], after: Sequence[str]) -> str:
-    """The same for two commands of one program that differ."""
+    """In what two commands of one program differ, in words."""
     if not before or not after or _plain(before) == _plain(after):
         return ""
     return f"the command differs: {shown(before)} before, {shown(after)} after"

@@ -22,6 +22,7 @@ from ..facts.code.statements import (
     Statement,
     guard_of,
     is_looked_up_first,
+    is_never_read,
     new_each_time,
     statement_at,
     stored,
@@ -53,6 +54,7 @@ _TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
 _QUEUES = re.compile(r"(^|\.)(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)$")
 _TRANSPORT = re.compile(r"(Transport|StreamWriter|IOStream)$")
 _PLAIN = ("collections.", "builtins.", "__main__.")
+_FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
 
 
@@ -426,16 +428,19 @@ def _views(one: Held) -> list[str] | None:
 def _carries(one: Held) -> list[str] | None:
     """The members are of a class derived from str, bytes, int or float, and most of what is held is of another type."""
     kind, base = one.member_type, one.bases.get(one.member_type)
-    others = [part for part in one.place.children if part.type_name not in (kind, base)]
+    if base is None:
+        return None
+    keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive"
+    inside = [part for part in _much_of_members(one.place) if part.reference.edge_kind == "attribute"]
+    if inside:
+        return [f"{keeps}, by its {inside[0].reference.variable} ({tail(inside[0].type_name)}); {one.would_free}"]
+    others = [part for part in one.place.children if part.type_name not in (kind, base)]  # several members share it
     heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
-    least = _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1])
-    if base is None or heavy is None or float(heavy.deep_bytes[-1]) < least:
+    if heavy is None or float(heavy.deep_bytes[-1]) < _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1]):
         return None
     by = [part for part in others if part.reference.edge_kind == "attribute" and part.type_name == heavy.type_name]
     how = f", by its {by[0].reference.variable}" if by else ""
-    many = f"{format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"
-    keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive{how}"
-    return [f"{keeps}, {many}; {one.would_free}"]
+    return [f"{keeps}{how}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all; {one.would_free}"]
 
 
 def _all_below(place: Place) -> list[Place]:
@@ -469,6 +474,17 @@ def _stored_for_good(one: Held) -> list[str] | None:
         f"what {line.place} stores is kept in {one.place.said} for good, and most of it is {within_member(below)}: "
         f"store less there, or keep it elsewhere and only as long as it is needed; {one.would_free}"
     ]
+
+
+def _never_read(one: Held) -> list[str] | None:
+    """A container of the program's own that its sources fill, and do not look at."""
+    name, kind = str(one.named.reference.variable), one.named.type_name
+    if one.named is not one.place or not one.place.is_user or kind not in _FILLED or one.line is None:
+        return None
+    is_derived = one.statement is not None and one.statement.cls is not None and one.statement.cls.bases
+    if one.line.kind != "adds" or is_derived or not is_never_read(one.sources, name):
+        return None  # what a class is derived from may know the name
+    return [f"nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}"]
 
 
 def _slow_consumer(one: Held) -> list[str] | None:
@@ -712,6 +728,7 @@ MECHANISMS: dict[str, Proof] = {
     "tracebacks": _tracebacks,
     "views": _views,
     "values-with-more": _carries,
+    "never-read": _never_read,
     "slow-consumer": _slow_consumer,
     "removal-not-reached": _removal_not_reached,
     "library-way-out": _way_out,

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same of workers that run one program and fill the same thing at the same line.
+        """A key that workers share which run one program and fill the same thing at the same line.
 
         By which path it is met differs: by a local of the call that runs as a snapshot is made, or by the loader.
         """

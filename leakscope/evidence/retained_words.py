@@ -175,7 +175,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
 def _where_the_rest_was(found: Retained) -> str:
     if found.untouched:
         return "most of it was never written to, and takes no memory yet"
-    return "the rest lies in memory that it had before, or other memory was freed"
+    return "the rest reused memory the process already had, or other memory was freed meanwhile"
 
 
 def doubts(found: Retained) -> Iterator[str]:

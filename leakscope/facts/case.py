@@ -53,7 +53,9 @@ _T = TypeVar("_T")
 class Case:
     """What is known of one recording. **Units** bytes, and seconds since the recording began."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, horizon_s: float | None = None) -> None:
+        """``horizon_s``: how far ahead growth has to matter; None is a day."""
+        self.horizon_s = horizon_s
         self.recording = without_units(recording)
         self._answers: dict[object, Any] = {}
 
@@ -73,7 +75,7 @@ class Case:
     @cached_property
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
-        return tree_growth(self.recording)
+        return tree_growth(self.recording, self.horizon_s)
 
     @cached_property
     def rank_growth(self) -> dict[int, bool | None]:

@@ -51,7 +51,7 @@ def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 
 def only(rows: pd.DataFrame, is_so: NDArray[np.bool_] | pd.Series[bool]) -> pd.DataFrame:
-    """The rows of which it is so, null is not; in brackets it is the same, in five times as long.
+    """Rows where the mask is true (null counts as false). Five times faster than ``rows[mask]``.
 
     A view where they follow one another, as those of one process do, or of a span of time: do not change it.
     """

@@ -70,7 +70,7 @@ class _Odd:
         return np.where(far, np.sign(self.sigmas), 0).astype(np.int64)
 
     def expecting(self, times: Any) -> _Odd:
-        """The same, where so many times as much is usual."""
+        """This one, where so many times as much is usual."""
         return replace(self, usual=self.usual * times, spread=self.spread * times)
 
 

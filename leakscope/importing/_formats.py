@@ -53,7 +53,7 @@ def of_file(path: Path, form: str | None) -> str:
 
 
 def maybe_of_file(path: Path) -> str | None:
-    """The same for one of many: None where nobody knows it."""
+    """The format of one of many files: None where no importer knows it."""
     try:
         found = _sniffed(path)
     except UnreadableInput:

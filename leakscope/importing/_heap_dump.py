@@ -363,7 +363,7 @@ class _Graph:
         return row
 
     def _number(self, node: int) -> int:
-        """The same in all dumps of a process: the address, or what a frame is of."""
+        """A number that a node keeps in all dumps of a process: by its address, or by what a frame is of."""
         if node < len(_GROUPS):
             return node
         if node < self._first:

@@ -138,7 +138,7 @@ class Source:
 
 
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same, but text in UTF-16, as PowerShell writes it, in UTF-8."""
+    """These chunks; text in UTF-16, as PowerShell writes it, becomes UTF-8."""
     first = next(chunks, b"")
     if first[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         yield first

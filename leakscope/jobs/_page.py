@@ -70,7 +70,7 @@ def html(job: JobReport) -> str:
 
 
 def compared_html(found: JobComparison) -> str:
-    """The same for two jobs."""
+    """The page that compares two jobs."""
     return page(
         "jobs.html",
         ((), {}),

@@ -106,7 +106,7 @@ def _elements(name: str, data: Mapping[str, Any], script: str) -> Markup:
 
 
 def cell(template: str, data: Mapping[str, Any], scripts: Sequence[str], *, alone: bool = False, **values: Any) -> str:
-    """The same for a cell of a notebook: a box that says all it says without its script, too. ``alone``: one chart.
+    """A template for a cell of a notebook: a box that says all it says without its script, too. ``alone``: one chart.
 
     Its style is nested below one class, named thrice: that outweighs what a notebook says of tables and headings. No
     part has a name, since a notebook may hold several boxes; the script finds its own by a hash of what they draw.

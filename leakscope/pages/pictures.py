@@ -86,7 +86,7 @@ def of_heap(title: str, view: HeapView) -> str:
 
 
 def png(svg: str) -> bytes:
-    """The same in pixels. **Errors** BadInput: what draws them is not installed."""
+    """An SVG as PNG. **Errors** BadInput: what draws them is not installed."""
     try:
         import resvg_py
     except ImportError:

@@ -178,7 +178,7 @@ def still(plot: Plot, buckets: int = axes.BUCKETS) -> Chart:
 
 
 def data(plot: Plot) -> dict[str, Any]:
-    """The same for the script, for plots of bytes: plain values, names of the job's as they may be shown.
+    """A plot for the script that draws it, for plots of bytes: plain values, names of the job's as they may be shown.
 
     Values are multiples of ``unit_bytes``, each as its difference from the one before it: shorter to write.
     """

@@ -23,7 +23,7 @@ def at_start(command: Sequence[str]) -> str | None:
 
 
 def while_it_runs(tree: Tree, journal_path: str) -> str | None:
-    """The same of the largest Python process that is old enough, if no agent writes for it."""
+    """Why the largest Python process that is old enough is not seen inside, if no agent writes for it."""
     grown = [p for p in tree if tree.now_s - p.born_s >= LOOK_S - 1.0 and outside.is_python(p.exe or p.stat.comm)]
     if not grown:
         return None

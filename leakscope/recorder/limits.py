@@ -13,7 +13,9 @@ from ..units import format_bytes
 from .figures import LEAST_STEADY_S, Course, Steady
 from .tree import Row
 
-LEVELS = (0.85, 0.95)
+# A snapshot is asked for at each, while there is room to make one; only from the second on it is worth a word.
+LOOKS, LEVELS = 0.75, (0.85, 0.95)
+PRESSURE, NEARING = "pressure", "nearing"
 HYSTERESIS_FRACTION = 0.05  # a level is announced again only after use fell this much below it
 _LEAST_WATCHED_S = 8.0
 _FULL = 0.95  # of a limit: the kernel kills when it can free no more pages, some below it
@@ -48,7 +50,7 @@ class Limit(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """Something to record as an event: ``pressure`` or ``oom-kill-counter``."""
+    """Something to record as an event: ``pressure`` or ``oom-kill-counter``; of ``nearing`` nobody is told."""
 
     event: str
     text: str
@@ -176,12 +178,12 @@ class Limits:
 
     def _look_for_pressure(self, limit: Limit) -> list[Alarm]:
         known = self._reached.get(limit.name, 0.0)
-        reached = max((level for level in LEVELS if limit.used_fraction >= level), default=0.0)
+        reached = max((level for level in (LOOKS, *LEVELS) if limit.used_fraction >= level), default=0.0)
         if reached > known:
             self._reached[limit.name] = reached
             text = f"memory under pressure: {limit.used_fraction:.0%} of the limit is used, {limit.name}"
             is_near = reached == LEVELS[-1] and not limit.is_gpu
-            return [Alarm("pressure", text, limit.used_fraction, is_near)]
+            return [Alarm(NEARING if reached == LOOKS else PRESSURE, text, limit.used_fraction, is_near)]
         if limit.used_fraction < known - HYSTERESIS_FRACTION:
             self._reached[limit.name] = reached
         return []

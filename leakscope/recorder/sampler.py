@@ -19,7 +19,7 @@ from .companion import Companion, Look, Sample, Word
 from .figures import Figures
 from .helpers import Helpers, Killed, Room
 from .launch import Happening
-from .limits import Alarm, Kills, Limits
+from .limits import NEARING, PRESSURE, Alarm, Kills, Limits
 from .output import Output
 from .peaks import Peak, Peaks
 from .tree import Row, Tree
@@ -269,10 +269,11 @@ class Sampler:
         self.output.journal.add(table, row)
 
     def _raise(self, alarm: Alarm) -> None:
-        self.event(alarm.event, alarm.text, alarm.value)
-        if alarm.event == "pressure":
+        if alarm.event != NEARING:
+            self.event(alarm.event, alarm.text, alarm.value)
+        if alarm.event == PRESSURE:
             self._stop(lambda companion: companion.give_way())
-        if alarm.event == "pressure" and self._asks_agents:
+        if alarm.event in (PRESSURE, NEARING) and self._asks_agents:
             try:
                 self.output.request_take(f"{FOR_ALL}: {alarm.text}" if alarm.is_near_the_end else alarm.text)
             except OSError as error:

@@ -67,7 +67,7 @@ def _look_at(node: ast.AST, bound: set[str], used: set[str]) -> None:
 
 
 def without_texts(source: str, names: Names, placeholder: Placeholder) -> str:
-    """The same lines; of a source that Python cannot read, empty ones."""
+    """As many lines, without their texts; empty ones where Python cannot read the source."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     except (tokenize.TokenError, SyntaxError, IndentationError):

@@ -148,7 +148,7 @@ class Texts:
         return self.words("/".join([*map(self._folder, folders), name]) + rest)
 
     def folder(self, path: str) -> str:
-        """The same of what is known to be a folder."""
+        """The placeholder of a path that is known to be a folder."""
         return self.path(path + "/")[:-1] if "/" in path else self._folder(path)
 
     def _folder(self, folder: str) -> str:

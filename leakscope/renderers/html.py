@@ -36,7 +36,7 @@ def render(report: Report, *, renewal: int | None = None, is_paged: bool = False
 
 
 def render_cell(report: Report) -> str:
-    """The same as a box for a cell of a notebook."""
+    """A report as a box for a cell of a notebook."""
     drawn = _plots.views(report)
     return cell("report.html", _data(report, drawn), _SCRIPTS, **_values(report, drawn))
 

@@ -28,14 +28,18 @@ if TYPE_CHECKING:
 
 
 def analyze(
-    recording: Recording, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None
+    recording: Recording,
+    only: Collection[str] | None = None,
+    thresholds: Mapping[str, Any] | None = None,
+    horizon_s: float | None = None,
 ) -> Report:
     """The whole answer to one recording.
 
     ``only`` limits the report to these kinds; ``thresholds`` replaces keyword arguments of the diagnoses by name
-    (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
+    (each takes those it knows); growth that does not matter within ``horizon_s`` is no leak (None: a day). **Errors**
+    BadInput for a kind or a threshold that does not exist.
     """
-    return report_of(Case(recording), only, thresholds)
+    return report_of(Case(recording, horizon_s), only, thresholds)
 
 
 class Judged:

@@ -195,6 +195,8 @@ def _whether(told: Told) -> str:
         return f"{told.elsewhere.means.headline}: {_lower(told.elsewhere.title)}."
     if told.growth.leaking is None:
         return f"Cannot tell whether memory leaks: {_clause(told.growth.reason)}."
+    if told.growth.is_harmless:
+        return f"No leak that matters: {told.growth.reason}."
     filling = next((f for f in told.findings if f.tells(FILLS)), None)
     if filling is not None:
         return f"No leak: {_lower(filling.title)}."

@@ -18,7 +18,7 @@ def as_markdown() -> str:
 
 
 def as_json() -> str:
-    """The same for programs: format version, common columns, tables."""
+    """The tables and columns for programs: format version, common columns, tables."""
     tables = [{**table._asdict(), "columns": [c._asdict() for c in table.columns]} for table in schema.TABLES.values()]
     keys = [c._asdict() for c in schema.KEYS]
     return json.dumps({"format_version": schema.SCHEMA_VERSION, "keys": keys, "tables": tables}, indent=2) + "\n"

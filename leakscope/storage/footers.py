@@ -84,7 +84,7 @@ def _value(tail: bytes, key: str) -> bytes | None:
 
 
 def _by_pyarrow(tail: bytes, where: object) -> tuple[bytes, bytes]:
-    """The same where another program wrote the file anew, in another order."""
+    """The footer's values where another program wrote the file anew, in another order."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
     except (OSError, pa.ArrowException) as error:

@@ -559,7 +559,7 @@ def _check_is_parquet(path: Path) -> None:
 
 
 def _check_content(stream: BinaryIO, path: str) -> None:
-    """The same of what is in it."""
+    """**Errors** UnreadableRecording, by the first and last bytes of a file."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     head = stream.read(4)

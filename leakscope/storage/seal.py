@@ -93,7 +93,7 @@ def check(stream: BinaryIO, where: object, whole: bool = True) -> int | None:
 
 
 def check_file(path: Path, whole: bool = True) -> int | None:
-    """The same of a file here."""
+    """Like ``check``, for a file on this computer."""
     with open(path, "rb") as stream:
         return check(stream, path, whole)
 

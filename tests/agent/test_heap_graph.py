@@ -6,6 +6,7 @@ import array
 import collections
 import ctypes
 import gc
+import importlib.util
 import io
 import json
 import mmap
@@ -225,6 +226,29 @@ def test_an_image_has_its_pixels_and_one_of_a_mapped_file_has_none(tmp_path: Pat
     assert found[id(mapped.im)].own_bytes < 1000
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+def test_an_array_of_jax_has_its_numbers_until_it_is_deleted() -> None:
+    """In a process of its own: JAX starts threads, and other tests fork."""
+    code = """
+import jax.numpy as jnp
+from tests.agent.test_heap_graph import nodes
+made = {
+    "float32": jnp.ones((300, 1000)), "bfloat16": jnp.ones((300, 1000), jnp.bfloat16), "bool": jnp.ones((300, 1000), bool)
+}
+number, gone = jnp.float32(3) * 2, jnp.ones((300, 1000))
+gone.delete()
+found = nodes()
+for name, bytes_each in {"float32": 4, "bfloat16": 2, "bool": 1}.items():
+    own = found[id(made[name])].own_bytes
+    assert abs(own - 300_000 * bytes_each) < 1000, (name, own)
+assert found[id(gone)].own_bytes < 1000 and found[id(number)].own_bytes < 1000
+"""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.further
 def test_what_arrow_shows_twice_is_weighed_once() -> None:
     numbers = numpy.random.default_rng(0).permutation(100_000)
@@ -432,6 +456,29 @@ def test_many_containers_that_are_known_leave_room_for_what_lies_deeper() -> Non
         (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "documents"]
         sizes.append(row["retained_bytes"] / len(holder.documents))
     assert max(sizes) < 2 * min(sizes), "each of them is as large as the others"
+
+
+@pytest.mark.live
+def test_containers_near_a_root_with_many_members_leave_room_for_what_these_hold() -> None:
+    """In a process that has not loaded much else: there they are among the nearest."""
+    program = """
+from leakscope.agent.graph.heap_graph import HeapGraph
+class Holder: pass
+holder = Holder()
+def read(number):
+    return [{"id": number * 1000 + n, "words": [f"{number}-{n}-{m}" for m in range(2)]} for n in range(524)]
+holder.documents = {number: read(number) for number in range(500)}
+for number, (objects, nodes) in enumerate([(1e9, 0), (1, 230_000)], 1):
+    graph = HeapGraph()
+    graph.user_namespaces = [id(globals())]
+    assert graph.read(number, objects, 1 << 40, None, nodes) is not None
+    rows = [row for table, row in graph.work_out().rows if table == "heap_nodes" and row["edge_name"] == "documents"]
+    print(rows[0]["retained_bytes"])
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    whole, sampled = map(int, run.stdout.split())
+    assert sampled == pytest.approx(whole, rel=0.1)
 
 
 @pytest.mark.live

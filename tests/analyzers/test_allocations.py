@@ -60,6 +60,32 @@ def test_what_a_thread_of_a_library_asks_for_is_told_by_the_library_alone(tmp_pa
     assert "pack_frames" in found.title
 
 
+LOWERED = f"{FILE}:9 main\n{FILE}:5 step\n/site-packages/jax/_src/interpreters/mlir.py:627 make_ir_context"
+
+
+def test_what_stays_of_what_a_compiler_asked_for_is_no_leak_of_its_library(tmp_path: Path) -> None:
+    report = analyze(recorded(tmp_path, row(8 * MiB, stack=LOWERED), row(MiB, 6)).open())
+    found = report.findings[0]
+    assert (found.kind, found.subject.file, found.subject.line) == ("recompilation", FILE, 5)
+    assert (found.subject.library, found.mechanism) == ("jax", "compile-cache")
+    assert any("jax.clear_caches()" in advice for advice in found.remedy)
+    assert not [one for one in report.findings if one.kind in ("native-growth", "refcount-drift")]
+
+
+def test_a_little_that_a_compiler_asked_for_is_no_recompilation(tmp_path: Path) -> None:
+    report = analyze(recorded(tmp_path, row(MiB, stack=LOWERED), row(8 * MiB, 6)).open())
+    assert [one.kind for one in report.findings][:1] == ["native-growth"]
+
+
+def test_levels_that_are_written_twice_as_it_ends_are_of_what_was_freed(tmp_path: Path) -> None:
+    builder = recorded(tmp_path, row(8 * MiB))
+    for at_s in (21.5, 21.501):
+        builder.row("allocation_stacks", at_s, PID, **row(MiB))
+    case = Case(builder.open())
+    assert case.growth.main is not None
+    assert allocations(case.growth, case.growth.main)[0].live_bytes == 160 * MiB
+
+
 def gained(folder: Path, *slopes: dict[str, Any]) -> list[Allocations]:
     case = Case(recorded(folder, *slopes).open())
     assert case.growth.main is not None

@@ -58,13 +58,22 @@ SHELF = in_class("""def __init__(self):
     self.rows = {}
 
 def add(self, row):
-    self.rows[row.name] = row""")
+    self.rows[row.name] = row
+    show(self.rows)""")
+COUNTS = in_class("""def __init__(self):
+    self.rows = []
+    self.count = 0
+
+def add(self, row):
+    self.rows.append(row)
+    self.count += 1""")
 TENSORS = """def main():
     rows = []
     while True:
         frames = batch()
         best = int(frames.argmax())
         rows.append(frames[best, :8])
+        show(rows)
 """
 COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
 
@@ -75,10 +84,12 @@ COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
         (SLOW, rows_of("queue.Queue"), "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
         (CACHE, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
         (SHELF, rows_of("dict"), "unbounded-container", ["row.name", "delete each entry"]),
+        (COUNTS, rows_of("list"), "never-read", ["nothing in the sources reads Kept.rows", "train.py:7"]),
+        (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
     ],
-    ids=["queue", "cache", "dict", "views", "copies"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "copies"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
@@ -88,7 +99,7 @@ def test_the_advice_is_of_the_mechanism_that_is_proved(
 
 
 def with_more(folder: Path, base: str | None) -> Finding:
-    source = "def main():\n    rows = []\n    while True:\n        rows.append(cell().string)\n"
+    source = "def main():\n    rows = []\n    while True:\n        rows.append(cell().string)\n        show(rows)\n"
     builder = growing_run(folder, source)
     for number, at_s in enumerate(TAKES_S, 1):
         f = at_s / 24

@@ -116,7 +116,8 @@ def test_what_is_edited_does_as_before_with_the_latest() -> None:
     ],
 )
 def test_a_limit_is_set_where_it_is_made(made: str, kind: str, new: str) -> None:
-    text = f"class Log:\n    def __init__(self):\n        self.rows = {made}\n\n    def add(self, row):\n        self.rows.put(row)\n"
+    init = f"    def __init__(self):\n        self.rows = {made}\n"
+    text = f"class Log:\n{init}\n    def add(self, row):\n        self.rows.put(row)\n"
     mechanism = "slow-consumer" if "Queue" in kind else "unbounded-container"
     found = edited(mechanism, text, "put(row)", type_name=kind)
     assert changed(found) == ([f"self.rows = {made}"], [f"self.rows = {new}"])
@@ -154,6 +155,19 @@ def test_a_writer_minds_who_reads(header: str, new: list[str]) -> None:
     assert changed(found)[1] == new and found.note
 
 
+@pytest.mark.parametrize(
+    ("line", "gone", "came"),
+    [
+        ("rows.append(batch)", ["rows.append(batch)"], []),
+        ("rows.append(read(batch))", ["rows.append(read(batch))"], ["read(batch)"]),
+        ("if batch: rows.append(batch)", ["if batch: rows.append(batch)"], ["if batch: pass"]),
+    ],
+)
+def test_what_nobody_reads_is_not_put_there(line: str, gone: list[str], came: list[str]) -> None:
+    text = f"rows = []\nfor batch in data():\n    {line}\n    use(batch)\n"
+    assert changed(edited("never-read", text, "rows.append")) == (gone, came)
+
+
 def test_an_exception_is_kept_without_its_traceback() -> None:
     text = "errors = []\ntry:\n    work()\nexcept ValueError as error:\n    errors.append(error)\n"
     found = edited("tracebacks", text, "errors.append")
@@ -161,7 +175,8 @@ def test_an_exception_is_kept_without_its_traceback() -> None:
 
 
 def test_a_figure_is_closed_where_it_was_last_used() -> None:
-    text = "import matplotlib.pyplot as plt\n\ndef plot(rows):\n    fig, ax = plt.subplots()\n    ax.plot(rows)\n    fig.savefig('a.png')\n"
+    drawn = "    fig, ax = plt.subplots()\n    ax.plot(rows)\n    fig.savefig('a.png')\n"
+    text = f"import matplotlib.pyplot as plt\n\ndef plot(rows):\n{drawn}"
     assert changed(edited("library-registry", text, "subplots")) == ([], ["plt.close(fig)"])
 
 
@@ -177,7 +192,12 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
         ("unbounded-container", "made(key).append(row)", "append", {}),
         ("unbounded-container", "if row: rows.append(row)", "append", {}),
         ("unbounded-container", "for r in a:\n    rows.append(r)\n    labels.append(r.label)", "rows.append", {}),
-        ("unbounded-container", "for r in a:\n    self.n += 1\n    self.x.append(r)\n    self.rows.append(r)", "rows.", {}),
+        (
+            "unbounded-container",
+            "for r in a:\n    self.n += 1\n    self.x.append(r)\n    self.rows.append(r)",
+            "rows.",
+            {},
+        ),
         ("unbounded-container", "rows.append(row); count += 1", "append", {}),
         ("slow-consumer", "rows = Queue(9)\nrows.put(1)", "put", {"type_name": "queue.Queue"}),
         ("slow-consumer", "rows = Queue()\nrows = Queue()\nrows.put(1)", "put", {"type_name": "queue.Queue"}),

@@ -48,7 +48,9 @@ def add_handler(handler):
 def drop_handler(handler):
     HANDLERS.remove(handler)
 """
-LIBRARY = Library([Source("store.registry", "/lib/registry.py", REGISTRY), Source("store.scoped", "/lib/scoped.py", SCOPED)])
+LIBRARY = Library(
+    [Source("store.registry", "/lib/registry.py", REGISTRY), Source("store.scoped", "/lib/scoped.py", SCOPED)]
+)
 
 
 def test_a_public_method_that_removes_from_the_attribute_is_a_way_out() -> None:

@@ -226,3 +226,11 @@ def test_dev_shm_counts_where_it_is_a_file_system_of_its_own(monkeypatch: pytest
     monkeypatch.setattr(source, "SHARED_MEMORY", "/dev")  # any file system that is mounted
     for row in source.rows(tree):
         assert 0 <= row["used_bytes"] <= row["limit_bytes"]
+
+
+def test_a_snapshot_is_asked_for_at_each_level_and_only_the_upper_ones_are_news() -> None:
+    limits = Limits()
+    seen = [limits.look_at([host(used)], []) for used in (50, 70, 76, 78, 86, 90, 96, 99)]  # GiB of 100
+    assert [[alarm.event for alarm in alarms] for alarms in seen] == [
+        [], [], ["nearing"], [], ["pressure"], [], ["pressure"], []
+    ]  # fmt: skip

@@ -361,7 +361,7 @@ class HeapGraph:
 
     @property
     def node_s(self) -> float:
-        """The same for each node. Strings, numbers and dicts of these are nodes, too; the collector tracks none."""
+        """CPU seconds for each node. Strings, numbers and dicts of these are nodes, too; the collector tracks none."""
         return self._node_s
 
     def read(
@@ -602,7 +602,7 @@ class HeapGraph:
         least_bytes: int = 0,
         file: File | None = None,
     ) -> Found | None:
-        """What was read last says. On the agent's thread, or as the process ends. None: nothing was, or too much.
+        """What the last read found. On the agent's thread, or as the process ends. None: nothing was, or too much.
 
         ``look(copy)``, columns of a data form or None, is given some rows of each container that retains
         ``least_bytes``, as reader/copies.c copies them. ``file``: for all nodes and edges.

@@ -118,7 +118,7 @@ def _ranks(figures: Sequence[float]) -> str:
 
 
 def _hash(figure: float) -> str:
-    """The same of what a narrower type makes of a number; a number near the middle of two may have another."""
+    """A number's hash is that of what a narrower type makes of it; one near the middle of two may have another."""
     if figure != figure:
         return _NONE * 4
     return "%04x" % (crc32(b"%.3g" % (figure or 0.0)) & 0xFFFF)

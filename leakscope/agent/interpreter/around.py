@@ -55,7 +55,7 @@ def function(
 
 
 def method(original: Any, **ours: Any) -> Any:
-    """The same for a class, whose objects bind it."""
+    """As ``function``, for a class, whose objects bind it."""
     made = function(original, **ours)
     return None if made is None else _bind(made)
 

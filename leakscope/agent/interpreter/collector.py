@@ -95,7 +95,7 @@ def _frozen(generations: int) -> int:
 
 
 def locate() -> tuple[ctypes.c_int | None, ctypes.c_int | None]:
-    """The same; Nones after any error. A collection that begins meanwhile spoils a look: then there is another."""
+    """Where the flags lie; Nones after any error. A collection that begins meanwhile spoils a look: it is repeated."""
     found: tuple[ctypes.c_int | None, ctypes.c_int | None] = None, None
     for _ in range(_LOOKS):
         try:

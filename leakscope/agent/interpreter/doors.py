@@ -229,7 +229,7 @@ def answering(function: Function, value: object) -> object:
 
 
 def asking(function: Function, parameters: tuple[tuple[int, str] | tuple[int, str, None], ...]) -> Callable[..., Any]:
-    """The same, which returns what ``function()`` does, or None while somebody watches.
+    """A door that returns what ``function()`` does, or None while somebody watches.
 
     It can be called as a function of Python with these parameters can: ``(1, name)``, ``(1, name, default)``.
     """

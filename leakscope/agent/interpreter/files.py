@@ -46,5 +46,5 @@ def open_high(path: str, flags: int) -> int:
 
 
 def create(path: str) -> int:
-    """The same for a new file that only its owner can read; what is there already stays."""
+    """Opens a new file that only its owner can read, under a high number; a file that is there already stays."""
     return open_high(path, NEW_FILE)

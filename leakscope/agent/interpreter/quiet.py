@@ -59,7 +59,7 @@ def keep_out(*functions: Any) -> None:
 
 
 def skip_code(*functions: Any) -> None:
-    """The same where Dynamo meets them as frames of their own (a pending call); to be called once torch is there."""
+    """Hides functions that Dynamo meets as frames of their own (a pending call); to be called once torch is there."""
     skip: Any = sys.modules.get("torch._C")
     for name in ("_dynamo", "eval_frame", "skip_code"):
         skip = names.getattr_plain(skip, name)

@@ -59,7 +59,7 @@ class _Frame(ctypes.Structure):
 
 
 class _Address(ctypes.Union):
-    """The same reference to a frame's slots, as whatever one would read there."""
+    """One reference in a frame's slots, as whatever one would read there."""
 
     _fields_ = [
         ("address", ctypes.c_ssize_t),
@@ -69,7 +69,7 @@ class _Address(ctypes.Union):
 
 
 class _Tops(ctypes.Structure):
-    """The same frame object, to read what comes before its slots."""
+    """A frame object, to read what comes before its slots."""
 
     _fields_ = [*_Frame._fields_[:3], ("slots", _Address)]
 
@@ -137,7 +137,7 @@ def iterator(base: Any, obj: Any) -> Iterator[Any]:
 
 
 def backwards(base: Any, obj: Any) -> Iterator[Any] | None:
-    """The same from the end; None for what has none (sets)."""
+    """Members of a container from the end; None for one that has none (sets)."""
     if base is dict:
         return reversed(dict.values(obj))
     if base is KEYS:
@@ -192,7 +192,7 @@ class Attributes:
 
 
 def attributes_of(obj: Any) -> dict[Any, Any] | None:
-    """The same of one object."""
+    """The ``__dict__`` of one object; None where it has none."""
     return Attributes(type(obj)).dict_of(obj)
 
 

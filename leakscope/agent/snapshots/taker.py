@@ -18,14 +18,15 @@ from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
-from ..journal import GPU_SNAPSHOT, stamps
+from ..journal import stamps
 from ..life import fatal_signals
 from ..native import allocators, room, tracked_segments
 from ..native.memory import rss_bytes
-from ..torch import cuda, gradients
+from ..torch import gradients
 from ..torch.remembered import Remembered
 from ..torch.tensors import known_layout
 from . import pause, peak, sharing
+from .devices import Devices
 from .exact import ExactSnapshot
 from .full_heap import FullHeap
 from .plain import PlainSnapshot
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from ..interpreter.thread import Thread
     from ..life.phases import Phases
     from ..outbox import Outbox
-    from ..torch.gpu_history import GpuHistory
     from .schedule import Schedule
     from .steps import Steps
 
@@ -124,7 +124,9 @@ class Taker:
         self._blocks: Callable[[], tuple[Any, int]] | None = None
         self._noted_refusal: str | None = None
         self._full_heap = FullHeap(options, outbox)
-        self.gpu_history = self._gpu_history() if options["gpu_history"] else None
+        self.devices = Devices(
+            outbox, steps, self._running_now, self._on_full_device, keeps_history=bool(options["gpu_history"])
+        )
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
         self._has_said_refusal = False
@@ -179,7 +181,7 @@ class Taker:
     def consider(self, now: float) -> None:
         """Is a snapshot due, and has it waited too long for its safe point?"""
         if self.fork is None and self.takes and not self.is_watched and not self._is_stepping(now):
-            self._add_cuda_rows(cuda.rows_from_aside(self._steps.current()))  # after steps they are steadier
+            self.devices.look_from_aside()  # after steps they are steadier
         if not self.takes:
             if self.fork is not None:
                 self.takes = self.fork.is_worth_a_take()
@@ -288,7 +290,7 @@ class Taker:
 
     def _on_main_thread(self) -> None:
         if self.takes and self.fork is None and not self.is_taking:
-            self._look_at_cuda()
+            self.devices.look()
         if not self.is_exiting and self.wanted is not None and not self.is_taking:
             self.take("pending-call")
 
@@ -301,43 +303,12 @@ class Taker:
                     self._outbox.note(row["note"], row["text"])
                 self.wanted = "schedule"  # weights as training begins: a checkpoint still held is seen equal to them
             self.peak.stepped(self._steps.count)
-            self._look_at_cuda()
+            self.devices.look()
         if self.wanted is not None and not self.is_taking:
             self.take("optimizer-step")
 
-    def _look_at_cuda(self) -> None:
-        """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
-        rows = cuda.rows_if_due(self._steps.current())
-        self._add_cuda_rows(rows)
-        if self.gpu_history is not None:
-            self.gpu_history.look(rows)
-        refused = cuda.attach_oom_observer(self._on_cuda_oom, self._running_now)
-        if refused is not None:
-            self._outbox.note("cuda-observer", refused)
-
-    def _add_cuda_rows(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            self._outbox.add("allocator", row)
-
-    def _gpu_history(self) -> GpuHistory:
-        """Its module is loaded only where the user asked for it: the others have nothing of it inside."""
-        from ..torch.gpu_history import GpuHistory
-
-        return GpuHistory(self._gpu_snapshot, self._outbox.note)
-
-    def _gpu_snapshot(self, number: int) -> str:
-        """The file of a memory snapshot of torch."""
-        outbox = self._outbox
-        return os.path.join(outbox.folder, f"gpu-{outbox.pid}-{outbox.start_ticks}-{number}{GPU_SNAPSHOT}")
-
-    def _on_cuda_oom(self, device: int, requested_bytes: int, total_bytes: int, free_bytes: int, frames: str) -> None:
+    def _on_full_device(self) -> None:
         """Torch is about to raise: the frames that asked still stand, so this is the moment for a snapshot."""
-        self._outbox.note("cuda-oom", cuda.oom_text(device, requested_bytes, total_bytes, free_bytes, frames))
-        row = cuda.device_row(device, self._steps.current())
-        if row is not None:
-            self._outbox.add("allocator", row)
-        if self.gpu_history is not None:
-            self.gpu_history.write("out-of-memory")
         on_main_thread = get_ident() == self.main_thread
         if on_main_thread and self.takes and not self.is_taking and self._schedule.allows():
             self.wanted = "pressure"

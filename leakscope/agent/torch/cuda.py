@@ -43,7 +43,7 @@ def rows_if_due(step: int | None) -> list[dict[str, Any]]:
 
 
 def rows_from_aside(step: int | None) -> list[dict[str, Any]]:
-    """The same on another thread than the job's, for a job without an optimizer: a service, an evaluation.
+    """Figures of the allocator, read on a thread of ours: for a job without an optimizer, a service or an evaluation.
 
     It waits for the allocator as ``torch.cuda.memory_allocated`` of the job's would, and makes no CUDA call: such a
     thread has the first device for its own, and would make a context there. So nothing is read of a backend that asks

@@ -14,7 +14,7 @@ from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, Accounts
 from ..growth.tree import TreeGrowth
-from ..growth.views import in_use_of
+from ..growth.witnesses import in_use_of
 from ..series.arithmetic import Floats, level_at
 
 if TYPE_CHECKING:

@@ -290,6 +290,30 @@ def _not_stored(asked: Asked, statement: Statement) -> Result:
     return _replaced(statement.source, node, f"pass  # {_segment(statement.source, node)}", note)
 
 
+def _left_out(asked: Asked, statement: Statement) -> Result:
+    """What is put in is still worked out where that may do something; without the statement where it is not."""
+    pair, source, node = stored(statement), statement.source, statement.node
+    if pair is None or not isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)):
+        return Unsure("the line adds to it in a part of another statement")
+    works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    parts = [pair[1], *([pair[0].slice] if isinstance(pair[0], ast.Subscript) else [])]
+    if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
+        return _replaced(
+            source, node, _segment(source, pair[1]), "what it stored is still worked out: leave that out, too?"
+        )
+    root = statement.around[-1] if statement.around else ast.parse(source.text)
+    same = [part for part in _bodies(root) if any(one.lineno == node.lineno for one in part)]
+    if len(same) != 1 or len(same[0]) == 1:
+        return _replaced(source, node, "pass")
+    lines = lines_of(source.text)
+    first, last = lines[node.lineno - 1], (node.end_lineno or node.lineno) - 1
+    rest = lines[last].encode()[node.end_col_offset or 0 :].decode().strip()
+    if first.encode()[: node.col_offset].decode().strip() or rest[:1] not in ("", "#"):
+        return _replaced(source, node, "pass")
+    del lines[node.lineno - 1 : last + 1]
+    return _checked(Edited(source.file, source.text, _joined(source, lines), ""))
+
+
 def _closed(asked: Asked, statement: Statement) -> Result:
     """A figure that the same function makes and saves: closed where it is last used."""
     node, function = statement.node, statement.function
@@ -317,6 +341,7 @@ _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "views": _of_member(".clone()", ".copy()"),
     "values-with-more": _plain_value,
     "tracebacks": _without_traceback,
+    "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,
     "slow-consumer": _made_with_limit,

@@ -295,7 +295,7 @@ def key_of(node: Node) -> Node | str:
 
 
 def _further(terms: Iterable[Term], *steps: str) -> Iterator[Term]:
-    """The same terms, some steps further."""
+    """These terms, some steps further."""
     steps = tuple(filter(None, steps))
     for term in terms:
         if len(term.path) + len(steps) <= _LONGEST:

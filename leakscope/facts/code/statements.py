@@ -19,6 +19,7 @@ _CALLED_BY_PYTHON = (
     "__iter__",
     "__next__",
 )
+_READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 _ABRUPT = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -160,6 +161,36 @@ def stored(found: Statement) -> tuple[ast.expr, ast.expr] | None:
         )
         return node.target, one if one is not None else node.value
     return None
+
+
+def is_never_read(sources: Sequence[Source], variable: str) -> bool:
+    """Members are put into it, and nothing in the sources looks at it: to put none there changes nothing.
+
+    What may read it by another way (its name in a text, all attributes of an object at once) counts as reading.
+    """
+    if any(way in source.text for source in sources for way in _READ_ALL):
+        return False
+    trees = [parse(source.text) for source in sources if variable in source.text]
+    put = 0
+    for tree in trees:
+        if tree is None:
+            return False
+        filling = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.stmt) and (pair := stored(Statement(sources[0], node, ()))) is not None:
+                whole = pair[0]
+                filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
+            if isinstance(node, ast.Constant) and node.value == variable:
+                return False
+        own = [node for node in ast.walk(tree) if last_name(node) == variable]
+        read = [node for node in own if isinstance(getattr(node, "ctx", None), ast.Load) and node not in filling]
+        if read:
+            return False
+        put += sum(node in filling for node in own)
+        given = [node for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.alias))]
+        if any(variable in (getattr(node, "arg", ""), getattr(node, "name", "")) for node in given):
+            return False
+    return put > 0
 
 
 def stores_part(found: Statement) -> bool:

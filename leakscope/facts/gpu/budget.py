@@ -68,7 +68,7 @@ class DeviceBudget:
 
     @cached_property
     def at_peak(self) -> dict[str, int]:
-        """The same when most was allocated. Rounding is among what is free there; empty without a history."""
+        """Bytes by account when most was allocated. Rounding is among what is free there; empty without a history."""
         device = self.device
         if not len(device.events):
             return {}

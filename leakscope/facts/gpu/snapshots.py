@@ -163,7 +163,7 @@ class DeviceSnapshot:
 
     @cached_property
     def allocated_bytes(self) -> int:
-        """The same with rounding: torch's allocated_bytes."""
+        """Bytes in use with rounding: torch's allocated_bytes."""
         return self._sum(ALLOCATED, "size")
 
     @cached_property

@@ -152,7 +152,7 @@ def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: 
 
 
 def _cap(sources: Sequence[Source], place: Place) -> Cap | None:
-    """The lowest that it has not exceeded; one of unknown height where no other is left."""
+    """The lowest limit not yet exceeded; one of unknown height if none is left."""
     for held in _held_as(place):
         found = [_with_value(cap, place) for cap in caps(sources, held.as_holder())]
         kept = [cap for cap in (_kept(cap, float(place.length[-1])) for cap in found) if cap.members]

@@ -52,7 +52,7 @@ class ProcessGrowth:
     first_step_s: float | None = None
     begun_s: float | None = None
     is_fork: bool = False  # of another process here: what was counted before its birth is its parent's
-    hides: str = ""  # why ``growth_bytes`` is more than it came to hold: a sentence, where it is
+    hides: str = ""  # a sentence, if ``growth_bytes`` exceeds the measured growth
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
     _parted: dict[str, dict[_Key, pd.DataFrame]] = field(default_factory=dict, repr=False)
 

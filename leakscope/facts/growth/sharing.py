@@ -194,9 +194,9 @@ def _with_steps(at_s: Floats, share: Floats, family: Family) -> tuple[Floats, Fl
 
 
 def _left_alone(times: Floats, values: Floats, alone: Floats, family: Family) -> tuple[Floats, Floats]:
-    """The same, after the last reading too: who is left by the last fork has the share of when it was ``alone`` before.
+    """Past the last reading: a process whose last fork has ended has the share of when it was ``alone`` before.
 
-    Without any such reading nobody knows with whom else it shares.
+    Without any such reading its other sharers are unknown.
     """
     later = family.changes_s[family.changes_s > times[-1]]
     if not (later.size and alone.size) or family.size_at(later[-1:] + _AT_ONCE_S)[0] > 1:

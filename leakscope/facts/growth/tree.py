@@ -1,8 +1,8 @@
 """Does the tree of processes grow without end: the question every growth finding starts from.
 
-One judge goes through the views of its memory: the first that shows growth is believed, and without one the plain view.
-Then it asks what speaks against that. What fills up to a limit of its own is no leak; and unclear where growth
-may end by itself, or where a holder rises in memory that stands. A new view is one more in ``views``.
+Every witness is asked: the first that shows growth is believed, and without one what all processes hold over time. Then
+what speaks against that: what fills up to a limit of its own is no leak, and nobody can tell where growth may end by
+itself, or where a holder rises in memory that stands.
 """
 
 from __future__ import annotations
@@ -13,32 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
-from ...units import MOST, format_bytes, format_count, format_duration
+from ...units import MOST, format_bytes, format_count, format_duration, format_rate
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
-from .beneath import beneath
-from .doubts import (
-    breathing,
-    importing,
-    newborn,
-    observed,
-    reused,
-    settling,
-    starting,
-    starved,
-    uncollected,
-    unfinished,
-)
 from .filling import Fills, fills
 from .job import Job, job_of
-from .limits import gpu_series, limits
+from .limits import Limit, gpu_series, limits, nearest
+from .passing import ENOUGH, Grown, newborn, passing, starved
 from .processes import ProcessGrowth, process_growths
-from .views import View, views
+from .witnesses import Witness, riser_of, witnesses
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
+_HORIZON_S = 86400.0
+_MATTERS = 0.01  # of the nearest limit
 _MOST_TOLD = 4  # of what is no process's
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
@@ -50,6 +40,7 @@ class TreeGrowth:
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
     ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
+    ``is_harmless``: it grows without end, too slowly to matter within the horizon.
     """
 
     leaking: bool | None
@@ -63,6 +54,7 @@ class TreeGrowth:
     processes: tuple[ProcessGrowth, ...] = field(default=())
     fills: Fills | None = None
     least_bytes_per_hour: float | None = None
+    is_harmless: bool = False
 
     @property
     def main(self) -> ProcessGrowth | None:
@@ -78,19 +70,23 @@ class TreeGrowth:
         return next((p for p in self.processes if p.pid == pid), None)
 
 
-def tree_growth(recording: Recording) -> TreeGrowth:
-    """Trends of every process and of their sum, and the verdict on them."""
+def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGrowth:
+    """Trends of every process and of their sum, and the verdict on them.
+
+    Growth is a leak if it matters within ``horizon_s``. Where that was asked for, a leak that matters has to be one
+    that would have shown; None: a day, for which the length of hardly any recording is enough.
+    """
     processes = process_growths(recording)
     if not processes:
         nothing = np.empty(0)
         return TreeGrowth(None, _without_processes(recording), _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
     job = job_of(recording, processes)
-    looks = views(job)
-    plain = next(looks)
-    view = plain if plain.trend.verdict == GROWING else next((v for v in looks if v.trend.verdict == GROWING), plain)
-    riser = beneath(recording, job.worker, _span(job)) if view.trend.verdict != GROWING else None
-    if riser is not None and riser.is_steady:
-        view = riser.view
+    asked = witnesses(job)
+    plain = next(asked)
+    view = plain if plain.trend.verdict == GROWING else next((w for w in asked if w.trend.verdict == GROWING), plain)
+    riser = riser_of(recording, job.worker, _span(job))
+    if riser is not None and riser.is_steady and (view.trend.verdict != GROWING or riser.is_known_alone):
+        view = riser.witness
     window_s = (view.trend.start_s, view.trend.end_s)
     measured = _measured(job, view)
     growth = sum(p.growth_bytes for p in measured)
@@ -109,7 +105,30 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
-    return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
+    found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
+    return _weighed(found, nearest(limits(recording)), horizon_s)
+
+
+def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -> TreeGrowth:
+    """Whether growth matters within the horizon, and whether a leak that does would have shown."""
+    ahead_s = horizon_s if horizon_s is not None else _HORIZON_S
+    if limit is None or growth.main is None:
+        return growth
+    room = float(limit.limit_bytes[-1] - limit.used_bytes[-1])
+    least_per_hour = min(room, _MATTERS * float(limit.limit_bytes[-1])) / ahead_s * 3600
+    within = f"within {format_duration(ahead_s)}"
+    gained = growth.main.growth_bytes if growth.main.is_hidden else growth.growth_bytes
+    per_hour = gained / max(growth.end_s - growth.start_s, 1e-9) * 3600
+    if growth.leaking and 0 < per_hour < least_per_hour:
+        rate = f"{format_bytes(24 * per_hour)} per day"
+        reason = f"it grows by {rate}, less than {_MATTERS:.0%} of {limit.label} {within}"
+        return replace(growth, leaking=False, reason=reason, is_harmless=True)
+    least = growth.least_bytes_per_hour
+    if growth.leaking is False and horizon_s is not None and least is not None and least > least_per_hour:
+        needed_s = (growth.end_s - growth.start_s) * least / least_per_hour
+        reason = f"a leak of {format_rate(least, 0)} would not have shown, and matters {within}"
+        return replace(growth, leaking=None, reason=f"{reason}; record for about {format_duration(needed_s)}")
+    return growth
 
 
 def _without_processes(recording: Recording) -> str:
@@ -122,7 +141,7 @@ def _without_processes(recording: Recording) -> str:
     return f"memory of processes is not in this recording; {'; '.join(told)}"
 
 
-def _measured(job: Job, view: View) -> list[ProcessGrowth]:
+def _measured(job: Job, view: Witness) -> list[ProcessGrowth]:
     """The processes with what each gained in the window of the view, the most first; before all the one it judged."""
     window_s = (view.trend.start_s, view.trend.end_s)
     hidden_bytes = view.trend.growth_bytes
@@ -137,47 +156,47 @@ def _measured(job: Job, view: View) -> list[ProcessGrowth]:
 
 
 def _doubted(
-    recording: Recording,
-    view: View,
-    main: ProcessGrowth,
-    filling: Fills | None,
-    *,
-    min_share: float = 0.5,  # of the growth: less, and what fills up does not explain it
-    sure_share: float = 0.75,  # of the growth: the rest is what lies between its members
-    most_besides: float = 0.25,  # of the growth, kept by others that have no limit: they are the answer then
-    certain_besides: float = 0.08,  # of the growth: what is told as a finding of its own
+    recording: Recording, view: Witness, main: ProcessGrowth, filling: Fills | None
 ) -> tuple[bool | None, str]:
     """Growth that was seen, and what speaks against its going on."""
-    if filling is not None and filling.share >= min_share and filling.other_share < most_besides:
-        first = filling.found[0]
-        if first.limit is None or not filling.are_known:
-            line = next(one.line for one in filling.found if one.limit is None)
-            where = f" ({line.place})" if line is not None else ""
-            limited = f"{first.name} is kept below a number of members that is not known{where}"
-            return None, f"{limited}: it may stop growing there"
-        if filling.room is None:
-            limit = f"its limit of {format_count(first.limit)} members"
-            if first.is_far and first.level_bytes > float(main.held_bytes[-1]):  # a guess that means a multiple of it
-                in_s = first.full_in_s
-                pace = f", in {format_duration(in_s)} at this pace" if in_s is not None else ""
-                full = f"about {format_bytes(first.level_bytes)} once it is full{pace}"
-                return None, f"{first.name} is at {first.full_share:.1%} of {limit}, and may take {full}"
-            reason = f"{first.name} fills up to {limit}"
-            if filling.share >= sure_share and filling.other_share < certain_besides:
-                return False, reason
-            return (
-                None,
-                f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest",
-            )
+    limited = _limited(filling, main) if filling is not None else None
+    if limited is not None:
+        return limited
     window_s = (view.trend.start_s, view.trend.end_s)
-    doubt = settling(main, window_s) if view.may_settle else None
-    asked = (recording, main, window_s)
-    doubt = doubt or reused(main, window_s) or breathing(main, window_s) or observed(*asked)
-    doubt = doubt or uncollected(main, window_s) or starting(*asked)
-    doubt = doubt or importing(*asked, filling) or unfinished(*asked)
-    if doubt is not None:
-        return None, doubt
-    return _LEAKING[view.trend.verdict], view.trend.reason
+    doubt = passing(Grown(recording, main, window_s, filling, view.may_settle))
+    return (None, doubt) if doubt is not None else (True, view.trend.reason)
+
+
+def _limited(
+    filling: Fills,
+    main: ProcessGrowth,
+    *,
+    certain_besides: float = 0.08,  # of the growth: what is told as a finding of its own
+) -> tuple[bool | None, str] | None:
+    """What fills up is bounded by that, where it explains the growth."""
+    if filling.share < MOST or filling.other_share > 1 - ENOUGH:
+        return None
+    first = filling.found[0]
+    if first.limit is None or not filling.are_known:
+        line = next(one.line for one in filling.found if one.limit is None)
+        where = f" ({line.place})" if line is not None else ""
+        limited = f"{first.name} is kept below a number of members that is not known{where}"
+        return None, f"{limited}: it may stop growing there"
+    if filling.room is not None:
+        return None
+    limit = f"its limit of {format_count(first.limit)} members"
+    if first.is_far and first.level_bytes > float(main.held_bytes[-1]):  # a guess that means a multiple of it
+        in_s = first.full_in_s
+        pace = f", in {format_duration(in_s)} at this pace" if in_s is not None else ""
+        full = f"about {format_bytes(first.level_bytes)} once it is full{pace}"
+        return None, f"{first.name} is at {first.full_share:.1%} of {limit}, and may take {full}"
+    reason = f"{first.name} fills up to {limit}"
+    if filling.share >= ENOUGH and filling.other_share < certain_besides:
+        return False, reason
+    return (
+        None,
+        f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest",
+    )
 
 
 def _span(job: Job) -> tuple[float, float]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..tables import AT_EXIT, narrow, only
 from .graph import graph_places
@@ -114,6 +115,10 @@ def _once(recording: Recording, pid: int, takes: Takes, *, on_devices: bool = Fa
 
 def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool) -> Heap:
     places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices, weighs_alike=True)
+    sampled = sampled_takes(recording, pid)
+    is_exact = sampled.isdisjoint(takes.numbers)
+    if not is_exact:
+        _fill_unlisted(places, takes, np.isin(takes.numbers, list(sampled)))
     _carry_what_is_below(places)
     return Heap(
         pid=pid,
@@ -125,8 +130,27 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool
         truncated=bool(takes.is_truncated.any()),  # sampled or without all of autograd's
         roots=tuple(_without_modules(places)),
         places=tuple(places),
-        is_exact=sampled_takes(recording, pid).isdisjoint(takes.numbers),
+        is_exact=is_exact,
     )
+
+
+def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_], *, min_seen: int = 4) -> None:
+    """What a graph that was read in part does not list is not nothing, where it was longer in each that does.
+
+    Between two of them it is on a straight line. What is emptied in between would have fewer members at times.
+    """
+    at = takes.step if np.isfinite(takes.step).all() else takes.time_s
+    for place in places:
+        seen = np.flatnonzero(place.count > 0)
+        inside = is_sampled & (place.count == 0)
+        if not place.has_length or seen.size < min_seen or not inside[seen[0] : seen[-1]].any():
+            continue
+        if (np.diff(place.length[seen]) < 0).any() or place.length[seen[-1]] <= place.length[seen[0]]:
+            continue
+        gaps = np.flatnonzero(inside)
+        gaps = gaps[(gaps > seen[0]) & (gaps < seen[-1])]
+        for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
+            figures[gaps] = np.interp(at[gaps], at[seen], figures[seen])
 
 
 def _carry_what_is_below(places: Sequence[Place]) -> None:

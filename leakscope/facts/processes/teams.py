@@ -77,6 +77,8 @@ class Team:
 
     def is_growing(self, growth: TreeGrowth) -> bool:
         """One grows, or they are most of the job's growth: each by itself may go up and down too much to tell."""
+        if growth.main is not None and growth.main.is_hidden:  # what grows is known, and it is none of theirs
+            return any(member.trend.verdict == GROWING for member in self.alive)
         parent = self.parent.growth if self.parent is not None and self.is_copying else None
         gained = sum(worker.growth_bytes for worker in self.alive)
         carries = bool(growth.leaking) and gained >= MOST * max(growth.growth_bytes, 1)

@@ -462,12 +462,26 @@ INTERNAL void begin_level(struct graph *g, uint32_t first)
     g->level_end = (uint32_t)g->nodes;
 }
 
+/* A dict that a module has for its names: the first is its own. */
+INTERNAL int is_namespace(const object *one)
+{
+    char name[16];
+    const char *first;
+    uint64_t each;
+    int has_keys;
+    if (!members_in_line(one, &first, &each, &has_keys))
+        return 0;
+    const object *key = (object *)word_at(first - 8, 0);
+    return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
+}
+
 /* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
  * members in the same order the same ones are followed, also where one is a dict that tells of a value and of a key in
  * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
  * lies in these. Where more nodes wait on a level than there is room for, 0 for most of them, and others stand for these;
- * of a container with many members rather a few of each: all that a program keeps may be in one. What held much at the
- * snapshot before is always there, but has no more room than others: many such would leave none for what lies deeper. */
+ * of a container with many members rather a few of each: all that a program keeps may be in one. What is near,
+ * and what held much at the snapshot before, is always there, but has no more room than others, names of modules apart:
+ * many such would leave none for what lies deeper. */
 static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t base, int is_told)
 {
     enum { MANY = 4 }; /* members, for each node that one would stand for */
@@ -477,14 +491,16 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
     room = room > level->spent + least ? room - level->spent : least;
     int is_near = node < g->node_limit / NEAR_SHARE;
     uint32_t nodes = 1;
-    while (!is_near && (double)level->waiting / nodes * level->each > (double)room && nodes < 1u << 20)
+    while ((double)level->waiting / nodes * level->each > (double)room && nodes < 1u << 20)
         nodes *= 3;
     if (nodes > 1) {
         uint64_t members = members_of(one, base), of_each = nodes;
-        int is_known = is_among(g->known, g->known_count, (uintptr_t)one);
-        while (is_known && of_each > 1 && members < MANY * of_each)
+        int stays = is_near || is_among(g->known, g->known_count, (uintptr_t)one);
+        while (stays && of_each > 1 && members < MANY * of_each)
             of_each /= 3;
-        if (is_known || members >= MANY * of_each) {
+        if (is_near && base == DICT && is_namespace(one))
+            of_each = 1;
+        if (stays || members >= MANY * of_each) {
             stride = of_each;
             nodes = 1;
         }
@@ -499,19 +515,6 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
     if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
         ARRAY(g, sample, struct sample)[g->sample_count++] = (struct sample){node, nodes, stride};
     return stride;
-}
-
-/* A dict that a module has for its names: the first is its own. */
-INTERNAL int is_namespace(const object *one)
-{
-    char name[16];
-    const char *first;
-    uint64_t each;
-    int has_keys;
-    if (!members_in_line(one, &first, &each, &has_keys))
-        return 0;
-    const object *key = (object *)word_at(first - 8, 0);
-    return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
 }
 
 /* Whether what an object leads to counts as the user's, where what leads to it does or does not. */

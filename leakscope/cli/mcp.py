@@ -1,4 +1,4 @@
-"""For coding agents: the questions they may ask, and the skill that says how."""
+"""``leakscope mcp``: recordings for a coding agent, by the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -36,18 +36,3 @@ def mcp(folder: Path) -> None:
     if sys.stdin.isatty():
         say("waits for an MCP client on stdin; ^C ends it")
     serve(folder)
-
-
-@command(
-    examples=[
-        ("leakscope skill > .claude/skills/leakscope/SKILL.md", "where an agent looks for skills"),
-    ]
-)
-def skill() -> None:
-    """Print the Agent Skill: how a coding agent records, reads, mends and proves with leakscope.
-
-    It is a SKILL.md: save it in a folder named leakscope where your agent looks for skills. It needs no MCP server.
-    """
-    from ..skills import skill_text
-
-    click.echo(skill_text(), nl=False)

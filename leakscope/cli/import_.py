@@ -1,4 +1,4 @@
-"""Bring: recordings made of what other tools left."""
+"""``leakscope import``: files of other tools."""
 
 from __future__ import annotations
 

@@ -1,0 +1,74 @@
+"""``leakscope fix``: the edit that a report asks for, as a diff, and whether it works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ..errors import BadInput
+from ._shared import (
+    command,
+    not_the_recording,
+    run_argument,
+    say,
+    write_or_print,
+)
+
+
+@command(
+    examples=[
+        ("leakscope fix", "print the edit as a diff; nothing is changed"),
+        ("leakscope fix | git apply", "make it"),
+        ("leakscope fix --prove", "record a copy of the program with it, and compare"),
+    ]
+)
+@run_argument
+@click.option("--finding", "number", type=int, metavar="NUMBER", help="[default: the first that has an edit]")
+@click.option("--prove", is_flag=True, help="Record the program with the edit, in a copy of its sources, and compare.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="fixed.parquet", show_default=True,
+    help="With --prove: where to write the recording.",
+)  # fmt: skip
+def fix(run: Path, number: int | None, prove: bool, output: Path) -> int:
+    """Print the smallest edit that follows the advice of a report, as a diff. Nothing of yours is changed.
+
+    The advice and what to look at are told on standard error. With --prove the program is run again, with the edit, as
+    long as it takes to end: what it prints goes to standard error, and what it writes is written.
+    Exits with 0 if there is an edit, 4 if none is certain enough: then it says why. With --prove as compare does.
+    """
+    from .. import comparing, fixing
+    from ..storage import open_recording
+
+    recording = open_recording(run)
+    if prove:
+        not_the_recording(output, run)
+    found = fixing.fix_of(recording, number)
+    say(f"finding {found.number}: {found.finding.title}")
+    for advice in found.finding.remedy[:1]:
+        say(f"do: {advice}")
+    if found.diff is None:
+        say(f"no edit is certain enough: {found.note}")
+        return fixing.NO_EDIT
+    if found.note:
+        say(f"look at this: {found.note}")
+    write_or_print(found.diff, None, "terminal")
+    if not prove:
+        return 0
+    result = fixing.prove(found, recording, output)
+    write_or_print(comparing.render(result, "terminal"), None, "terminal")
+    say(fixing.told(result, found))
+    return comparing.EXIT_STATUS[result.verdict]
+
+
+def _compare_jobs(runs: Sequence[Path], format_name: str, output: Path | None) -> int:
+    """Two folders."""
+    from .. import comparing, jobs
+
+    if len(runs) > 2:
+        raise BadInput(f"{len(runs)} folders: compare two jobs, the one from before and the one after")
+    result = jobs.compare_jobs(runs[0], runs[1])
+    text = jobs.render(result, format_name)
+    write_or_print(text, output, format_name)
+    return comparing.EXIT_STATUS[result.verdict]
