@@ -153,10 +153,10 @@ class Outbox:
                 continue
             if file.endswith(".py") and names.is_user_module(name, file):
                 self._add_source("sources", name, file)  # as stacks name it
-        for module, file, text in _unfiled():
+        for of_module, file, text in _unfiled():
             if file not in self._sources_written and names.is_user_file(file):
                 self._sources_written.add(file)
-                self.add("sources", {"module": module, "file": file, "source_text": text[:_SOURCE_BYTES]})
+                self.add("sources", {"module": of_module, "file": file, "source_text": text[:_SOURCE_BYTES]})
 
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""

@@ -234,7 +234,8 @@ def test_an_array_of_jax_has_its_numbers_until_it_is_deleted() -> None:
 import jax.numpy as jnp
 from tests.agent.test_heap_graph import nodes
 made = {
-    "float32": jnp.ones((300, 1000)), "bfloat16": jnp.ones((300, 1000), jnp.bfloat16), "bool": jnp.ones((300, 1000), bool)
+    "float32": jnp.ones((300, 1000)), "bfloat16": jnp.ones((300, 1000), jnp.bfloat16),
+    "bool": jnp.ones((300, 1000), bool)
 }
 number, gone = jnp.float32(3) * 2, jnp.ones((300, 1000))
 gone.delete()

@@ -475,6 +475,14 @@ INTERNAL int is_namespace(const object *one)
     return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
 }
 
+/* Members of one object of which an edge is followed: the fewer, the less room is left. */
+static uint64_t most_followed(uint32_t node, int is_near, uint64_t left, uint64_t limit)
+{
+    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
+    most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
+    return node == GROUPS && most < limit / 4 ? limit / 4 : most; /* the table of all modules: among them the user's */
+}
+
 /* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
  * members in the same order the same ones are followed, also where one is a dict that tells of a value and of a key in
  * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
@@ -507,9 +515,7 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
     }
     if (nodes > 1 && drawn_from((uintptr_t)one) % nodes)
         return 0;
-    uint64_t references = references_of(one, base, is_told), at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
-    most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
-    most = node == GROUPS && most < limit / 4 ? limit / 4 : most; /* the table of all modules: among them the user's */
+    uint64_t references = references_of(one, base, is_told), most = most_followed(node, is_near, left, limit);
     while (references > most * stride)
         stride *= 3;
     if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
