@@ -89,6 +89,7 @@ class _Size(NamedTuple):
 
 _SIZES = (
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
+    _Size(1, 1, 2, 1),
 )  # fmt: skip
 
 
