@@ -125,9 +125,7 @@ def with_more(folder: Path, base: str | None) -> Finding:
 
 def test_a_string_that_keeps_its_page_is_to_be_kept_as_a_string(tmp_path: Path) -> None:
     found = with_more(tmp_path, "str")
-    assert found.mechanism == "values-with-more" and says(
-        found.remedy[0], "str() of each Text", "Tag objects"
-    )
+    assert found.mechanism == "values-with-more" and says(found.remedy[0], "str() of each Text", "Tag objects")
     assert found.edit is not None and "+        rows.append(str(cell().string))" in (found.edit.diff or "")
 
 
