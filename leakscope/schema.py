@@ -347,6 +347,8 @@ TABLES: dict[str, Table] = {
             _MALLOC_IN_USE_BYTES,
             _ALLOCATED_BLOCKS,
             _c("copied_bytes", "int", "bytes", "pages it wrote to that forked children share; null = none shared"),
+            _c("seen_lines", "str", "",
+               "lines of the user's that were seen to run since the one before: file:line function each", "file"),
         )),
         Table("heap_graphs", "agent", "The graph of all Python objects of one process, in one snapshot", (
             *_PROCESS, *_TAKE,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from ._bill import bill_frame
 from ._heap import Heap
 from ._html import recording_html
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from ._charts import Chart
 
-__all__ = ["Heap", "Plots", "add_magics", "recording_html"]
+
+__all__ = ["Heap", "Plots", "add_magics", "bill_frame", "recording_html"]
 
 
 def add_magics(ipython: Any, open_recording: Callable[[str], Any]) -> None:
