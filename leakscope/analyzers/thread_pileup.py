@@ -19,7 +19,7 @@ import numpy as np
 from ..confidence import Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
-from ..evidence.sentences import at_line, grew_at
+from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
@@ -30,10 +30,9 @@ from ..facts.heap.place import Floats, Place
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
-from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import MOST, KiB, format_bytes
+from ..units import KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +50,6 @@ _UNKNOWN = "none was seen in a function of the job's own code: what they run is 
 _MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
 _THREADS = ("Thread", "Timer")
 _LEAST_MADE, _MOST_EACH, _ABOUT_ALL = 3, 64, 1.2  # objects; threads of one of them; of the threads
-_MAKES = ".__init__"
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
@@ -91,7 +89,6 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     bytes = _bytes(case, process, started)
     maker = _made_in_step(case, process, started) if function is None else None
     start = maker[1] if maker is not None else _start_line(case, function)
-    makes = _making_line(case, process) if function is None and start is None else None
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
     kept = pile.keeper(case, THREADS, start, of_class=of_class)
     named = f" of {function or library}" if function or library else ""
@@ -108,8 +105,6 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         evidence.append(Evidence(text, {"made_count": maker[2]}))
     if start is not None:
         evidence.append(at_line(start, "starts them"))
-    if makes is not None:
-        evidence.append(grew_at(makes))
     evidence += kept.evidence
     if case.growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
@@ -124,15 +119,15 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         ],
         bytes=bytes,
         process=process,
-        line=start or makes or definition_of(kind, function),
+        line=start or definition_of(kind, function),
         holder=f"{started} threads{named}{kept.words}",
         variable=kept.variable,
         type="threading.Thread",
         library="threading",
         evidence=evidence,
         doubts=[*doubts, *kept.doubts],
-        remedy=[_remedy(kind, maker) if makes is None else _closed(makes)],
-        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-closed" if maker or makes else "not-ended",
+        remedy=[_remedy(kind, maker)],
+        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-closed" if maker is not None else "not-ended",
         series=[pile.curve("threads")],
     )
 
@@ -144,20 +139,6 @@ def _remedy(kind: pd.Series[Any] | None, maker: tuple[str, Line, int] | None) ->
         return _ENDED
     one = tail(maker[0])
     return f"make one {one} and use it again, or close each after use at {maker[1].place}: it has threads of its own"
-
-
-def _making_line(case: Case, process: ProcessGrowth) -> GrowthLine | None:
-    """Where a library is called that starts them: most of what stays was asked for there."""
-    line = next(iter(growth_lines(case.growth, process, case.sources)), None)
-    return line if line is not None and line.library and line.share >= MOST else None
-
-
-def _closed(line: GrowthLine) -> str:
-    """Of the library's objects that are made there the innermost has the threads, and the others have it."""
-    calls = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
-    cls = next((call[: -len(_MAKES)] for call in reversed(calls) if call.endswith(_MAKES)), None)
-    what = f"each {cls} that {line.file.rsplit('/', 1)[-1]}:{line.line} makes" if cls else "what is made there"
-    return f"close {what} once it is done with (close(), or a with statement), or make one and use it again"
 
 
 def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
@@ -205,7 +186,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     if not case.growth.leaking:
         return 0
     places = case.heap(process.pid).places
-    by_take = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1, dtype=np.float64))
+    by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
     of_frames = np.asarray(held_by_threads(process.rows("heap_children")), dtype=np.float64)
     held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)
