@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-sdks test-pythons test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	types agent-types oldest-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen power golden clean
+	types agent-types oldest-types docs tutorials pictures notebooks site bench bench-fleet leakbench unseen power soak golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -40,6 +40,7 @@ help:
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make unseen  the same of fixtures/unseen, 65 s each: programs that are only run (25 minutes; LEAKBENCH=name)"
 	@echo "make power  which leak is seen when, and how often a clean series is called one: docs/power.md (1 minute)"
+	@echo "make soak   trainings of real size, leaking and clean, and what is said of them by time (80 minutes)"
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
 	@echo "make clean  remove $(VENV), $(OLDEST), site and demo-output"
 
@@ -229,6 +230,10 @@ unseen: $(VENV)/installed-test
 
 power: $(VENV)/installed-test
 	@$(RUN) -m tests.power
+
+# SOAK: options of python -m tests.soak, as --minutes 20 --gib 4 steps.
+soak: $(VENV)/installed-test
+	@$(RUN) -m tests.soak $(SOAK)
 
 # GOLDEN: parts of names of programs, and the options of python -m tests.golden.
 golden: $(VENV)/installed-test

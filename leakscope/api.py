@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from . import comparing, findings, renderers, reporting, schema, storage
-from .jupyter import Heap, Plots, add_magics, recording_html
+from .jupyter import Heap, Plots, add_magics, bill_frame, recording_html
 from .units import format_bytes
 
 if TYPE_CHECKING:
@@ -97,6 +97,15 @@ class Recording(storage.Recording):
     @cached_property
     def _whole_report(self) -> Report:
         return analyze(self)
+
+    def bill(self) -> pd.DataFrame:
+        """What all memory was, at its level and at its peak: rows that have no ``part_of`` add up to the whole.
+
+        **Shape** a row of a bill, or a part of one, a row: ``moment``, ``time_s``, ``account``, ``name``, ``part_of``
+        (the name of the row that it is a part of), ``bytes``, ``share`` of the whole, ``process``, ``type``, ``count``,
+        ``error_bytes``, ``file``, ``line``. **Units** bytes, seconds.
+        """
+        return bill_frame(self.report().bill)
 
     def compare(self, other: storage.Recording | str | os.PathLike[str]) -> Comparison:
         """Whether a later run is better: this one is before, the other after. **Errors** UnreadableRecording."""

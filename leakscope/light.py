@@ -78,7 +78,7 @@ def _help_of(command: str) -> Callable[[list[str]], int]:
 
 
 def _ps(_: list[str]) -> int:
-    from .recorder.candidates import main as list_processes
+    from .recorder.ps import main as list_processes
 
     return list_processes()
 

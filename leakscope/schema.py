@@ -124,7 +124,7 @@ _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
 )
 _OBJECT_COUNT = _c(
-    "object_count", "float", "", "objects; an estimate where members of long containers stand for others"
+    "object_count", "float", "", "objects; an estimate where members of long containers represent others"
 )
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
 _TAKE_CPU_S = _c("take_cpu_s", "float", "s", "CPU time of the snapshot; heap_graphs: of reading the graph")
@@ -348,6 +348,8 @@ TABLES: dict[str, Table] = {
             _MALLOC_IN_USE_BYTES,
             _ALLOCATED_BLOCKS,
             _c("copied_bytes", "int", "bytes", "pages it wrote to that forked children share; null = none shared"),
+            _c("seen_lines", "str", "",
+               "lines of the user's that were seen to run since the one before: file:line function each", "file"),
         )),
         Table("heap_graphs", "agent", "The graph of all Python objects of one process, in one snapshot", (
             *_PROCESS, *_TAKE,
@@ -673,10 +675,10 @@ TABLES: dict[str, Table] = {
         )),
         Table("allocation_lives", "agent", "How long a sampled piece of malloc's memory was in use: events in order", (
             *_PROCESS,
-            _c("life", "int", "", "which event of the process it began with; a second row of it tells its end"),
+            _c("life", "int", "", "which event of the process it began with; a second row of it has its end"),
             _c("end_order", "int", "", "which event it ended with; null: it was there when the row was written"),
-            _c("thread_number", "int", "", "thread that asked for it, 1 the main one; null: an earlier row tells"),
-            _c("end_thread_number", "int", "", "thread that freed it; null beside end_order: lost from sight then"),
+            _c("thread_number", "int", "", "thread that asked for it, 1 the main one; null: an earlier row has it"),
+            _c("end_thread_number", "int", "", "thread that freed it; null with end_order: lost from sight then"),
             _c("size_bytes", "int", "bytes", "asked for"),
             _c("weight_bytes", "int", "bytes", "all that was asked for for which it stands"),
         )),

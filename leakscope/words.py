@@ -13,6 +13,30 @@ VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
 
 
 _SAID_BY_BADGE = ("Memory leaks: ", "No leak: ", "Cannot tell whether memory leaks: ")
+# What accounts of the bill are called, where rows of several processes are told together.
+BILL_NAMES = {
+    "data": "what your variables hold",
+    "model": "models",
+    "optimizer": "optimizer state",
+    "gradients": "gradients",
+    "activations": "activations",
+    "batch": "batches",
+    "user-held": "tensors of yours, by no named holder",
+    "other-tensors": "other tensors",
+    "tensors": "tensors (for what was not asked)",
+    "libraries": "interpreter and libraries: objects",
+    "native": "libraries: native memory",
+    "code": "libraries: code (files)",
+    "mapped-files": "mapped files",
+    "shared-memory": "shared memory",
+    "allocator-free": "freed, kept by the allocator",
+    "leakscope": "leakscope's own",
+    "workers": "other processes, their own",
+    "workers-shared": "other processes, shared with them",
+    "since-snapshot": "not there in the snapshot",
+    "not-measured": "not measured",
+    "others": "others",
+}
 
 
 def in_a_line(verdict: Verdict) -> str:

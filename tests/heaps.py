@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from leakscope.facts.heap.place import GRAPH_TYPE
+
 Row = dict[str, Any]
 _MODULES, _RUNNING, _OUTSIDE = 1, 2, 4
 _LINKS = 18  # of a chain that are told
@@ -65,17 +67,29 @@ class _Snapshot:
             self._add_outside(place, count)
         elif place.get("chained"):
             self._add_chain(place, count)
+        elif place.get("type_name") == GRAPH_TYPE:  # told at the container, of all members together
+            holder = self._places.get(self._above(place), {})
+            while holder and (holder.get("object_count") or 1) >= 2:
+                holder = self._places.get(self._above(holder), {})
+            self._members(self._node(holder.get("path", "")), place, count)
         elif count >= 2 and not self._is_of_many(place):
             above = self._node(self._above(place))
-            bytes = place.get("deep_bytes") or 0
-            self._children.append(
-                {"node": above["node"], "type_name": place["type_name"], "object_count": round(count),
-                 "retained_bytes": bytes, "retained_storage_bytes": place.get("tensor_deep_bytes") or 0}
-            )  # fmt: skip
-            if place.get("opaque") or any(one.get("parent_path") == path for one in self._places.values()):
+            self._members(above, place, count)
+            if (
+                place.get("opaque")
+                or place.get("edge_kind") == "attribute"
+                or any(one.get("parent_path") == path for one in self._places.values())
+            ):
                 self._node(path)  # one of them is told
         else:
-            self._node(path)
+            above = self._node(path)
+            if place.get("member_type") and not any(self._above(one) == path for one in self._places.values()):
+                self._members(above, {**place, "type_name": place["member_type"]}, place.get("length") or 0)
+
+    def _members(self, above: Row, place: Row, count: float) -> None:
+        held, tensors = place.get("deep_bytes") or 0, place.get("tensor_deep_bytes") or 0
+        of_all = {"object_count": round(count), "retained_bytes": held, "retained_storage_bytes": tensors}
+        self._children.append({"node": above["node"], "type_name": place["type_name"], **of_all})
 
     def _is_of_many(self, place: Row) -> bool:
         """Below members, of which one is told for all."""

@@ -82,8 +82,8 @@ def _judged(source: str) -> Report:
 def excerpt(report: Report, finding: Finding) -> str:
     """The first screen of a report with this finding alone: the verdict, the finding, its evidence."""
     alone = replace(
-        report, findings=[finding], ledger=(), bill=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(), ruled_out=(),
-        skipped=(), recording=replace(report.recording, notes=[], complete=True),
+        report, findings=[finding], ledger=(), bill=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(),
+        ruled_out=(), skipped=(), recording=replace(report.recording, notes=[], complete=True),
     )  # fmt: skip
     text = render(alone, "terminal", color=False, width=WIDTH)
     return text[: text.rindex("\nRecording cost:")].rstrip() + "\n"

@@ -102,10 +102,19 @@ def test_a_peak_between_samples_is_in_the_bill(tmp_path: Path) -> None:
 @pytest.mark.golden
 def test_it_is_a_few_lines_of_eighty_columns() -> None:
     report = report_of(Case(open_recording(GOLDEN / "caption_list_in_workers-leaky.parquet")))
-    text = terminal.render(report, width=80, color=False)
+    text = terminal.render(report, width=80, color=False, verbose=True)
     begin = text.index("What the memory is")
     lines = text[begin : text.index("\n\n", text.index("total", begin))].split("\n")
     assert max(map(len, lines)) <= 80
     assert len([line for line in lines if "%" in line]) <= 8
     assert "not measured" in text
     assert "Largest holders" not in text  # the bill tells them
+
+
+@pytest.mark.golden
+def test_the_first_screen_names_what_fills_the_memory() -> None:
+    text = terminal.render(
+        report_of(Case(open_recording(GOLDEN / "held_memory_stages-leaky.parquet"))), width=90, color=False
+    )
+    (line,) = [line for line in text.split("\n") if line.startswith("what your variables hold")]
+    assert "main() pipeline" in line and "45.0 MiB" in line

@@ -32,7 +32,7 @@ def asked(monkeypatch):
     """Stands for the analyzers and renderers: a report with one finding of the severity ``asked.severity``."""
     asked = types.SimpleNamespace(severity="warning", only=(), text="\x1b[1mgrows\x1b[0m")
 
-    def analyze(recording, only=None):
+    def analyze(recording, only=None, **options):
         asked.only = only
         facts = RecordingFacts(str(recording.path), ["python"], "", 1.0, "exit", 0, None, 1, 0, True)
         finding = Finding("native-growth", "it grows", asked.severity, 0.9, 1, Subject())

@@ -194,7 +194,7 @@ def test_what_a_recording_offers_is_for_its_user(tmp_path: Path):
     recording = a_recording(tmp_path)
     offered = {name for name in dir(recording) if not name.startswith("_")}
     assert offered == {
-        "between", "close", "compare", "complete", "describe", "ended", "goes_on", "heap", "location", "meta", "names",
+        "between", "bill", "close", "compare", "complete", "describe", "ended", "goes_on", "heap", "location", "meta", "names",
         "notes", "path", "plot", "report", "tables", "units", "whole_heaps",
     }  # fmt: skip
 

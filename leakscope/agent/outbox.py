@@ -153,20 +153,20 @@ class Outbox:
                 continue
             if file.endswith(".py") and names.is_user_module(name, file):
                 self._add_source("sources", name, file)  # as stacks name it
-        for module, file, text in _unfiled():
+        for of_module, file, text in _unfiled():
             if file not in self._sources_written and names.is_user_file(file):
                 self._sources_written.add(file)
-                self.add("sources", {"module": module, "file": file, "source_text": text[:_SOURCE_BYTES]})
+                self.add("sources", {"module": of_module, "file": file, "source_text": text[:_SOURCE_BYTES]})
 
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
         nodes = [row for table, row in self._rows if table == "heap_nodes"]
-        modules = {row["node"]: row["edge_name"] for row in nodes if row["type_name"] == "module"}
+        modules = {row["node"]: row.get("edge_name") for row in nodes if row.get("type_name") == "module"}
         now: dict[str, int] = {}
         for row in nodes if len(self._retained) < _MOST_SOURCES else ():
-            module = _module_of(row, modules)
-            if module is not None:
-                now[module] = max(now.get(module, 0), row["retained_bytes"])
+            library = _module_of(row, modules)
+            if library is not None:
+                now[library] = max(now.get(library, 0), row.get("retained_bytes") or 0)
         for module, retained in now.items():
             if retained >= self._retained.setdefault(module, retained) + _GROWN_BYTES:
                 self._grown.setdefault(module)
@@ -211,12 +211,12 @@ def _standard_input() -> str:
         return ""
 
 
-def _module_of(row: dict[str, Any], modules: dict[int, str | None]) -> str | None:
+def _module_of(row: dict[str, Any], modules: dict[Any, Any]) -> str | None:
     """Of an object of a library the module of its class, of the globals of a module its name."""
-    if row["edge_kind"] == "namespace":
-        name = modules.get(row["path_node"])
+    if row.get("edge_kind") == "namespace":
+        name = modules.get(row.get("path_node"))
         return name[2:-2] if type(name) is str and name.startswith("['") else None
-    kind = row["type_name"]
+    kind = row.get("type_name")
     return kind.rpartition(".")[0] or None if type(kind) is str else None
 
 

@@ -13,11 +13,13 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..confidence import Ground
 from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
+from ..evidence.use import use_of
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.place import Place
@@ -128,7 +130,8 @@ def findings(
         for group in _groups(accused.values()):
             told = True
             memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
-            yield _finding(case, process, group, places, memory_bytes, warning_share)
+            group, line = _with_use(case, process, group, places)
+            yield _finding(case, process, group, places, memory_bytes, warning_share, line)
         for pair in alike:
             if pair.copy.path not in accused:
                 told = True
@@ -182,6 +185,25 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
     return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
 
 
+def _with_use(
+    case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]
+) -> tuple[list[Pair], Line | None]:
+    """Of two models the one that could go is the one that nothing reads any more, if that is known of just one.
+
+    Then with the line where the other was made of it: there it could have been given up.
+    """
+    pair = group[0]
+    own, other = places.get(pair.copy.path), places.get(pair.original.path)
+    if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
+        return group, None
+    copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))
+    if not (original.is_over and copy.is_over is False):
+        return group, None
+    size = sum(bytes for bytes, _ in pair.original.storages.values())
+    line = _line(case, pair.copy.path, own)
+    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line
+
+
 # ---- what is said of them
 
 
@@ -220,8 +242,9 @@ def _finding(
     places: Mapping[str, Place],
     memory_bytes: int,
     warning_share: float,
+    line: Line | None,
 ) -> Finding:
-    """``group``: all copies that the finding is of; the largest speaks for them."""
+    """``group``: all copies that the finding is of; the largest speaks for them. ``line``: None: where that is made."""
     pair = group[0]
     copy, original, like, told = pair.copy, pair.original, pair.like, _CASES[pair.case]
     bytes = sum(one.bytes for one in group)
@@ -238,7 +261,7 @@ def _finding(
     }
     takes = f"so do {len(group) - 1} more like it; together they take" if len(group) > 1 else "it takes"
     place = places.get(copy.path)
-    line = _line(case, copy.path, place)
+    line = line or _line(case, copy.path, place)
     some_equal = pair.case == START and like.equal_count
     return case.finding(
         _KIND,

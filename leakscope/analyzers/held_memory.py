@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import Ground
 from ..evidence import retained
 from ..evidence.use import Use, use_of
-from ..facts.code.adding import Line
+from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
@@ -109,14 +109,21 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
     places = [place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)]
     for place in sorted(places, key=lambda one: -float(one.deep_bytes[-1])):
         named, lines = named_in(case.sources, place)
-        if _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
+        is_named = place.reference.edge_kind in _READ_BY_NAME or has_key(place)
+        if not is_named or _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
             continue
         holder = place.parent if place.parent is not None and has_key(place) else place
+        if holder is not place:
+            key = place.said[len(holder.said) + 2 : -2]
+            by_key = [line for line in adding_lines(case.sources, holder.as_holder(key)) if line.kind == "adds"]
+            lines = by_key[:1] or lines
         use = use_of(case, process, holder.as_holder(), place.said)
         if use.is_over:
-            yield _Idle(place, named, round(float(place.deep_bytes[-1])), _line(lines), use)
+            made = lines[0] if holder is not place and lines else _line(lines)
+            yield _Idle(place, named, round(float(place.deep_bytes[-1])), made, use)
 
 
+_READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it
 _LEAST_IDLE = 4 * MiB  # of one of several
 
 
@@ -143,9 +150,8 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
     total = sum(one.bytes for one in idle)
     names = [one.place.said if has_key(one.place) else holder_name(one.place) for one in idle]
     first, held = idle[0], max(float(process.held_bytes[-1]), 1.0)
-    listed = ", ".join(names[:_MOST_NAMED]) + (
-        f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    )
+    shown = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
+    listed = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
     verb = "holds" if len(idle) == 1 else "hold"
     is_scarce = case.kills.of_root or is_short(case.limits)
     return case.finding(

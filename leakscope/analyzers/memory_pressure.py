@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..confidence import LIKELY, Ground
+from ..evidence import enough
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
@@ -130,7 +131,7 @@ class _Pressure:
             subject=Subject(pid=limit.pid, device="cpu"),
             evidence=self._evidence(),
             doubts=self._doubts(),
-            remedy=self._remedy(),
+            remedy=[*self._remedy(), *self._enough(so_far)],
             series=[self._series()],
         )
 
@@ -214,6 +215,13 @@ class _Pressure:
             if host is not None and host.least_room_bytes >= total:
                 room = format_bytes(host.least_room_bytes)
                 yield f"the limit of {limit.name} can be raised: the machine always had {room} available"
+
+    def _enough(self, so_far: Sequence[Finding]) -> Iterator[str]:
+        """What would leave room, where it is the job that fills the memory."""
+        if self._limit.is_of_memory and not self._by_others:
+            told = enough.remedy(self._case, so_far, float(self._limit.limit_bytes[self._at]) - self._others_bytes)
+            if told is not None:
+                yield told
 
     def _held_by_job(self) -> float:
         own = self._case.own_use(self._limit, np.array([float(self._limit.time_s[self._at])]))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
+from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import SURE, Kill, Kills
@@ -79,7 +80,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
         subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
         evidence=_evidence(case, seen, kill, sure, hog, blamed),
         doubts=_doubts(seen, kill),
-        remedy=_remedy(kill, blamed),
+        remedy=[*_remedy(kill, blamed), *_enough(case, kill, so_far)],
         series=_curve(case, hog),
     )
 
@@ -181,8 +182,8 @@ def _evidence(
     if blamed is not None and blamed.finding is not None:
         yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
         yield from blamed.finding.evidence[:2]
-    if hog is not None and (enough := would_have_been_enough(case, hog, blamed)) is not None:
-        yield enough
+    if hog is not None and (without := would_have_been_enough(case, hog, blamed)) is not None:
+        yield without
     rise = _curve(case, hog)
     if rise:
         first, last = rise[0].y[0], rise[0].y[-1]
@@ -241,6 +242,16 @@ def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
         yield f"hold less in {blamed.subject.holder}{place}: it was {blamed.share:.0%} of what the process held"
     if kill.event is None and kill.confidence < 0.95:
         yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
+
+
+def _enough(case: Case, kill: Kill, so_far: Sequence[Finding]) -> Iterator[str]:
+    """Last: what would have fitted, in bytes."""
+    limit = _limit(case, kill)
+    nearest_limit = case.nearest_limit
+    size = float(limit) if limit is not None else float(nearest_limit.limit_bytes[-1]) if nearest_limit else 0.0
+    told = enough.remedy(case, so_far, size, _held_bytes(kill)) if size else None
+    if told is not None:
+        yield told
 
 
 def _curve(case: Case, hog: Member | None) -> list[Series]:

@@ -205,8 +205,8 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     if not case.growth.leaking:
         return 0
     places = case.heap(process.pid).places
-    by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
-    of_frames = held_by_threads(process.rows("heap_children")).to_numpy(dtype=np.float64)
+    by_take = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1, dtype=np.float64))
+    of_frames: Floats = held_by_threads(process.rows("heap_children")).to_numpy(dtype=np.float64)
     held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)
     if not places or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike

@@ -83,7 +83,7 @@ def ps() -> int:
 
     Looks twice, two seconds apart. Exits with 1 if there is none.
     """
-    from ..recorder.candidates import main as list_processes
+    from ..recorder.ps import main as list_processes
 
     return list_processes()
 

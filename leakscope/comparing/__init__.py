@@ -14,7 +14,7 @@ from ..facts.case import Case
 from ..reporting import report_of
 from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, SAME, WORSE, Comparison, History, Run, Side
 from ._curves import STEP, overlay, run_curves
-from ._holders import finding_changes, worker_changes, workers_at_once
+from ._holders import bill_changes, finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, pace_of, paces
 from ._ran import failure
 from ._render import FORMATS, render, render_cell
@@ -73,6 +73,7 @@ def compare_cases(before: Case, after: Case) -> Comparison:
         doubts=decision.doubts,
         overlay=overlay(before, after, pair.unit),
         step_unit=after.step_unit,
+        bill=bill_changes(first, second),
     )
 
 

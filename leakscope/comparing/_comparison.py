@@ -70,6 +70,15 @@ class WorkerChange:
 
 
 @dataclass(frozen=True)
+class BillChange:
+    """What one account of the bill was in each run, at its level."""
+
+    account: str
+    before_bytes: int
+    after_bytes: int
+
+
+@dataclass(frozen=True)
 class Overlay:
     """Memory of both runs at each place of a common axis, steps or seconds; None before a run began or after its end.
 
@@ -104,6 +113,7 @@ class Comparison:
     doubts: Sequence[str] = ()
     overlay: Overlay | None = None
     step_unit: str = "step"
+    bill: Sequence[BillChange] = ()
 
 
 @dataclass(frozen=True)

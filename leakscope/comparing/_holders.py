@@ -10,8 +10,8 @@ import re
 from collections.abc import Hashable
 from dataclasses import replace
 
-from ..findings import Finding, ProcessRow, Report
-from ._comparison import GONE, NEW, STILL, FindingChange, WorkerChange
+from ..findings import LEVEL, Finding, ProcessRow, Report
+from ._comparison import GONE, NEW, STILL, BillChange, FindingChange, WorkerChange
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
 _MAIN_ROLES = ("trainer", "launcher", "shell", "other")
@@ -97,3 +97,16 @@ def _rows(report: Report, role: str) -> list[ProcessRow]:
 def _bytes_each(rows: list[ProcessRow]) -> int:
     count = sum(row.most_at_once for row in rows)
     return round(sum(row.private_bytes for row in rows) / count) if count else 0
+
+
+def bill_changes(before: Report, after: Report) -> list[BillChange]:
+    """The accounts of both bills at their levels, those with most first."""
+    sums: list[dict[str, int]] = []
+    for report in (before, after):
+        level = next((bill for bill in report.bill if bill.moment == LEVEL), None)
+        own: dict[str, int] = {}
+        for row in level.rows if level is not None else ():
+            own[row.account] = own.get(row.account, 0) + row.bytes
+        sums.append(own)
+    changes = [BillChange(a, sums[0].get(a, 0), sums[1].get(a, 0)) for a in dict.fromkeys([*sums[0], *sums[1]])]
+    return sorted(changes, key=lambda one: (-max(one.before_bytes, one.after_bytes), one.account))

@@ -6,12 +6,15 @@ import os.path
 from collections.abc import Iterator
 
 from ..units import format_bytes, format_count, format_duration, format_per_step, per_step, steps_together
-from ..words import ending
+from ..words import BILL_NAMES, ending
 from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, History, Side
 from ._curves import STEP
 from ._ran import shown
 
 WORDS = {BETTER: "Better", SAME: "Same", WORSE: "Worse", CANNOT_TELL: "Cannot tell"}
+
+
+_LEAST_CHANGE = 0.03  # of the larger whole: less moves from run to run
 
 
 def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
@@ -29,6 +32,11 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
+    whole = max(sum(one.before_bytes for one in comparison.bill), sum(one.after_bytes for one in comparison.bill))
+    for change in comparison.bill:
+        if abs(change.after_bytes - change.before_bytes) >= _LEAST_CHANGE * whole:
+            name = BILL_NAMES.get(change.account, change.account)
+            yield name, format_bytes(change.before_bytes), format_bytes(change.after_bytes)
     for row in comparison.workers:
         yield (
             f"{row.role}s at once",

@@ -37,19 +37,20 @@ class Use(NamedTuple):
         if self.line is None:
             return "nothing reads it"
         where = self.line.place + (f" in {self.line.function}()" if self.line.function else "")
-        return f"read last at {where}, which has ended" if self.is_over else f"{where} reads it"
+        return f"read last at {where}" if self.is_over else f"{where} reads it"
 
 
 def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: Collection[str] = ()) -> Use:
     """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it."""
     progress = case.once(_reached, process)
-    if not any(file == source.file for source in case.sources for file, _ in progress):
-        return Use(None, None)  # nobody saw what runs
     key = _KEY.search(path)
     reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
-    on = next((read for read in reads if read.is_over is False), None)
+    is_seen = any(file == source.file for source in case.sources for file, _ in progress)
+    on = next((one for one in reads if one.is_over is False and (is_seen or one.line.place not in made)), None)
     if on is not None:
         return Use(False, on.line)
+    if not is_seen:  # what runs: all of it may be to come
+        return Use(None, None)
     if any(read.is_over is None or (read.is_given and read.line.place not in made) for read in reads):
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ..errors import BadInput
 from ..facts.case import Case
-from ..storage.replacing import replacing
+from ..storage.atomic_replace import replacing
 
 if TYPE_CHECKING:
     from ..storage import Recording

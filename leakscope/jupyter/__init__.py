@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from ._bill import bill_frame
 from ._heap import Heap
 from ._html import recording_html
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..api import Recording as _Reported
     from ._charts import Chart
 
 
-__all__ = ["Heap", "Plots", "add_magics", "recording_html"]
+__all__ = ["Heap", "Plots", "add_magics", "bill_frame", "recording_html"]
 
 
 def add_magics(ipython: Any, open_recording: Callable[[str], Any]) -> None:
@@ -32,7 +32,8 @@ class Plots:
     With ``ax``, axes of matplotlib's, a chart is drawn there instead, and these are returned.
     """
 
-    def __init__(self, recording: _Reported) -> None:
+    def __init__(self, recording: Any) -> None:
+        """``recording``: an ``api.Recording``, whose room stands on this one."""
         self._recording = recording
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, belonging, blind, console, finalizing, launch, namesakes, naming, preflight, proc
+from . import attach, console, finalizing, job_identity, launch, namesakes, naming, no_agent, preflight, proc
 from .answering import FIRST_S, Answer, Answering
 from .companion import Companion
 from .guard import ROOM_BYTES as GUARD_BYTES
@@ -57,7 +57,7 @@ def main(argv: Sequence[str], command: str = "record") -> int | None:
                 f"{sys.platform}: recordings made there can be read here"
             )
         if options.find_training:
-            from .candidates import main as list_processes
+            from .ps import main as list_processes
 
             return list_processes()
         return attach_to(options) if options.attaches else record(options)
@@ -77,7 +77,7 @@ def record(options: RecordOptions) -> int:
     asked = shlex.join(options.command)
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
-    known = belonging.belongs(os.environ, os.getcwd())
+    known = job_identity.belongs(os.environ, os.getcwd())
     preflight.check(options)
     listener = preflight.listener(options, known)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
@@ -104,7 +104,7 @@ def record(options: RecordOptions) -> int:
         raise
     if stderr is not None:
         stderr.started()
-    if options.agent and (note := blind.at_start(options.command)) is not None:
+    if options.agent and (note := no_agent.at_start(options.command)) is not None:
         output.notes.append(note)
     if not options.quiet:
         for note in output.notes:
@@ -126,7 +126,7 @@ def attach_to(options: RecordOptions) -> int:
     ending = attach.block_signals()
     launch.occupy_standard_descriptors()
     onlooker = attach.Onlooker(options.pids, ending)
-    known = belonging.belongs(os.environ, os.getcwd())
+    known = job_identity.belongs(os.environ, os.getcwd())
     preflight.check(options)
     listener = preflight.listener(options, known)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
@@ -535,7 +535,7 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int, known: Map
         "start_unix_ns": now_unix_ns,
         "recorder_pid": os.getpid(),
         "leakscope_version": __version__,
-        "labels": {**belonging.labels(os.environ), **options.labels},
+        "labels": {**job_identity.labels(os.environ), **options.labels},
         "belongs": dict(known),
         "options": options.to_write_down(),
         "attached": options.attaches,

@@ -11,7 +11,7 @@ from typing import Any
 from ..addresses import is_url, without_credentials
 from ..agent.journal import open_regular
 from ..errors import BadInput
-from .belonging import belongs, variables_of
+from .job_identity import belongs, variables_of
 
 DEFAULT_OUTPUT = "run.parquet"
 _FIELD = re.compile(r"\{([^{}]*)\}")

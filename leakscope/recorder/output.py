@@ -18,7 +18,7 @@ from ..agent.journal import REQUEST_TAKE, Journal, create, open_regular
 from ..agent.masking import Masker, new_salt
 from ..errors import BadInput, LeakscopeError
 from ..private import make_folder, remove_folder
-from . import earlier, naming, proc, staging
+from . import naming, previous_crash, proc, staging
 from .naming import shown
 from .staging import Staged
 
@@ -63,7 +63,7 @@ class Output:
                     notes.append(f"{shown(path)} is in use by {by}: this one is {shown(other)}")
                     path = other
                 if agent_config is not None:
-                    notes += earlier.warnings(path, path + JOURNAL_SUFFIX, meta["command"])
+                    notes += previous_crash.warnings(path, path + JOURNAL_SUFFIX, meta["command"])
                 notes += _make_way(path, force)
                 output = cls(path, meta, Masker(salt, sources))
                 if output._publish():
@@ -112,7 +112,7 @@ class Output:
 
     def say_crashed_in_agent(self) -> None:
         """Let the next recording of this command know. **Errors** OSError."""
-        self._meta = {**self._meta, earlier.CRASHED_IN_AGENT: self._meta["command"]}
+        self._meta = {**self._meta, previous_crash.CRASHED_IN_AGENT: self._meta["command"]}
         path = os.path.join(self.journal_path, "meta.json")
         self._write_meta(path + ".tmp")
         os.rename(path + ".tmp", path)

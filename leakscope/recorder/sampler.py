@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.journal import FOR_ALL
 from ..units import format_bytes
-from . import blind, console, launch, proc, sources
+from . import console, launch, no_agent, proc, sources
 from .checkpoints import Checkpoints
 from .companion import Companion, Look, Sample, Word
 from .figures import Figures
@@ -150,9 +150,9 @@ class Sampler:
         if now_s >= self._next_flush_s or self._waiting_rows >= FLUSH_ROWS:
             self._next_flush_s = now_s + self._flush_s
             self.flush()
-        if self.looks_for_agents and self.elapsed_s >= blind.LOOK_S:
+        if self.looks_for_agents and self.elapsed_s >= no_agent.LOOK_S:
             self.looks_for_agents = False
-            if (note := blind.while_it_runs(self.tree, self.output.journal_path)) is not None:
+            if (note := no_agent.while_it_runs(self.tree, self.output.journal_path)) is not None:
                 self._status.interrupt(note)
         self._status.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
 

@@ -7,48 +7,29 @@ from typing import NamedTuple
 
 from ..findings import LEVEL, PEAK, BillRow, Report
 from ..units import format_bytes, format_duration
+from ..words import BILL_NAMES
 
 _MOST_ROWS = 8
 _LEAST_SHARE = 0.01  # of the whole: less is told with others
 _DIFFERS = 0.03  # of the level: a peak that is nearer to it is the same
 _MOST_HOLDERS, _MOST_PARTS = 3, 6
-_DATA = "data"
+_OF_THE_PROGRAM = ("data", "model", "optimizer", "gradients", "activations", "batch", "user-held")  # told first
 _LAST = ("others", "not-measured")
 _REST = "the rest of "
-# By account, where rows of several processes are told together.
-_NAMES = {
-    "data": "what your variables hold",
-    "model": "models",
-    "optimizer": "optimizer state",
-    "gradients": "gradients",
-    "activations": "activations",
-    "batch": "batches",
-    "user-held": "tensors of yours, by no named holder",
-    "other-tensors": "other tensors",
-    "tensors": "tensors (for what was not asked)",
-    "libraries": "interpreter and libraries: objects",
-    "native": "libraries: native memory",
-    "code": "libraries: code (files)",
-    "mapped-files": "mapped files",
-    "shared-memory": "shared memory",
-    "allocator-free": "freed, kept by the allocator",
-    "leakscope": "leakscope's own",
-    "workers": "other processes, their own",
-    "workers-shared": "other processes, shared with them",
-    "since-snapshot": "not there in the snapshot",
-    "not-measured": "not measured",
-    "others": "others",
-}
 
 
 class Line(NamedTuple):
-    """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder."""
+    """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder.
+
+    ``bytes``: at the level, or at the peak, where it is another and there was more.
+    """
 
     name: str
     level: str
     share: str
     peak: str
     details: str
+    bytes: int
 
 
 class Told(NamedTuple):
@@ -71,7 +52,7 @@ def told(report: Report) -> Told | None:
     sizes = {account: max(_sum(at_level, account), _sum(at_peak, account)) for account in [*at_level, *at_peak]}
     most = max(level.total_bytes, peak.total_bytes if peak is not None and has_peak else 0)
     shown = sorted((a for a in sizes if a not in _LAST and sizes[a] >= _LEAST_SHARE * most), key=lambda a: -sizes[a])
-    shown = shown[: _MOST_ROWS - len(_LAST)]
+    shown = sorted(shown[: _MOST_ROWS - len(_LAST)], key=lambda account: account not in _OF_THE_PROGRAM)
     others = [account for account in sizes if account not in (*shown, *_LAST)]
     for bill in (at_level, at_peak):
         bill["others"] = [row for account in others for row in bill.get(account, ())]
@@ -83,14 +64,15 @@ def told(report: Report) -> Told | None:
         size = sum(row.bytes for row in own)
         top = sum(row.bytes for row in then)
         lines.append(
-            Line(_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
-                 format_bytes(top) if has_peak else "", _details(account, own or then))
+            Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
+                 format_bytes(top) if has_peak else "", _details(account, own or then), max(size, top))
         )  # fmt: skip
-    columns = ("", f"at {format_duration(level.time_s)}", "share")
-    if has_peak and peak is not None:
-        columns += (f"peak, at {format_duration(peak.time_s)}",)
+    columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
+    if has_peak:
+        columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
-    return Told("What the memory is (PSS, with mapped files)", columns, lines, total, has_peak)
+    when = f", peak at {format_duration(peak.time_s)}" if has_peak and peak is not None else ""
+    return Told(f"What the memory is: {total[0]} (PSS{when})", columns, lines, total, has_peak)
 
 
 def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:

@@ -14,7 +14,7 @@ from ..findings import BudgetRow, Excerpt, Finding, HeapView, Report
 from ..pages import icicle, plots
 from ..pages.page import cell, harmless, page
 from ..words import by_reason, cost, ended
-from . import _plots
+from . import _bill, _plots
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._timeline import LANES, TIMELINE, clock, timeline_plot
 
@@ -51,6 +51,7 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
     return {
         "until": clock(report.recording.started_at, report.recording.duration_s),
         "report": report,
+        "bill": _bill.told(report),
         "on_device": _on_device(report),
         "first_chart": _first_chart(report, drawn),
         "left_out": [(LANES.get(kind, kind), count) for kind, count in report.timeline.left_out.items()]

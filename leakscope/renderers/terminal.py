@@ -66,6 +66,7 @@ _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "b
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_DOUBTS, _MOST_TABLES = 2, 2  # of the screen
+_BRIEF_NAME = {False: 56, True: 44}  # characters, with what a line of the bill is made of
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
@@ -88,6 +89,7 @@ class _Size(NamedTuple):
 
 _SIZES = (
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
+    _Size(1, 1, 2, 1),
 )  # fmt: skip
 
 
@@ -413,16 +415,19 @@ def _is_in_bill(row: BudgetRow) -> bool:
 
 
 def _bill_table(bill: _bill.Told, most: int | None) -> Table:
-    """Briefly, what the first line alone is made of."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    """Briefly, what each line is made of stands behind it, as far as there is room."""
+    is_brief = most is not None  # the heading has the total
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=not is_brief, footer_style="bold")
     totals = ("total", bill.total[0], "", bill.total[1])
-    for number, (name, total) in enumerate(zip(bill.columns, totals)):
-        table.add_column(name, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for number, line in enumerate(bill.lines[:most]):
-        name = _clean(line.name)
-        if line.details and (most is None or number == 0):
-            name = Text.assemble(name, "\n", _styled(_clean(line.details), "dim"))
-        cells = [name, Text(line.level), Text(line.share), Text(line.peak)]
+    for number, (column, total) in enumerate(zip(bill.columns, totals)):
+        table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
+    for line in bill.lines[: None if most is None else max(1, most - 1)]:
+        told = _clean(line.name)
+        if line.details:
+            told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(line.details), "dim"))
+        if is_brief:
+            told.truncate(_BRIEF_NAME[bill.has_peak], overflow="ellipsis")
+        cells = [told, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
     return table
 

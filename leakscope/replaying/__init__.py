@@ -237,7 +237,7 @@ def as_text(found: WhatIf) -> str:
 def _lines(found: WhatIf) -> Iterator[str]:
     threads = "one thread" if found.thread_count == 1 else f"{format_count(found.thread_count)} threads"
     yield (
-        f"{found.process}: {format_count(found.sample_count)} sampled allocations of {threads}, which stand for "
+        f"{found.process}: {format_count(found.sample_count)} sampled allocations of {threads}, for "
         f"{format_bytes(found.asked_bytes)}, replayed"
     )
     if found.scale > 1.05:

@@ -20,8 +20,8 @@ from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Findings, Report, Timeline, Verdict, fingerprint_of, in_order
 from ..storage import thinned
-from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
-from .folding import folded
+from . import attach_mode, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
+from .merging import folded
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -83,7 +83,7 @@ def answer_of(recording: Recording) -> Answer:
     """The same verdict and findings as in the report, without what is there to look at."""
     case = Case(recording)
     findings = _marked(case, analyzers.diagnose(case).findings)
-    verdict = attached.verdict(case, head.verdict(case, findings), findings)
+    verdict = attach_mode.verdict(case, head.verdict(case, findings), findings)
     as_of_s = head.duration(case) if recording.meta.get("state") == "live" else None
     told = footer.footer(case, verdict, findings, as_of_s)
     return Answer(verdict, findings, excerpts.excerpts(case, findings), told, as_of_s)
@@ -106,9 +106,9 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     found = {kind for finding in findings for kind in (finding.kind, *finding.also)}
     tried = (r for r in experiments.ruled_out(case) if r.kind not in found and (not only or r.kind in only))
     drawn = timeline.timeline(case)
-    verdict = attached.verdict(case, head.verdict(case, findings), findings)
+    verdict = attach_mode.verdict(case, head.verdict(case, findings), findings)
     return Report(
-        recording=replace(attached.facts(case, head.facts(case)), peak=case.peak),
+        recording=replace(attach_mode.facts(case, head.facts(case)), peak=case.peak),
         verdict=verdict,
         bill=case.bills,
         ledger=case.ledger,

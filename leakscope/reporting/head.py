@@ -252,11 +252,8 @@ def _waste(told: Told) -> str:
 
 
 def _held(told: Told) -> str:
-    held = (
-        next((f for f in told.findings if f.tells(HELD) and not f.wasted), None)
-        if told.growth.leaking is not True
-        else None
-    )
+    kept = (f for f in told.findings if f.tells(HELD) and not f.wasted)
+    held = next(kept, None) if told.growth.leaking is not True else None
     return f"{held.title}." if held is not None else ""
 
 

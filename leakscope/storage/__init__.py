@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .footer import keep_answer
+    from .one_table import write_table
     from .recording import (
         Recording,
         derived,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         without_units,
     )
     from .rewriting import rewrite
-    from .single import write_table
 
 __all__ = [
     "Recording",
@@ -33,7 +33,7 @@ __all__ = [
     "without_units",
     "write_table",
 ]
-_ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting", "write_table": "single"}
+_ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting", "write_table": "one_table"}
 
 
 def __getattr__(name: str) -> Any:

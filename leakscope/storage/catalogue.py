@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ..errors import LeakscopeError, UnreadableRecording
 from . import seal
-from .replacing import replacing
+from .atomic_replace import replacing
 
 _TYPES = {
     "int": pa.int64(),

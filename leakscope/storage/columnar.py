@@ -16,8 +16,8 @@ from ..agent.journal import create
 from ..errors import LeakscopeError
 from . import seal
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, parquet_writer
+from .atomic_replace import replacing
 from .merge import SHARED_ROWS
-from .replacing import replacing
 
 _SHORT_ROWS = 4096
 

@@ -22,9 +22,9 @@ from ..agent.journal import create
 from ..errors import LeakscopeError
 from . import seal
 from .arrow import FOOTER_KEY
+from .atomic_replace import replacing
 from .finalize import journal_of
 from .merge import VERDICT_FILE
-from .replacing import replacing
 
 if TYPE_CHECKING:
     from .recording import Recording

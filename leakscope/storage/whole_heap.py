@@ -24,7 +24,7 @@ from ..agent.graph.whole import MAGIC, SUFFIX
 from ..agent.journal import create
 from ..errors import UnreadableRecording
 from . import seal
-from .replacing import replacing
+from .atomic_replace import replacing
 
 if TYPE_CHECKING:
     import numpy as np

@@ -175,7 +175,7 @@ class Scene:
             self.start_mono_ns = dated[0][0]
         end_s = self._seconds(dated[-1][0])
         for time_ns, table, row in sorted(dated, key=lambda each: (each[0], each[1] == "takes")):  # after its graph
-            if table in TABLES:
+            if table in TABLES or table == HOLDERS:
                 self._take_in(table, row, self._seconds(time_ns), end_s)
         self._close_round(end_s)
         return True

@@ -658,7 +658,7 @@ class Long(ctypes.Structure):
 
 class Whole(structures.Graph):
     _fields_ = [
-        ("left", ctypes.c_size_t), ("is_spent", ctypes.c_size_t), ("address", Long), ("own", Long), ("type", Words),
+        ("budget", ctypes.c_size_t * 4), ("address", Long), ("own", Long), ("type", Words),
         ("references", Words), ("begin", Words), ("edge", Words),
     ]
 

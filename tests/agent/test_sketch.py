@@ -171,10 +171,10 @@ def test_numbers_that_may_be_characters_show_all_their_lengths(as_tensors: bool)
         list(range(COUNT)),
         [bytearray(100) for _ in range(COUNT)],
         [object() for _ in range(COUNT)],
-        np.zeros((COUNT, 8)),
+        np.zeros((20, 8)),
         ["only a few"] * 10,
     ],
-    ids=["tags", "floats", "integers", "buffers", "objects", "matrix", "short"],
+    ids=["tags", "floats", "integers", "buffers", "objects", "few rows", "short"],
 )
 def test_what_has_neither_text_nor_tokens_has_no_sketch(rows) -> None:
     assert sketched(rows) is None
@@ -250,3 +250,71 @@ def test_rows_of_many_forms_are_read(name: str) -> None:
     assert form in ((TOKENS, sketch.INTEGERS) if name in OF_INTEGERS else TEXTS)
     sizes = [size for _, size, *_ in json.loads(content)]
     assert len(sizes) in (8, 12) and all(sizes)
+
+
+TABLE = np.random.default_rng(5).gamma(2.0, 3.0, (COUNT, 14))
+OF_THE_TABLE: dict[str, Callable[[], Any]] = {
+    "another type": lambda: TABLE.astype(np.float32),
+    "another layout": lambda: np.asfortranarray(TABLE),
+    "columns as rows": lambda: np.ascontiguousarray(TABLE.T),
+    "scaled": lambda: (TABLE - TABLE.mean(axis=0)) / TABLE.std(axis=0),
+    "half precision": lambda: TABLE.astype(np.float16),
+}
+
+
+def ranks_of(array: Any) -> list[str]:
+    found = sketched(array)
+    assert found is not None and found[1] == sketch.NUMERIC and found[0] == COUNT
+    return [ranks for _, ranks, _ in json.loads(found[2])]
+
+
+@pytest.mark.parametrize("other", OF_THE_TABLE)
+def test_a_table_has_one_order_in_any_type_layout_and_scale(other: str) -> None:
+    own, others = ranks_of(TABLE), ranks_of(OF_THE_TABLE[other]())
+    same = sum(x == y for a, b in zip(own, others) for x, y in zip(a, b))
+    assert same >= 0.8 * sum(map(len, own))  # float16 makes some of them equal, and those behind them have less
+
+
+def test_first_rows_are_found_again_where_some_are_left_out() -> None:
+    found = [sketched(array) for array in (TABLE, TABLE[np.arange(COUNT) % 9 != 4])]
+    first, second = ([heads for _, _, heads in json.loads(one[2])] for one in found if one is not None)
+    for a, b in zip(first, second):
+        hashes, others = ({text[i : i + 4] for i in range(0, len(text), 4)} for text in (a, b))
+        assert len(hashes & others) >= 20
+
+
+def test_of_numbers_only_their_order_and_hashes_leave_the_process() -> None:
+    secret = np.full((COUNT, 3), 123456.0)
+    found = sketched(secret)
+    assert found is not None
+    assert "123456" not in found[2] and len(found[2]) < 600
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda table: table[: COUNT // 2],
+        lambda table: table[::-1],
+        lambda table: table[:, :4].copy().reshape(COUNT // 2, 2, 4),
+        lambda table: table[:, 3:9],
+        lambda table: np.broadcast_to(table[0], (COUNT, 14)),
+    ],
+    ids=["rows", "backwards", "reshaped", "columns", "broadcast"],
+)
+def test_a_view_shows_numbers_of_its_array_and_nothing_else(of: Callable[[Any], Any]) -> None:
+    view = of(TABLE.copy())
+    found = sketched(view)
+    if found is not None:
+        lines = [json.loads(found[2])[0][1]]
+        column = np.asarray(view).reshape(view.shape[0], -1)[:, 0]
+        spread = [column[len(column) // 25 * (i + 1)] for i in range(24)]
+        assert lines[0] == sketch._ranks(spread)
+
+
+def test_memory_that_is_not_an_arrays_own_is_not_read(tmp_path: Any) -> None:
+    """A file may have become shorter: reading on would end the job."""
+    TABLE.tofile(tmp_path / "table.bin")
+    mapped = np.memmap(tmp_path / "table.bin", dtype=np.float64, mode="r", shape=TABLE.shape)
+    assert sketched(mapped) is None
+    assert sketched(np.asarray(mapped)) is None
+    assert sketched(np.frombuffer(TABLE.tobytes()).reshape(TABLE.shape)) is None

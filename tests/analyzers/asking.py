@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leakscope.analyzers import Diagnosis, diagnose
 from leakscope.facts.case import Case
 from leakscope.findings import in_order
-from leakscope.reporting.folding import folded
+from leakscope.reporting.merging import folded
 from leakscope.storage import Recording
 
 

@@ -192,3 +192,41 @@ def test_a_program_without_data_says_so(tmp_path):
     findings, (ruled_out,) = looked(tmp_path)
     assert not findings
     assert "no large container" in ruled_out.reason
+
+
+TABLE = np.random.default_rng(11).gamma(2.0, 3.0, (4000, 10))
+
+
+def test_stages_of_a_table_are_forms_of_one_content(tmp_path):
+    clean = np.nan_to_num(TABLE)
+    clipped = np.clip(clean, None, 8.0)
+    scaled = ((clipped - clipped.mean(axis=0)) / clipped.std(axis=0)).astype(np.float32)
+    (finding,), _ = looked(tmp_path, raw=TABLE, clean=clean, clipped=clipped, scaled=scaled)
+    assert "in 4 forms" in finding.title and finding.confidence > 0.8
+    assert finding.bytes == 3 * 20 * MiB
+
+
+def test_rows_left_out_of_a_table_do_not_hide_the_copy(tmp_path):
+    kept = TABLE[np.arange(len(TABLE)) % 40 != 7]
+    (finding,), _ = looked(tmp_path, raw=TABLE, complete=kept.copy())
+    assert all(name in finding.title for name in ("main() raw", "main() complete"))
+
+
+def tables() -> dict[str, dict[str, Any]]:
+    rng = np.random.default_rng(12)
+    walk = np.cumsum(np.abs(rng.normal(size=(4000, 3))), axis=0)
+    return {
+        "train and validation": {"train": TABLE, "validation": rng.gamma(2.0, 3.0, (4000, 10))},
+        "states and what follows": {"states": TABLE[:-1].copy(), "following": TABLE[1:].copy()},
+        "what only rises": {"sent_s": walk, "received_s": walk + rng.random(walk.shape)},
+        "classes": {"truth": rng.integers(0, 4, (4000, 8)).astype(np.float32), "guess": np.zeros((4000, 8))},
+        "what a model predicts": {"targets": TABLE, "predicted": TABLE + rng.normal(0.0, 2.0, TABLE.shape)},
+        "views": {"table": (table := TABLE.copy()), "columns": table.T, "part": table[:, :6]},
+        "nothing written yet": {"one": np.zeros((4000, 10)), "other": np.zeros((4000, 10))},
+    }
+
+
+@pytest.mark.parametrize("name", tables())
+def test_innocent_tables_are_ruled_out(tmp_path, name):
+    findings, _ = looked(tmp_path, **tables()[name])
+    assert not findings, findings[0].title

@@ -483,11 +483,11 @@ def test_arenas_that_rise_beside_a_saw_are_one(tmp_path, in_use_mib):
     assert small_objects(tmp_path, in_use_mib).leaking is True
 
 
-def up_and_down(folder, held_mib, takes_s=None, steps=None):
+def up_and_down(folder, held_mib, takes_s=None, steps=None, *, is_sampled=False):
     """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds.
 
     ``takes_s``: when they were made, the last of them as it ended; evenly, and all before, where it is not said.
-    ``steps``: of training, that were done by then.
+    ``steps``: of training, that were done by then. None in ``held_mib``: that snapshot does not list it.
     """
     rng = np.random.default_rng(8)
     levels = [round((100 + rng.uniform(0, 60)) * MiB) for _ in range(240)]
@@ -497,7 +497,12 @@ def up_and_down(folder, held_mib, takes_s=None, steps=None):
         is_last = takes_s is not None and number == len(held_mib)
         done = {"step": steps[number - 1]} if steps else {}
         builder.take(1, number, at_s, rss_bytes=130 * MiB, reason="exit" if is_last else "schedule", **done)
-        builder.heap(1, number, at_s, round(held * MiB), round(100 * held), is_sampled=False, weighs_tensors=True)
+        if held is not None:
+            graph = {"is_sampled": is_sampled, "weighs_tensors": True}
+            builder.heap(1, number, at_s, round(held * MiB), round(100 * held), **graph)
+        else:
+            bare = {"path": "main() other", "variable": "other", "edge_kind": "local", "root_kind": "frame"}
+            builder.holds(1, number, at_s, [bare | {"deep_bytes": 1000}], is_sampled=True, weighs_tensors=True)
     return tree_growth(builder.ends(60.0, exit_code=0).open())
 
 
@@ -538,6 +543,64 @@ def test_three_snapshots_do_where_each_step_adds_a_member(tmp_path, steps, leaki
 )
 def test_four_tell_that_it_leaks(tmp_path, steps, leaking):
     assert up_and_down(tmp_path, [4, 8, 20, 24], steps=steps).leaking is leaking
+
+
+@pytest.mark.parametrize(
+    ("held_mib", "leaking"),
+    [([4, 8, 20, 24], True), ([4, None, 8, 20, None, 24], True), ([4, 8, 24, 24], False)],
+    ids=("all", "some-do-not-list-it", "full"),
+)
+def test_lengths_are_exact_also_where_a_part_of_the_heap_was_read(tmp_path, held_mib, leaking):
+    """A member a step in each snapshot that lists it, whatever resident memory does meanwhile."""
+    steps = (10, 20, 50, 60) if len(held_mib) == 4 else (10, 15, 20, 50, 55, 60)
+    assert up_and_down(tmp_path, held_mib, steps=steps, is_sampled=True).leaking is leaking
+
+
+def saw_over(folder, in_use_mib):
+    """60 s of C code that keeps what ``in_use_mib`` says, beside buffers that come and go, of up to 160 MiB."""
+    rng = np.random.default_rng(8)
+    held = [60 + mib + rng.uniform(0, 160) for mib in in_use_mib]
+    builder = RecordingBuilder(folder).process(1).samples(1, [round(mib * MiB) for mib in held])
+    in_use = [round(mib * MiB) for mib in in_use_mib]
+    builder.sentinels(1, malloc_in_use_bytes=in_use, malloc_free_bytes=[MiB] * len(in_use))
+    return tree_growth(builder.ends(60.0).open())
+
+
+def test_what_is_in_use_leaks_in_memory_that_goes_up_and_down(tmp_path):
+    growth = saw_over(tmp_path, [6 + 0.8 * n for n in range(60)])
+    assert growth.leaking is True and "in use" in growth.reason
+
+
+def test_what_is_in_use_and_stays_is_no_leak_below_the_same(tmp_path):
+    assert saw_over(tmp_path, [min(6 + 4 * n, 50) for n in range(60)]).leaking is not True
+
+
+def of_a_day(folder, per_minute_mib, horizon_s=None):
+    """Two hours of a process on a machine of 64 GiB."""
+    held = [round((300 + per_minute_mib * n / 3 + (n % 2) * 0.1) * MiB) for n in range(360)]
+    builder = RecordingBuilder(folder).process(1).samples(1, held, every_s=20.0)
+    builder.host([40 << 30] * 360, 64 << 30, every_s=20.0)
+    return tree_growth(builder.ends(7200.0).open(), horizon_s)
+
+
+def test_growth_that_does_not_matter_within_a_day_is_no_leak_and_is_said(tmp_path):
+    growth = of_a_day(tmp_path, 0.2)
+    assert growth.leaking is False and growth.is_harmless
+    assert says(growth.reason, "287 MiB per day", "64.0 GiB")
+
+
+@pytest.mark.parametrize(("horizon_s", "leaking"), [(None, False), (30 * 86400, True)], ids=("a day", "a month"))
+def test_how_far_ahead_it_has_to_matter_is_the_users_to_say(tmp_path, horizon_s, leaking):
+    assert of_a_day(tmp_path, 0.2, horizon_s).leaking is leaking
+
+
+def test_no_leak_for_a_horizon_needs_the_power_to_have_seen_one(tmp_path):
+    day, quarter = (tmp_path / name for name in ("day", "quarter"))
+    day.mkdir()
+    quarter.mkdir()
+    assert of_a_day(day, 0.0, 86400).leaking is False
+    growth = of_a_day(quarter, 0.0, 90 * 86400)
+    assert growth.leaking is None and says(growth.reason, "record for about")
 
 
 def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):

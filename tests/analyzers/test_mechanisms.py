@@ -19,7 +19,15 @@ Holders = Callable[[float], list[dict[str, Any]]]
 
 
 def listed(variable: str = "main() rows", **columns: Any) -> Holders:
-    return lambda f: [place(variable, 240 * MB * f, length=2000 * f, **{"member_type": "Row", **columns})]
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, count, kind = 240 * MB * f, 2000 * f, columns.get("member_type", "Row")
+        members = {"parent": variable, "edge_kind": "item", "object_count": count}
+        return [
+            place(variable, deep, length=count, **{"member_type": "Row", **columns}),
+            place(f"{variable}[*]", 0.99 * deep, type_name=kind, **members),
+        ]
+
+    return holders
 
 
 def rows_of(type_name: str) -> Holders:
@@ -118,7 +126,7 @@ def with_more(folder: Path, base: str | None) -> Finding:
 def test_a_string_that_keeps_its_page_is_to_be_kept_as_a_string(tmp_path: Path) -> None:
     found = with_more(tmp_path, "str")
     assert found.mechanism == "values-with-more" and says(
-        found.remedy[0], "str() of each Text", "parent", "Tag objects"
+        found.remedy[0], "str() of each Text", "Tag objects"
     )
     assert found.edit is not None and "+        rows.append(str(cell().string))" in (found.edit.diff or "")
 

@@ -239,7 +239,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_DATA, (1500 << 20, 1500 << 20))
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-_SAYS_THE_SAME = ("crash", "memory-pressure")  # of a worker that died, of the limit
+_SAYS_THE_SAME = ("crash", "memory-pressure", "shared-memory")  # of a worker that died, of the limit
 _ADDRESS_SPACE = ("refused memory", "address space")
 
 

@@ -16,7 +16,7 @@ import pytest
 from leakscope import analyze
 from leakscope.errors import LeakscopeError
 from leakscope.facts.heap.snapshots import heap_snapshots
-from leakscope.recorder import attach, candidates, proc
+from leakscope.recorder import attach, proc, ps
 from leakscope.recorder.staging import Staged
 from leakscope.recorder.tree import Tree
 from leakscope.storage import open_recording
@@ -281,19 +281,19 @@ def above(pid: int) -> Iterator[int]:
 
 
 def test_training_is_found_among_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "LARGE_BYTES", 100_000_000)
+    monkeypatch.setattr(ps, "LARGE_BYTES", 100_000_000)
     everybody, runners = proc.pids, set(above(os.getpid()))  # who runs this may be large, and what it starts is its own
     monkeypatch.setattr(proc, "pids", lambda: [pid for pid in everybody() if pid not in runners])
     library = tmp_path / "libtorch_cpu.so"
     library.write_bytes(b"x" * 4096)
     with job(TRAINING.format(library=str(library), child=WORKER)) as (process, _), job() as (other, _):
-        found = {candidate.pid: candidate for candidate in candidates.find(look_s=0.05)}
+        found = {candidate.pid: candidate for candidate in ps.find(look_s=0.05)}
     assert other.pid not in found  # small, and nothing speaks for it
     candidate = found[process.pid]
     assert candidate.libraries == ("torch",)
     assert candidate.child_count == 1  # the worker is large enough by itself, but is recorded with its parent
     assert candidate.child_bytes > 120_000_000
-    assert all(c.libraries or c.rss_bytes > candidates.GROWN_BYTES for c in found.values())
+    assert all(c.libraries or c.rss_bytes > ps.GROWN_BYTES for c in found.values())
     pid, _, _, children, loaded, command = candidate.cells
     assert (pid, loaded) == (str(process.pid), "torch")
     assert children.startswith("1 of 1")
@@ -303,14 +303,14 @@ def test_training_is_found_among_other_processes(tmp_path: Path, monkeypatch: py
 def test_what_is_found_is_listed_and_nothing_is_an_answer_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one = candidates.Candidate(42, 13 << 30, 206 << 20, ("torch", "CUDA"), 20, 8 << 30, ("model-garden", "serve"), 0)
+    one = ps.Candidate(42, 13 << 30, 206 << 20, ("torch", "CUDA"), 20, 8 << 30, ("model-garden", "serve"), 0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(candidates, "find", lambda: [one])
-    assert candidates.main() == 0
+    monkeypatch.setattr(ps, "find", lambda: [one])
+    assert ps.main() == 0
     titles, row, _, then = capsys.readouterr().out.splitlines()
     assert titles.split() == ["PID", "MEMORY", "IN", "2", "S", "CHILDREN", "LOADED", "COMMAND"]
     assert row.split("  ") == [" 42", "13.0 GiB", "+206 MiB", "20 of 8.0 GiB", "torch, CUDA", "model-garden serve"]
     assert then.endswith("leakscope attach PID")
-    monkeypatch.setattr(candidates, "find", list)
-    assert candidates.main() == 1
+    monkeypatch.setattr(ps, "find", list)
+    assert ps.main() == 1
     assert "nothing looks like training" in capsys.readouterr().err

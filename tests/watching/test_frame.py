@@ -31,7 +31,8 @@ def growing(tmp_path, per_s: int = 10 * MiB, seconds: int = 120, **meta) -> Reco
 
 
 def holder(path: str, bytes: int, parent: str | None = None, **columns):
-    named = {"edge_kind": "attribute", "is_user": True, "type_name": "list"}
+    kind = "attribute" if "." in path or "[" in path else "local" if " " in path else "global"
+    named = {"edge_kind": kind, "is_user": True, "type_name": "list"}
     return {**named, "path": path, "parent_path": parent, "deep_bytes": bytes, **columns}
 
 

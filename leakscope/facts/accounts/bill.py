@@ -139,8 +139,8 @@ def _looks(recording: Recording, process: ProcessGrowth) -> list[_Inside]:
         return []
     at_exit = {take for (take,), why in zip(cells(takes, "take"), reasons_of(takes)) if why == AT_EXIT}
     malloc = dict(cells(takes, "take", "malloc_in_use_bytes"))
-    read = (_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit)
-    found = [one for one in read if one is not None]
+    told = (_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit)
+    found = [one for one in told if one is not None]
     whole = [one for one in found if not one.is_sampled]
     return whole if len(whole) >= MOST * len(found) else found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from .adding import Line, line_at
-from .index import Index, Scope, Site, Source, index_of, last_name
+from .index import FUNCTIONS, Index, Scope, Site, Source, index_of, last_name
 from .names import Holder, Names
 
 _READS = "reads"
@@ -45,21 +45,26 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     ``reached``: how far each function that is seen to run had come. ``key``: what is read is the object's member.
     """
     index = index_of(sources, holder.variable, holder.owner_file)
-    names, progress = Names(index, holder), _Progress(index, reached)
+    names, progress = Names(index, holder._replace(key=key)), _Progress(index, reached)
+    sites = (site.node for scope in index.scopes for site in scope.sites)
+    others = {one for node in sites for one in _asked_for_members(node)} if key is not None else set()
     found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
     for scope in index.scopes:
         for site in scope.sites:
-            asked = site.node.slice if isinstance(site.node, ast.Subscript) else None
-            if key is not None and isinstance(asked, ast.Constant) and asked.value != key:
-                continue  # another member
             for node, is_given in _used(site.node, index, scope):
-                if names.strength(node, scope, inside=False) < _SURELY:
+                if id(node) in others or names.strength(node, scope, inside=key is not None) < _SURELY:
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
                 _, state, was_given = found.get((line.file, line.line), (line, _OVER, False))
                 found[line.file, line.line] = line, max(state, progress.state(site, scope)), was_given or is_given
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
     return [Read(line, told[state], is_given) for _, (line, state, is_given) in sorted(found.items())]
+
+
+def _asked_for_members(node: ast.AST) -> set[int]:
+    """What is looked up there only to ask it for a member of a name, or to give it one."""
+    members = (one for one in ast.walk(node) if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant))
+    return {id(one.value) for one in members}
 
 
 _OVER, _UNKNOWN, _ON = 0, 1, 2
@@ -79,7 +84,7 @@ class _Progress:
         if called == _OVER or not self._is_once(scope):
             return called
         if line is None:
-            return min(called, _UNKNOWN)
+            return called if site.loops else min(called, _UNKNOWN)  # a loop that is not known to be over goes on
         own = getattr(site.node, "lineno", 0)
         if own < line and not any(loop.last >= line for loop in site.loops):
             return _OVER
@@ -109,19 +114,17 @@ def _key(scope: Scope) -> tuple[str, str | None]:
 
 
 def _used(node: ast.AST, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bool]]:
-    """(expression of which something is asked, whether it is handed to a library)."""
-    if isinstance(node, ast.Call):
-        is_given = not index.callees(node.func, scope) and not _only_looks(node.func, index, scope)
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            yield from ((one, is_given and one is argument) for one in _operands(argument))
-        if isinstance(node.func, ast.Attribute):
-            yield node.func.value, False
-    elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load):
-        yield node.value, False
-    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-        yield node.iter, False
-    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.AugAssign)) and node.value is not None:
-        yield from ((one, False) for one in _operands(node.value) if one is not node.value)
+    """(expression that is looked up there, whether it is handed to a library), not those of functions defined in it."""
+    given: set[int] = set()
+    if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, index, scope):
+        given = {id(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))}
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(one.ctx, ast.Load):
+            yield one, id(one) in given
+        if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
+            waiting += ast.iter_child_nodes(one)
 
 
 def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:
@@ -135,17 +138,3 @@ def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:
         func = func.value
     package = scope.module.imports.get(func.id, ("", ""))[0] if isinstance(func, ast.Name) else ""
     return package.partition(".")[0] in _OF_NUMBERS and name not in _SHARES and not name[:1].isupper()
-
-
-def _operands(node: ast.expr) -> Iterator[ast.expr]:
-    """What is calculated with, down to names, attributes and calls."""
-    if isinstance(node, ast.BinOp):
-        yield from _operands(node.left)
-        yield from _operands(node.right)
-    elif isinstance(node, ast.Compare):
-        for one in (node.left, *node.comparators):
-            yield from _operands(one)
-    elif isinstance(node, (ast.UnaryOp, ast.Starred)):
-        yield from _operands(node.operand if isinstance(node, ast.UnaryOp) else node.value)
-    else:
-        yield node

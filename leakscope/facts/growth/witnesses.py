@@ -100,8 +100,8 @@ def _by_work_done(job: Job, plain: Witness) -> Iterator[Witness]:
     two cores, and within 2 % of it by its own time. A server beside twenty did a quarter as much at the end as at
     first, of which not even half was the time that it waited itself: its client waits as well.
     """
-    steps = narrow(job.worker.rows("sentinels"), "time_s", "step").dropna().to_numpy(dtype=np.float64).T
-    yield from _by_pace(job, plain, *steps, "counted in steps: the job slowed down", LEAST_STEPS)
+    at_s, step = narrow(job.worker.rows("sentinels"), "time_s", "step").dropna().to_numpy(dtype=np.float64).T
+    yield from _by_pace(job, plain, at_s, step, "counted in steps: the job slowed down", LEAST_STEPS)
     rows = narrow(job.worker.rows("process_samples"), "time_s", "run_delay_s", "cpu_s")
     at_s, delay_s = rows[["time_s", "run_delay_s"]].dropna().to_numpy(dtype=np.float64).T
     own_s = np.maximum.accumulate(at_s - delay_s)  # the two are not read at one instant

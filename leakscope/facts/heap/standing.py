@@ -53,8 +53,12 @@ def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
         return
     inner = [found for child in place.children for found in held_by_users(child, least_bytes)]
     yield from inner
-    if (_has_name(place) or has_key(place)) and not inner:
+    if (_has_name(place) or has_key(place)) and not inner and not _has_model(place):
         yield place
+
+
+def _has_model(place: Place) -> bool:
+    return any(_trains(child) or _has_model(child) for child in place.children)
 
 
 def has_key(place: Place) -> bool:

@@ -1,4 +1,7 @@
-"""How far a program had come at a moment: the last lines of its functions seen to run, by who asked for memory."""
+"""How far a program had come at a moment: the last lines of its functions that were seen to run.
+
+The agent looks at them twice a second, and whoever asks for memory is sampled besides.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,17 @@ _LATE_S = 6.0  # what is asked for is written down some seconds later
 
 
 def reached(process: ProcessGrowth, at_s: float) -> Reached:
-    """Of each function the last line by way of which memory had been asked for, as sampled allocations tell."""
+    """Of each function the last line that was seen to run, or by way of which memory had been asked for."""
     rows = process.rows(TABLE)
     if len(rows):
         rows = only(rows, (figures(rows, "time_s") <= at_s + _LATE_S) & rows["stack"].notna())
     found: dict[tuple[str, str | None], int] = {}
-    for stack in {stack for (stack,) in cells(rows, "stack")}:
+    stacks = {stack for (stack,) in cells(rows, "stack")}
+    takes = process.rows("takes")
+    if len(takes):
+        takes = only(takes, (figures(takes, "time_s") <= at_s) & takes["seen_lines"].notna())
+        stacks |= {lines for (lines,) in cells(takes, "seen_lines")}
+    for stack in stacks:
         for call in stack.split("\n"):
             place, _, function = call.rpartition(" ")
             file, _, line = place.rpartition(":")

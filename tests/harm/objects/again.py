@@ -34,7 +34,7 @@ class Reader(object):
 
     def __init__(self, folder, seed):
         sys.path.insert(0, folder)
-        from agent.graph import heap_graph, sketch
+        from agent.graph import heap_graph, rows, sketch, structures
 
         sys.path.remove(folder)
         self.rows, self.sketch, self.structures = rows, sketch, structures

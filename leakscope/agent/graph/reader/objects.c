@@ -434,8 +434,8 @@ static uint64_t references_of(object *one, uint8_t base, int is_told)
  * may come of each is asked of some of them. */
 INTERNAL void begin_level(struct graph *g, uint32_t first)
 {
-    enum { SHARE = 3, FEW = 16, ASKED = 1024 }; /* of few nodes there is room for all that comes of them */
-    uint64_t count = g->nodes - first, asked[2] = {0}, found[2] = {0};
+    enum { SHARE = 3, FEW = 16, ASKED = 1024, TRIED = 8 }; /* of few nodes there is room for all that comes of them */
+    uint64_t count = g->nodes - first, asked[2] = {0}, found[2][TRIED] = {{0}}; /* found: were each bounded by three times more */
     for (uint64_t i = 0, ask = count <= FEW ? 0 : count < ASKED ? count : ASKED; i < ask; i++) {
         uint32_t node = first + (uint32_t)(i * count / ask), special = ARRAY(g, type, uint32_t)[node];
         object *one = (object *)ARRAY(g, address, uintptr_t)[node];
@@ -446,7 +446,8 @@ INTERNAL void begin_level(struct graph *g, uint32_t first)
             continue;
         const struct kind *kind = &ARRAY(g, kind, struct kind)[type];
         uint64_t references = references_of(one, kind->base, is_told_of(one, kind->is_gc));
-        found[special != TYPE_NONE] += references < MOST_FAR ? references : MOST_FAR;
+        for (uint64_t k = 0, most = MOST_FAR; k < TRIED; k++, most *= 3)
+            found[special != TYPE_NONE][k] += references < most ? references : most;
         asked[special != TYPE_NONE]++;
     }
     double is_new = g->edges > g->level_edges ? (double)(g->nodes - first) / (double)(g->edges - g->level_edges) : 1;
@@ -454,9 +455,17 @@ INTERNAL void begin_level(struct graph *g, uint32_t first)
     for (int of_user = 0; of_user < 2; of_user++) {
         uint64_t limit = room_of(g, of_user), left = limit > g->nodes ? limit - g->nodes : 0;
         struct level *level = count_spent(g, of_user);
-        level->each = asked[of_user] ? is_new * (double)found[of_user] / (double)asked[of_user] : 1;
         level->waiting = of_user ? g->users_waiting : count - g->users_waiting;
         level->room = left / SHARE;
+        level->each = 1;
+        level->most = 0;
+        for (uint64_t k = 0, most = MOST_FAR; asked[of_user] && k < TRIED; k++, most *= 3) {
+            double each = is_new * (double)found[of_user][k] / (double)asked[of_user];
+            if (k && each * (double)level->waiting > (double)level->room)
+                break;
+            level->each = each;
+            level->most = k ? most : 0;
+        }
         level->spent = 0;
     }
     g->level_end = (uint32_t)g->nodes;
@@ -473,6 +482,15 @@ INTERNAL int is_namespace(const object *one)
         return 0;
     const object *key = (object *)word_at(first - 8, 0);
     return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
+}
+
+/* Members of one object of which an edge is followed: the fewer, the less room is left. */
+static uint64_t most_followed(uint32_t node, int is_near, uint64_t left, uint64_t limit, uint64_t room_for_each)
+{
+    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
+    at_most = room_for_each > at_most ? room_for_each : at_most;
+    most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
+    return node == GROUPS && most < limit / 4 ? limit / 4 : most; /* the table of all modules: among them the user's */
 }
 
 /* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
@@ -507,9 +525,8 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
     }
     if (nodes > 1 && drawn_from((uintptr_t)one) % nodes)
         return 0;
-    uint64_t references = references_of(one, base, is_told), at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT;
-    most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
-    most = node == GROUPS && most < limit / 4 ? limit / 4 : most; /* the table of all modules: among them the user's */
+    uint64_t references = references_of(one, base, is_told);
+    uint64_t most = most_followed(node, is_near, left, limit, level->most);
     while (references > most * stride)
         stride *= 3;
     if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))

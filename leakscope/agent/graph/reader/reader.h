@@ -148,6 +148,7 @@ struct key {
 struct level {
     uint64_t waiting, room, spent; /* still to be read; nodes that may come of them; that came */
     double each; /* nodes that come of one, as is guessed */
+    uint64_t most; /* references of one that may be followed, since there is room for as many of each; 0: fewer */
 };
 
 struct graph {

@@ -11,7 +11,7 @@ INTERNAL void drop_room(struct room *room)
 
 INTERNAL int make_room(struct room *room, uint64_t bytes, uint64_t objects, uint64_t nodes, uint64_t edges)
 {
-    struct budget budget = {bytes, 0, 0};
+    struct budget budget = {.left = bytes};
     struct array *arrays = &room->listed;
     uint64_t sizes[] = {objects * 8, table_slots(nodes) * 8, nodes * 8, nodes * 8, nodes * 4, nodes * 4, nodes * 4 + 4, edges * 4};
     size_t made = 0;
@@ -238,7 +238,7 @@ static int read_rest(struct graph *g, uint64_t began_ns, const void *recorder, c
 
 INTERNAL struct graph *take_graph(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
 {
-    struct budget budget = {bounds->bytes, 0, bounds->is_kept != 0};
+    struct budget budget = {.left = bounds->bytes, .is_kept = bounds->is_kept != 0};
     struct array list = {0};
     uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;

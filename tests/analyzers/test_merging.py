@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from leakscope.findings import Evidence, Finding, Subject
 from leakscope.kinds import GROWTH, PILE, kind_of
-from leakscope.reporting.folding import folded
+from leakscope.reporting.merging import folded
 
 SUBJECT = Subject(pid=7, path="main() trainer.history")
 FIRST = Finding("retained-objects", "history keeps growing", "critical", 0.9, 100, SUBJECT, evidence=[Evidence("grew")])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.recorder.belonging import belongs, labels
+from leakscope.recorder.job_identity import belongs, labels
 from leakscope.recorder.naming import one_a_rank, output_path
 
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -1,0 +1,92 @@
+"""Which lines read what a name holds, and whether they may still run: by how far the program was seen to come."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.facts.code.index import Source
+from leakscope.facts.code.names import Holder
+from leakscope.facts.code.reading import reads_of
+
+FILE = "/job/train.py"
+TEXT = """\
+import numpy as np
+
+class Data:
+    def load(self):
+        self.raw = np.zeros(9)
+
+    def prepare(self):
+        self.scaled = (self.raw - self.raw.mean()) / self.raw.std()
+        self.labels = self.raw > 0
+
+    def batch(self, at):
+        return self.scaled[at : at + 64]
+
+def report(data):
+    print(len(data.labels))
+
+def main():
+    data = Data()
+    data.load()
+    data.prepare()
+    loader = Loader(data.labels)
+    for step in range(1000):
+        train(data.batch(step))
+    report(data)
+
+main()
+"""
+
+
+def line_of(text: str) -> int:
+    return 1 + next(number for number, line in enumerate(TEXT.splitlines()) if text in line)
+
+
+def reads(attribute: str, main_at: int) -> list[tuple[int, bool | None, bool]]:
+    holder = Holder(attribute, "Data", "__main__", FILE, "attribute", "numpy.ndarray")
+    reached = {(FILE, None): line_of("main()") + 9, (FILE, "main"): main_at}
+    reached[FILE, None] = len(TEXT.splitlines())
+    found = reads_of([Source("__main__", FILE, TEXT)], holder, reached)
+    return [(read.line.line, read.is_over, read.is_given) for read in found]
+
+
+IN_THE_LOOP = line_of("train(data.batch")
+
+
+def test_a_stage_that_is_over_reads_no_more() -> None:
+    assert reads("raw", IN_THE_LOOP) == [(8, True, False), (9, True, False)]
+
+
+def test_what_a_loop_reads_by_way_of_a_method_goes_on_being_read() -> None:
+    assert (12, False, False) in reads("scaled", IN_THE_LOOP)
+
+
+def test_what_is_still_to_come_may_read_it() -> None:
+    of_report = [read for read in reads("labels", IN_THE_LOOP) if read[0] == line_of("print(len")]
+    assert of_report == [(line_of("print(len"), None, False)]
+
+
+def test_what_a_library_was_given_it_may_keep() -> None:
+    assert (line_of("Loader("), True, True) in reads("labels", IN_THE_LOOP)
+
+
+def test_before_the_stage_was_seen_to_end_nobody_can_tell() -> None:
+    assert all(is_over is not True for _, is_over, _ in reads("raw", line_of("data.prepare()")))
+
+
+@pytest.mark.parametrize(("key", "count"), [("a", 1), ("b", 2)])
+def test_members_of_a_dict_are_read_by_their_keys(key: str, count: int) -> None:
+    text = """\
+def main():
+    results = {}
+    results["a"] = make()
+    results["b"] = sort(results["a"])
+    while True:
+        use(results["b"])
+        print(results["b"].shape)
+"""
+    holder = Holder("results", "main", "__main__", FILE, "local", "dict")
+    found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): 6, (FILE, None): 9}, key)
+    assert len(found) == count
+    assert [read.is_over for read in found] == ([True] if key == "a" else [False, False])
