@@ -28,6 +28,7 @@ from ..evidence.sentences import curve
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
+from ..facts.heap.comparable import heap_of
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import figures, int_of, only
@@ -274,6 +275,31 @@ def _missing(rest: Rest) -> Evidence:
     return Evidence(f"{have}; for C code {left}: no data that was released explains it", figures)
 
 
+def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest, *, alike: float = 2.0) -> bool:
+    """A container has ever more objects of some library or class, and as many references came with each.
+
+    C code of theirs may have these, as arrays of JAX have their types: who holds the objects has the references.
+
+    ``alike``: no interval has more than so many times what all have for each member, or less than that part of it.
+    """
+    heap = heap_of(case.recording, process.pid, float(rest.time_s[0]), float(rest.time_s[-1]))
+    if heap is None:
+        return False
+    for place in heap.places:
+        if not (place.has_length and any("." in child.type_name for child in place.children)):
+            continue
+        references = np.diff(np.interp(heap.time_s, rest.time_s, rest.rest))
+        members = np.diff(place.length)
+        use = members > 0
+        if not use.any() or members.sum() <= 0 or references[use].sum() <= 0:
+            continue
+        each = references[use].sum() / members[use].sum()
+        part = references[use] / members[use] / each
+        if (part >= 1 / alike).all() and (part <= alike).all() and references[use].sum() >= MOST * rest.gained:
+            return True
+    return False
+
+
 def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding]:
     """Objects that C code refers to ever more often, while hardly anything is made that could do so."""
     told = [
@@ -285,6 +311,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         and not rest.type_name.startswith(_OF_TORCH)
         and not (rest.type_name == _OF_STACKS and has_gpu_history(case.recording, process.pid))
     ]
+    told = [rest for rest in told if not _come_with_members(case, process, rest)]
     if not told:
         return
     rest = max(told, key=lambda one: one.gained)
