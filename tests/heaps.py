@@ -130,6 +130,7 @@ class _Snapshot:
         place = self._places.get(path, {})
         kind, owner, module = place.get("edge_kind"), place.get("owner"), place.get("owner_module")
         before, step = self._split(path)
+        kind = "local" if kind == "attribute" and step.startswith(" ") else kind
         above_path = place.get("parent_path") or before
         type_name = place.get("type_name") or implied
         name = place.get("variable") or step.strip("[]'. ")
