@@ -259,7 +259,7 @@ class RecordingBuilder:
         for pid, heap in self._heaps.items():
             known = {row["module"] for table, row in self._rows if table == "sources" and row["pid"] == pid}
             for module, file in heap.user_modules.items():
-                if module not in known:
+                if module not in known and (file is not None or not known):
                     self.source(pid, file or f"/job/{'train' if module == '__main__' else module}.py", "", module)
         journal = Journal(str(self.journal), "recorder")
         for table, row in self._rows:

@@ -130,6 +130,7 @@ class _Snapshot:
         place = self._places.get(path, {})
         kind, owner, module = place.get("edge_kind"), place.get("owner"), place.get("owner_module")
         before, step = self._split(path)
+        kind = "local" if kind == "attribute" and step.startswith(" ") else kind
         above_path = place.get("parent_path") or before
         type_name = place.get("type_name") or implied
         name = place.get("variable") or step.strip("[]'. ")
@@ -141,7 +142,10 @@ class _Snapshot:
             above = self._node(above_path or (owner or module or "__main__"))
             kind = "attribute"
         elif kind in ("attribute", "class-attribute") or step.startswith("."):
-            above = self._node(above_path, f"{module}.{owner}" if module and owner else owner or "object")
+            if place.get("is_user"):
+                module, owner = module or "__main__", owner or "Job"
+            implied = f"{module}.{owner}" if module and owner else owner or "object"
+            above = self._node(above_path or module or "__main__", implied)
             kind = "attribute" if kind in (None, "attribute", "class-attribute") else kind
         elif kind == "local" or (kind is None and step.startswith(" ")):
             above, kind = self._node(above_path if above_path.endswith("()") else f"{owner or 'main'}()"), "local"

@@ -56,7 +56,7 @@ AS_IT_IS = frozenset(("fingerprint", "content_sketch", "gpu_uuid", "log_boot_id"
 FREE_TEXT = frozenset(("text", "last_words", "phase", "recompile_reason", "comm", "zombie_comm", "gpu_label"))
 COMMAND_LINE = "cmdline"
 # Ways to an object, with keys of dicts in them: model.cache['key'].
-WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name", "edge_name"))
+WAYS = frozenset(("chain", "weight_set", "tensor_name", "edge_name"))
 SOURCE_TEXT = "source_text"
 # What a recording says about itself by names: of files, machines and jobs.
 _NAMES_OF_META = frozenset(

@@ -31,7 +31,7 @@ _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
 TABLES = (
     *_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "events", "crash_text", "sources",
-    "agent_notes", *GRAPH_TABLES,
+    "agent_notes", *GRAPH_TABLES, HOLDERS,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from leakscope import open_recording
 from leakscope.facts.heap.snapshots import heap_snapshots
+from leakscope.storage.recording import without_units
 from tests.recorder.runs import PYTHON, environment, record_command
 from tests.security.everything import texts_of_file, texts_of_journal
 
@@ -65,7 +66,7 @@ main()
 
 def paths_in(run: Path) -> list[str]:
     """Of what its snapshots found."""
-    recording = open_recording(run).without_units()
+    recording = without_units(open_recording(run))
     pids = recording.tables["heap_nodes"]["pid"].unique()
     return [place.path for pid in pids for place in heap_snapshots(recording, int(pid)).places]
 

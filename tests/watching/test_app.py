@@ -104,7 +104,7 @@ def test_what_is_to_be_seen_at_first(job):
         processes = table(app, "#processes")
         assert processes.row_count == 41 and column(processes, 0)[0] == "trainer train.py [100]"
         assert heads(processes)[1] == "memory ▼"
-        assert column(table(app, "#holders"), 0) == ["main() trainer.history", "CACHE"]
+        assert column(table(app, "#holders"), 0) == ["main() trainer.history", "train.CACHE"]
         assert column(table(app, "#holders"), 2) == ["+100 MiB", "0 B"]
         assert column(table(app, "#gpus"), 4) == ["all", "trainer train.py [100]"]
         assert column(table(app, "#gpus"), 3) == ["25%", ""]
@@ -152,7 +152,7 @@ def test_a_process_and_what_it_holds_are_looked_into(job):
         for expected in ("peak 590 MiB", "growth +2", "▁", "gpu:0 19.0 GiB", "7 threads"):
             assert expected in said(app)
         own = app.screen.query_one(Columns)
-        assert column(own, 0) == ["main() trainer.history", "CACHE"]
+        assert column(own, 0) == ["main() trainer.history", "train.CACHE"]
         own.focus()
         await until(pilot, lambda: own.has_focus)
         await pilot.press("enter")
