@@ -223,7 +223,7 @@ def test_findings_that_do_not_fit_are_counted():
 @pytest.mark.parametrize("name", ["fixtures-train_leaky", "fd_pileup-leaky"])
 def test_a_report_is_one_screen(name):
     report = analyze(open_recording(RECORDINGS / f"{name}.parquet"))
-    assert len(render(report, "terminal", width=80, color=False).splitlines()) <= 32
+    assert len(render(report, "terminal", width=80, color=False).splitlines()) <= 30
     assert len(render(report, "terminal", width=100, color=False).splitlines()) <= 25
 
 
