@@ -161,7 +161,7 @@ def test_equal_texts_have_equal_placeholders(tmp_path):
     assert file in recording.meta["command"] and file.startswith(recording.meta["cwd"])
     path = next(p for p in recording.tables.heap_nodes["edge_name"].dropna() if "['" in p)
     key = path.split("'")[1]
-    (source,) = set(recording.tables.sources["source_text"].dropna())
+    (source,) = filter(None, recording.tables.sources["source_text"])
     assert f'self.by["{key}"].append(' in source
     assert source.count("\n") == SOURCE.count("\n")
     compile(source, "x.py", "exec")
