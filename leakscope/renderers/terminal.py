@@ -66,7 +66,6 @@ _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "b
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_DOUBTS, _MOST_TABLES = 2, 2  # of the screen
-_BRIEF_NAME = {False: 56, True: 44}  # characters, with what a line of the bill is made of
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
@@ -167,7 +166,7 @@ def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
             yield ""
             yield from _answer(report, finding, size)
         else:
-            yield from _further_finding(finding, number)
+            yield from _further_finding(report, finding, number)
     if (more := len(report.findings) - size.findings) > 0:
         yield Text(f"   and {more} more {'finding' if more == 1 else 'findings'} (--verbose)", style="dim")
     yield from _ignored(report)
@@ -285,7 +284,7 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     ):
         for at, text in enumerate(texts):
             line = _styled(_clean(text), style)
-            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut else line)
+            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and at else line)
     yield Padding(table, (0, 0, 0, 3))
 
 
@@ -315,10 +314,10 @@ def _short_advice(finding: Finding, most: int) -> list[str]:
     return [*finding.remedy[: max(1, most - len(edit))], *edit]
 
 
-def _further_finding(finding: Finding, number: int) -> Iterator[RenderableType]:
+def _further_finding(report: Report, finding: Finding, number: int) -> Iterator[RenderableType]:
     """In two lines: what it is, and where."""
     yield _hanging(_title(finding, number, False), 3)
-    subject = finding.subject
+    subject = replace(finding.subject, file=file_of(finding, cwd(report)))
     place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file
     facts = [place, amount(finding), *([] if place else [subject.process_text]), finding.kind]
     yield Padding(_styled(_clean(" · ".join(filter(None, facts))), "dim"), (0, 0, 0, 3))
@@ -423,10 +422,10 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
     for line in bill.lines[: None if most is None else max(1, most - 1)]:
         told = _clean(line.name)
-        if line.details:
-            told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(line.details), "dim"))
+        if details := line.largest if is_brief else line.details:
+            told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))
         if is_brief:
-            told.truncate(_BRIEF_NAME[bill.has_peak], overflow="ellipsis")
+            told.no_wrap, told.overflow = True, "ellipsis"
         cells = [told, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
     return table

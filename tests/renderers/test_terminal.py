@@ -207,10 +207,13 @@ def test_evidence_is_cut_at_a_clause_or_a_word():
     said = (
         "main() trainer.history held 1.6 KiB in the first and 42.0 MiB in the last of 3 snapshots, from 9.4 s to 25.3 s"
     )
-    report = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=[Evidence(said)])])
+    evidence = [Evidence("it grew"), Evidence(said)]
+    report = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=evidence)])
     assert "in the last of 3 snapshots\n" in render(report, "terminal", width=109, color=False)
     assert "42.0 MiB in the …\n" in render(report, "terminal", width=85, color=False)
     assert said in " ".join(render(report, "terminal", width=80, color=False, verbose=True).split())
+    first = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=evidence[1:])])
+    assert said in " ".join(render(first, "terminal", width=80, color=False).split()), "on which the answer rests"
 
 
 def test_findings_that_do_not_fit_are_counted():

@@ -106,17 +106,19 @@ def _reduced(recording: Recording) -> list[str]:
 
 
 def _without_inside_view(recording: Recording) -> list[str]:
-    """One sentence for each longer-lived Python process without an agent, at most a few."""
+    """One sentence for each reason why longer-lived Python processes have no agent, at most a few."""
     if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
         return ["no inside view: recorded with --agent off"]
     if imported.files(recording):
         return []  # there was no agent anywhere, and each format says what it lacks
-    sentences = []
+    by_reason: dict[str, list[str]] = {}
     for row in _blind(recording):
         why = _refused(recording, row) or _reason(recording, row)
-        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {why}")
-    if len(sentences) > _MOST_NOTES:
-        sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
+        by_reason.setdefault(why, []).append(f"{process_name(row)}[{int(row['pid'])}]")
+    sentences = []
+    for why, whose in [*by_reason.items()][:_MOST_NOTES]:
+        more = f" and {len(whose) - 1} more" if len(whose) > 1 else ""
+        sentences.append(f"no inside view of {whose[0]}{more}: {why}")
     return sentences
 
 
