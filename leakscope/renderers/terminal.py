@@ -445,13 +445,17 @@ def _holders(held: Sequence[Held], verbose: bool) -> Table:
 
 
 def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
-    """Processes named once; the sum below, so that a reader sees the accounts close. Briefly: what moved most."""
+    """Processes named once; the sum below, so that a reader sees the accounts close.
+
+    Briefly: what moved most, and of which process behind it.
+    """
     rows = [row for row in rows if row.in_total]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     several = len({row.process for row in rows}) > 1
     total = sum(row.growth_bytes for row in rows)
     table.add_column("account", "total")
-    if several:
+    has_column = several and most is None
+    if has_column:
         table.add_column("process", overflow="fold")
     for name, figure in (("start", sum(r.start_bytes for r in rows)), ("end", sum(r.end_bytes for r in rows))):
         table.add_column(name, format_bytes(figure), justify="right", no_wrap=True)
@@ -462,8 +466,9 @@ def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
     largest = max((row.growth_bytes for row in rows), default=0)
     before = None
     for row in rows:
-        cells = [_clean(row.account + (" ~" if row.estimated else ""))]
-        if several:
+        account = row.account + (" ~" if row.estimated else "")
+        cells = [_clean(f"{account} in {row.process}" if several and not has_column else account)]
+        if has_column:
             cells.append(_clean(row.process if row.process != before else ""))
         before = row.process
         cells += [Text(format_bytes(row.start_bytes)), Text(format_bytes(row.end_bytes))]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.findings import Evidence, RuledOut, Skipped, Subject
+from leakscope.findings import Evidence, LedgerRow, RuledOut, Skipped, Subject
 from leakscope.renderers import names, render
 from leakscope.reporting import analyze
 from leakscope.storage import open_recording
+from leakscope.units import MiB
 from tests.golden import RECORDINGS
 
 from .reports import EMPTY, FULL, RETAINED
@@ -220,6 +221,16 @@ def test_findings_that_do_not_fit_are_counted():
     text = render(dataclasses.replace(FULL, findings=[RETAINED] * 7), "terminal", width=100, color=False)
     (more,) = map(int, re.findall(r"and (\d) more findings \(--verbose\)", text))
     assert len(re.findall(r"^\d\. critical:", text, re.MULTILINE)) + more == 7
+
+
+def test_what_each_of_several_processes_gained_is_whole_on_a_narrow_screen():
+    rows = [
+        LedgerRow("python-objects", f"a_long_name_of_a_program.py[{pid}]", 0, 469 * MiB, 469 * MiB, estimated=True)
+        for pid in (30857, 30858)
+    ]
+    text = render(dataclasses.replace(FULL, ledger=rows), "terminal", width=80, color=False)
+    assert re.search(r"a_long_name_of_a_program\.py\[30857\] .* \+469 MiB\n", text)
+    assert re.search(r"^total .* \+938 MiB$", text, re.MULTILINE)
 
 
 @pytest.mark.golden
