@@ -253,7 +253,7 @@ def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
         f"{cpu:.1%} of a core" if cpu is not None else "",
         f"{takes:.1%} of the job's time in snapshots{at_once}" if takes is not None else "",
         f"{format_bytes(rss)} of memory" if rss is not None else "",
-        f"{format_bytes(taken)} inside the job while a snapshot was made" if taken is not None else "",
+        f"up to {format_bytes(taken)} inside the job during a snapshot" if taken is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
     text = ", ".join(part for part in known[: 2 if briefly else None] if part) or "not measured"

@@ -199,7 +199,7 @@ class Agent:
         self.steps.look()
         if not self.taker.is_exiting:
             self.taker.work_out()
-        if now >= self._next_flush or self.outbox.ends_with("takes") or self.outbox.ends_with("heap_graphs"):
+        if now >= self._next_flush or self.outbox.has_snapshot():
             self._next_flush = now + self._options["flush_s"]
             self._add_counters()
             self.outbox.write()

@@ -212,6 +212,7 @@ _PAIRS = (
     "uelmnprst", "vae", "wahi",
 )  # fmt: skip
 _COMMON_PAIRS = frozenset([first[0] + second for first in _PAIRS for second in first[1:]])
+_FOLLOWS = frozenset([chr(code) + chr(code + 1) for code in range(ord("0"), ord("z"))])  # in an alphabet, as of base 36
 
 
 def new_salt() -> str:
@@ -649,7 +650,11 @@ def _is_noise(piece: str) -> bool:
     lower = piece.lower()
     pairs = list(filter(str.isalpha, map(str.__add__, lower, lower[1:])))
     most = 0.4 if len(pairs) < 30 else 0.45
-    return len(pairs) >= 4 and sum(map(_COMMON_PAIRS.__contains__, pairs)) <= most * len(pairs)
+    return (
+        len(pairs) >= 4
+        and sum(map(_COMMON_PAIRS.__contains__, pairs)) <= most * len(pairs)
+        and 2 * sum(map(_FOLLOWS.__contains__, map(str.__add__, lower, lower[1:]))) < len(lower)
+    )
 
 
 def _is_secret_name(name: str) -> bool:

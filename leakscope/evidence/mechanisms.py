@@ -163,7 +163,7 @@ def advice(
     size = format_bytes(total)
     would_free = f"that would save about {size} {BY_THE_END}"
     if _HARDLY * total <= total - held < _MUCH * total:
-        would_free += f", {format_bytes(total - held)} of it freed memory in pieces between its objects"
+        would_free += f", including {format_bytes(total - held)} of freed memory fragmented around its objects"
     one = Held(found, sources, would_free, size, bases or {}, library_code or Library(()))
     for mechanism, proof in MECHANISMS.items():
         sentences = proof(one)

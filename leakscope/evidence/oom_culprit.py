@@ -65,13 +65,13 @@ def _is_about(finding: Finding, hog: Member) -> bool:
 
 def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit:
     weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.is_of_holder]  # with its beginning
-    who = "it"
+    who = "the process"
     if finding.tells(SIBLINGS):  # its bytes are those of all of them
         alike = [
             m for m in case.members if (m.role, m.name) == (hog.role, hog.name) and m.died_s >= hog.died_s - _SAME_S
         ]
         held = max(held, sum(m.held_bytes or 0 for m in alike))
-        who = "it" if len(alike) == 1 else "all of them"
+        who = "the process" if len(alike) == 1 else "all of them"
     share = min(1.0, max([finding.bytes, *weighed]) / held)
     growth = case.growth
     seconds = growth.end_s - growth.start_s
@@ -107,7 +107,7 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
     subject = _subject(case, hog, named)
     per_s = (last - first) / max(seconds, 1e-9)
-    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share, bytes_per_s=per_s)
+    return Culprit(f"{clause}: at least {share:.0%} of what the process held", subject, last, share, bytes_per_s=per_s)
 
 
 def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> Evidence | None:

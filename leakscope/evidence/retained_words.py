@@ -27,7 +27,7 @@ def title(found: Retained, total: int, held: int, processes: int) -> str:
     size = total if total - held < _HARDLY * total else held  # then the remedy has one figure with the title
     text = f"{found.name} keeps growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
     if total - held >= _MUCH * total:
-        text += f", and {format_bytes(total - held)} of freed memory in pieces between them"
+        text += f", plus {format_bytes(total - held)} of freed memory fragmented around them"
     return text
 
 
@@ -149,8 +149,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(
-            f"in addition, malloc kept {format_bytes(look.pinned_bytes)} more of freed memory, in pieces between live "
-            f"objects, which are too small for later requests",
+            f"malloc also keeps {format_bytes(look.pinned_bytes)} of freed memory: the gaps between live objects are "
+            f"too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
     rising = int((np.diff(place.deep_bytes) > 0).sum())

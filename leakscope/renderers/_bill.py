@@ -15,11 +15,15 @@ _DIFFERS = 0.03  # of the level: a peak that is nearer to it is the same
 _MOST_HOLDERS, _MOST_PARTS = 3, 6
 _OF_THE_PROGRAM = ("data", "model", "optimizer", "gradients", "activations", "batch", "user-held")  # told first
 _LAST = ("others", "not-measured")
+_UNDIVIDED = ("others", "not-measured", "libraries", "native", "code")
+_WHOLE = ("workers", "workers-shared", "since-snapshot")  # a row is no more than its name
 _REST = "the rest of "
 
 
 class Line(NamedTuple):
     """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder.
+
+    ``largest``: of these the names alone.
 
     ``bytes``: at the level, or at the peak, where it is another and there was more.
     """
@@ -29,6 +33,7 @@ class Line(NamedTuple):
     share: str
     peak: str
     details: str
+    largest: str
     bytes: int
 
 
@@ -65,7 +70,8 @@ def told(report: Report) -> Told | None:
         top = sum(row.bytes for row in then)
         lines.append(
             Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
-                 format_bytes(top) if has_peak else "", _details(account, own or then), max(size, top))
+                 format_bytes(top) if has_peak else "", _details(account, own or then), _largest(account, own or then),
+                 max(size, top))
         )  # fmt: skip
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak:
@@ -86,14 +92,24 @@ def _sum(by_account: dict[str, list[BillRow]], account: str) -> int:
     return sum(row.bytes for row in by_account.get(account, ()))
 
 
-def _details(account: str, rows: Sequence[BillRow]) -> str:
-    if account in ("others", "not-measured", "libraries", "native", "code"):
+def _largest(account: str, rows: Sequence[BillRow]) -> str:
+    if account in _UNDIVIDED:
         return ""
-    if account in ("workers", "workers-shared", "since-snapshot"):
-        return "; ".join(f"{row.name} {format_bytes(row.bytes)}{_line(row)}" for row in rows[:_MOST_HOLDERS])
+    return ", ".join(one.name for one in (rows if account in _WHOLE else _holders_of(rows))[:_MOST_HOLDERS])
+
+
+def _holders_of(rows: Sequence[BillRow]) -> list[BillRow]:
     whole = sum(row.bytes for row in rows)
     parts = (part for row in rows for part in row.parts if part.bytes >= _LEAST_SHARE * whole)
-    holders = sorted(parts, key=lambda part: -part.bytes)
+    return sorted(parts, key=lambda part: -part.bytes)
+
+
+def _details(account: str, rows: Sequence[BillRow]) -> str:
+    if account in _UNDIVIDED:
+        return ""
+    if account in _WHOLE:
+        return "; ".join(f"{row.name} {format_bytes(row.bytes)}{_line(row)}" for row in rows[:_MOST_HOLDERS])
+    holders = _holders_of(rows)
     texts = list(_holders(holders[:_MOST_HOLDERS]))
     if len(holders) > _MOST_HOLDERS and texts:
         rest = sum(part.bytes for part in holders[_MOST_HOLDERS:])

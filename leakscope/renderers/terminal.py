@@ -66,7 +66,6 @@ _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "b
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_DOUBTS, _MOST_TABLES = 2, 2  # of the screen
-_BRIEF_NAME = {False: 56, True: 44}  # characters, with what a line of the bill is made of
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
@@ -167,7 +166,7 @@ def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
             yield ""
             yield from _answer(report, finding, size)
         else:
-            yield from _further_finding(finding, number)
+            yield from _further_finding(report, finding, number)
     if (more := len(report.findings) - size.findings) > 0:
         yield Text(f"   and {more} more {'finding' if more == 1 else 'findings'} (--verbose)", style="dim")
     yield from _ignored(report)
@@ -285,7 +284,7 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     ):
         for at, text in enumerate(texts):
             line = _styled(_clean(text), style)
-            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut else line)
+            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and at else line)
     yield Padding(table, (0, 0, 0, 3))
 
 
@@ -315,10 +314,10 @@ def _short_advice(finding: Finding, most: int) -> list[str]:
     return [*finding.remedy[: max(1, most - len(edit))], *edit]
 
 
-def _further_finding(finding: Finding, number: int) -> Iterator[RenderableType]:
+def _further_finding(report: Report, finding: Finding, number: int) -> Iterator[RenderableType]:
     """In two lines: what it is, and where."""
     yield _hanging(_title(finding, number, False), 3)
-    subject = finding.subject
+    subject = replace(finding.subject, file=file_of(finding, cwd(report)))
     place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file
     facts = [place, amount(finding), *([] if place else [subject.process_text]), finding.kind]
     yield Padding(_styled(_clean(" · ".join(filter(None, facts))), "dim"), (0, 0, 0, 3))
@@ -423,10 +422,10 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
     for line in bill.lines[: None if most is None else max(1, most - 1)]:
         told = _clean(line.name)
-        if line.details:
-            told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(line.details), "dim"))
+        if details := line.largest if is_brief else line.details:
+            told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))
         if is_brief:
-            told.truncate(_BRIEF_NAME[bill.has_peak], overflow="ellipsis")
+            told.no_wrap, told.overflow = True, "ellipsis"
         cells = [told, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
     return table
@@ -446,13 +445,17 @@ def _holders(held: Sequence[Held], verbose: bool) -> Table:
 
 
 def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
-    """Processes named once; the sum below, so that a reader sees the accounts close. Briefly: what moved most."""
+    """Processes named once; the sum below, so that a reader sees the accounts close.
+
+    Briefly: what moved most, and of which process behind it.
+    """
     rows = [row for row in rows if row.in_total]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     several = len({row.process for row in rows}) > 1
     total = sum(row.growth_bytes for row in rows)
     table.add_column("account", "total")
-    if several:
+    has_column = several and most is None
+    if has_column:
         table.add_column("process", overflow="fold")
     for name, figure in (("start", sum(r.start_bytes for r in rows)), ("end", sum(r.end_bytes for r in rows))):
         table.add_column(name, format_bytes(figure), justify="right", no_wrap=True)
@@ -463,8 +466,9 @@ def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
     largest = max((row.growth_bytes for row in rows), default=0)
     before = None
     for row in rows:
-        cells = [_clean(row.account + (" ~" if row.estimated else ""))]
-        if several:
+        account = row.account + (" ~" if row.estimated else "")
+        cells = [_clean(f"{account} in {row.process}" if several and not has_column else account)]
+        if has_column:
             cells.append(_clean(row.process if row.process != before else ""))
         before = row.process
         cells += [Text(format_bytes(row.start_bytes)), Text(format_bytes(row.end_bytes))]

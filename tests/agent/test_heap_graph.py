@@ -949,6 +949,34 @@ def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_pa
     assert held["dominator_node"] == variable["node"]
 
 
+KEYS = """
+import json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Service:
+    pass
+
+service = Service()
+service.sessions = {{}}
+for key in ("deadbeefdeadbeefdeadbeefdeadbeef", "deadbeef"):
+    service.sessions[key] = [[float(number)] for number in range(3000)]
+graph = HeapGraph()
+graph.read(1, 1 << 40, 1 << 36)
+print(json.dumps(graph.work_out().rows))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_a_key_in_hex_is_data_also_where_it_begins_with_a_letter(interpreter: Interpreter, tmp_path: Path) -> None:
+    """An identifier of a session, say: the recording has the object without it."""
+    names = [row["edge_name"] for row in nodes_of(KEYS, interpreter, tmp_path).values()]
+    assert "['deadbeef']" in names, "that may be a word"
+    assert "['deadbeefdeadbeefdeadbeefdeadbeef']" not in names
+
+
 LINKED = """
 import json, sys
 sys.path.insert(0, {folder!r})

@@ -260,7 +260,7 @@ def test_memory_that_was_refused_is_told_before_the_leak_that_filled_it(tmp_path
     first, second = report.findings[:2]
     assert (first.kind, second.kind) == ("crash", "retained-objects")
     assert first.subject.holder == second.subject.holder and first.subject.line == second.subject.line
-    assert says(first.title, "train.py[4242]", "refused memory", "400 MiB", "% of what it held")
+    assert says(first.title, "train.py[4242]", "refused memory", "400 MiB", "% of what the process held")
     assert "would have been enough" in said(first)
     assert first.remedy[0] == second.remedy[0]
     assert report.verdict.headline.startswith(first.title)

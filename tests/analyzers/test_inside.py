@@ -45,8 +45,8 @@ def test_an_agent_that_did_not_begin_is_believed_and_so_for_forks_of_its_program
         builder.process(pid, exe=exe).samples(pid, [50_000_000] * 12)
     builder.note(5, 0.1, refusal.NOTE, "it runs in pypy")
     said = analyze(builder.ends(12.0).open()).recording.notes
-    told, forked, other = sorted(said)
-    assert says(told, "[5]", "it runs in pypy") and says(forked, "[6]", "it runs in pypy")
+    alike, other = sorted(said)  # a reason is told once
+    assert says(alike, "[5] and 1 more", "it runs in pypy")
     assert says(other, "[7]", "did not start there")
 
 

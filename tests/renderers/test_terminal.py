@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.findings import Evidence, RuledOut, Skipped, Subject
+from leakscope.findings import Evidence, LedgerRow, RuledOut, Skipped, Subject
 from leakscope.renderers import names, render
 from leakscope.reporting import analyze
 from leakscope.storage import open_recording
+from leakscope.units import MiB
 from tests.golden import RECORDINGS
 
 from .reports import EMPTY, FULL, RETAINED
@@ -207,10 +208,13 @@ def test_evidence_is_cut_at_a_clause_or_a_word():
     said = (
         "main() trainer.history held 1.6 KiB in the first and 42.0 MiB in the last of 3 snapshots, from 9.4 s to 25.3 s"
     )
-    report = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=[Evidence(said)])])
+    evidence = [Evidence("it grew"), Evidence(said)]
+    report = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=evidence)])
     assert "in the last of 3 snapshots\n" in render(report, "terminal", width=109, color=False)
     assert "42.0 MiB in the …\n" in render(report, "terminal", width=85, color=False)
     assert said in " ".join(render(report, "terminal", width=80, color=False, verbose=True).split())
+    first = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=evidence[1:])])
+    assert said in " ".join(render(first, "terminal", width=80, color=False).split()), "on which the answer rests"
 
 
 def test_findings_that_do_not_fit_are_counted():
@@ -219,11 +223,21 @@ def test_findings_that_do_not_fit_are_counted():
     assert len(re.findall(r"^\d\. critical:", text, re.MULTILINE)) + more == 7
 
 
+def test_what_each_of_several_processes_gained_is_whole_on_a_narrow_screen():
+    rows = [
+        LedgerRow("python-objects", f"a_long_name_of_a_program.py[{pid}]", 0, 469 * MiB, 469 * MiB, estimated=True)
+        for pid in (30857, 30858)
+    ]
+    text = render(dataclasses.replace(FULL, ledger=rows), "terminal", width=80, color=False)
+    assert re.search(r"a_long_name_of_a_program\.py\[30857\] .* \+469 MiB\n", text)
+    assert re.search(r"^total .* \+938 MiB$", text, re.MULTILINE)
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["fixtures-train_leaky", "fd_pileup-leaky"])
 def test_a_report_is_one_screen(name):
     report = analyze(open_recording(RECORDINGS / f"{name}.parquet"))
-    assert len(render(report, "terminal", width=80, color=False).splitlines()) <= 32
+    assert len(render(report, "terminal", width=80, color=False).splitlines()) <= 30
     assert len(render(report, "terminal", width=100, color=False).splitlines()) <= 25
 
 

@@ -228,4 +228,4 @@ def test_names_of_the_job_are_no_markup_and_move_no_cursor(tmp_path):
         assert "[red]h[/]" in str(app.screen.query_one(".said").render())
 
     builder = a_job(tmp_path, 0, command=["python", "[bold]x[/nope]", "\x1b[2J"])
-    press(builder.take(100, 3, 25.0, holders=[holder("[red]h[/]", 900 * MiB)]).open(), act)
+    press(builder.take(100, 3, 25.0, holders=[holder("[red]h[/]", 900 * MiB, variable="[red]h[/]")]).open(), act)

@@ -167,7 +167,7 @@ def test_requests_of_a_service_are_called_so(tmp_path):
 def test_the_holder_is_named_and_neither_what_it_hangs_on_nor_its_members(tmp_path):
     def heap(history: int, weights: int):
         return [
-            holder("main() trainer", history + weights, edge_kind="local"),
+            holder("main() trainer", history + weights, edge_kind="local", type_name="__main__.Trainer"),
             holder("main() trainer.history", history, "main() trainer", length=history // MiB),
             holder("main() trainer.history[*]", history, "main() trainer.history", edge_kind="item"),
             holder("main() trainer.history[*].loss", history, "main() trainer.history[*]"),

@@ -314,7 +314,7 @@ def _edge_name(graph: Any, row: Any) -> str | None:
     if row.label_kind != _KEY:
         return text
     of_modules = graph.rows[graph.rows[row.path_row].path_row].node == _MODULES
-    is_name = text.isidentifier() or (of_modules and all(part.isidentifier() for part in text.split(".")))
+    is_name = names.is_like_a_name(text) or (of_modules and all(part.isidentifier() for part in text.split(".")))
     return f"['{text}']" if is_name else None
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     # The same of a variable by its name, and whether its file is the user's.
 
 _VALUES = (str, bytes, int, float)
+_HEX_DIGITS, _LEAST_HEX = "0123456789abcdefABCDEF", 16  # in hex, so many letters are no word
 _own: Any = type.__dict__
 _mro_of = _own["__mro__"].__get__
 _namespace_of = _own["__dict__"].__get__
@@ -146,6 +147,12 @@ _dict_of_module = types.ModuleType.__dict__["__dict__"].__get__  # type: ignore[
 def namespace_of_module(module: object) -> dict[str, Any] | None:
     """Its globals, whatever its class has in the place of ``__dict__``; None for what is no module."""
     return _dict_of_module(module) if is_a(type(module), types.ModuleType) else None
+
+
+def is_like_a_name(key: str) -> bool:
+    """Whether a key of a dict is a name that somebody gave. A digest or a token in hex is data, even with no digit
+    first."""
+    return key.isidentifier() and (len(key) < _LEAST_HEX or bool(key.strip(_HEX_DIGITS)))
 
 
 def name_of(code: CodeType) -> str:

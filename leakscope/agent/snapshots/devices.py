@@ -35,7 +35,7 @@ class Devices:
         self._steps = steps
         self._running = running
         self._when_full = when_full
-        self.history = self._new_history() if keeps_history else None
+        self.history = self._gpu_history() if keeps_history else None
 
     def look(self) -> None:
         """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
@@ -55,7 +55,7 @@ class Devices:
         for row in rows:
             self._outbox.add("allocator", row)
 
-    def _new_history(self) -> GpuHistory:
+    def _gpu_history(self) -> GpuHistory:
         """Its module is loaded only where the user asked for it: the others have nothing of it inside."""
         from ..torch.gpu_history import GpuHistory
 

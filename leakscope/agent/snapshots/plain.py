@@ -301,7 +301,7 @@ def _edge_name(step: _Step) -> str | None:
     """As the graph has it: of keys those that look like names, since others may be anybody's data."""
     if step.kind != "key" or step.name is None:
         return step.name
-    return f"['{step.name}']" if all(part.isidentifier() for part in step.name.split(".")) else None
+    return f"['{step.name}']" if all(map(names.is_like_a_name, step.name.split("."))) else None
 
 
 def _weigh(obj: Any, depth: int) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -96,28 +97,34 @@ def _reduced(recording: Recording) -> list[str]:
     if not len(notes):
         return []
     known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(recording.tables["processes"])}
-    sentences = [
-        f"{known.get((pid, ticks), '')}[{int(pid)}]: {text}"
+    return _of_each_reason(
+        (text, f"{known.get((pid, ticks), '')}[{int(pid)}]")
         for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
+    )
+
+
+def _of_each_reason(said: Iterable[tuple[str, str]]) -> list[str]:
+    """A sentence for each of the first few reasons, of (reason, process): one process by its name, others counted."""
+    whose: dict[str, list[str]] = {}
+    for why, process in said:
+        whose.setdefault(why, []).append(process)
+    return [
+        f"{processes[0]}{f' and {len(processes) - 1} more' if len(processes) > 1 else ''}: {why}"
+        for why, processes in [*whose.items()][:_MOST_NOTES]
     ]
-    if len(sentences) > _MOST_NOTES:
-        sentences[_MOST_NOTES:] = [f"and so in {len(sentences) - _MOST_NOTES} more processes"]
-    return sentences
 
 
 def _without_inside_view(recording: Recording) -> list[str]:
-    """One sentence for each longer-lived Python process without an agent, at most a few."""
+    """One sentence for each reason why longer-lived Python processes have no agent, at most a few."""
     if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
         return ["no inside view: recorded with --agent off"]
     if imported.files(recording):
         return []  # there was no agent anywhere, and each format says what it lacks
-    sentences = []
-    for row in _blind(recording):
-        why = _refused(recording, row) or _reason(recording, row)
-        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {why}")
-    if len(sentences) > _MOST_NOTES:
-        sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
-    return sentences
+    blind = (
+        (_refused(recording, row) or _reason(recording, row), f"{process_name(row)}[{int(row['pid'])}]")
+        for row in _blind(recording)
+    )
+    return [f"no inside view of {said}" for said in _of_each_reason(blind)]
 
 
 def _blind(recording: Recording) -> list[dict[str, Any]]:

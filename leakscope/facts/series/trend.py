@@ -309,7 +309,7 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     pace = late.sum() / max(float(middle.sum()), 1.0)
     since = float(middle.sum() + late.sum())
     if since < least and since <= (1 - _EARLY) * rises.sum():
-        return verdict(FLAT, f"grew early: {format_bytes(since)} of it came in the last two thirds")
+        return verdict(FLAT, f"grew early: only {format_bytes(since)} came in the last two thirds")
     lumpy = late.max() >= 0.5 * rises.max()  # few large rises: how many fall into a third is chance
     if pace < (0.2 if lumpy else _GOES_ON):
         return verdict(FLAT, _FADES)
