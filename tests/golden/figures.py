@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from leakscope import render
 from leakscope.confidence import Ground, how_sure
+from leakscope.findings import Report
+from leakscope.words import amount
 
 _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
+_RATE = re.compile(r"[\d.,]+ (?:bytes|[KMGT]?i?B) (?:per|a|an) \w+")
+_UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
+_MARKUP = re.compile(r"<[^>]+>|\x1b\[[0-9;]*m")
+_OUTPUTS = (("terminal", {"verbose": True}), ("markdown", {}), ("html", {}), ("junit", {}), ("github", {}))
 _NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")
 _ELSEWHERE = ("shared-memory", "mapped-files")  # in no process's own memory
 _OF_THE_WINDOW = ("retained-objects", "retained-graph", "native-growth", "fragmentation", "process-pileup")
@@ -74,3 +83,20 @@ def _told_twice(report: dict[str, Any]) -> Iterator[str]:
     for (pid, path), times in told.items():
         if times > 1:
             yield f"findings: {path} of process {pid} is told {times} times"
+
+
+def several_figures_of_one_rate(report: Report, as_json: dict[str, Any]) -> list[str]:
+    """Rates that one output has and the report itself has not; and outputs that leave out what the headline says."""
+    known = set(_RATE.findall(json.dumps(as_json, ensure_ascii=False)))
+    known |= {rate for finding in report.findings for rate in _RATE.findall(amount(finding))}
+    headline = set(_RATE.findall(report.verdict.headline))
+    found = []
+    for name, options in _OUTPUTS:
+        told = set(_RATE.findall(_as_read(render(report, name, **options))))
+        found += [f"{name} has a rate of its own: {rate}" for rate in sorted(told - known)]
+        found += [f"{name} leaves out {rate} of the headline" for rate in sorted(headline - told)]
+    return found
+
+
+def _as_read(text: str) -> str:
+    return " ".join(html.unescape(_MARKUP.sub(" ", _UNSEEN.sub(" ", text))).split())

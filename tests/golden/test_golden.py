@@ -23,7 +23,7 @@ from . import (
     told_wrong,
 )
 from .compare import differences
-from .figures import contradictions
+from .figures import contradictions, several_figures_of_one_rate
 
 pytestmark = pytest.mark.golden
 
@@ -41,6 +41,7 @@ def test_the_report_is_as_expected_and_true(program: Program):
     told = expected.read(program)
     assert told is not None, "python -m tests.golden --judge writes down what is expected"
     assert not contradictions(report)
+    assert not several_figures_of_one_rate(whole, report)
     different = expected.differences(told, expected.expectation(report))
     assert not different, f"{report['verdict']['headline']} Not as expected: {'; '.join(different)}"
     wrong, known = told_wrong(program, report), known_misses().get(program.name)
