@@ -33,10 +33,12 @@ class History(Generic[V]):
             self._bucket_s *= 2
             index //= 2
             self._largest = _halved(self._largest)
-        missing = index - len(self._largest)
-        if missing >= 0:  # more than 0 after a time without samples: the job was stopped
-            self._largest += [*self._largest[-1:] * missing, value]
-        self._largest[index] = max(self._largest[index], value)
+        if index < len(self._largest):
+            self._largest[index] = max(self._largest[index], value)
+            return
+        while len(self._largest) < index:  # after a time without samples: the job was stopped
+            self._largest.append(self._largest[-1])
+        self._largest.append(value)
 
     @property
     def values(self) -> list[V]:
