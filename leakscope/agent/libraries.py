@@ -86,7 +86,7 @@ THINGS = (
                  "combination of types, and keeps the machine code until the process ends"),
     Thing("tensorflow.core.function.polymorphism.function_cache.FunctionCache", KEEPER, library="tensorflow",
           let_go="give tf.function tensors in place of Python numbers and strings, and an input_signature or "
-                 "reduce_retracing=True: it traces anew for each new value and shape, and keeps each graph"),
+                 "reduce_retracing=True: it traces again for each new value and shape, and keeps each graph"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),

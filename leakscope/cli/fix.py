@@ -34,7 +34,7 @@ from ._shared import (
 def fix(run: Path, number: int | None, prove: bool, output: Path) -> int:
     """Print the smallest edit that follows the advice of a report, as a diff. Nothing of yours is changed.
 
-    The advice and what to look at are told on standard error. With --prove the program is run again, with the edit, as
+    The advice and what to look at go to standard error. With --prove the program is run again, with the edit, as
     long as it takes to end: what it prints goes to standard error, and what it writes is written.
     Exits with 0 if there is an edit, 4 if none is certain enough: then it says why. With --prove as compare does.
     """

@@ -23,6 +23,7 @@ from textual.widgets import DataTable, Static
 from ..units import format_bytes, format_count, format_duration
 from .frame import ALARM, FAINT, HEAD, Line, events, fitted
 from .frame import head as head_lines
+from .history import sparkline
 from .scene import Gpu, Member
 from .snapshots import Holder, Process
 
@@ -212,7 +213,7 @@ class ProcessDetail(Overlay):
         lines = [
             Line(f"{member.role} {member.program} [{member.pid}], {state}", HEAD),
             Line("   ".join(figures)),
-            Line(member.history.sparkline(min(100, self.size.width - 8))),
+            Line(sparkline(member.history.values, min(100, self.size.width - 8))),
             Line("   ".join(more)),
         ]
         if gpus:

@@ -29,6 +29,7 @@ _REMEMBERED_S = 10.0  # after a process died: a job's launcher and shell end a l
 _MOST_EVENTS = 50
 _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
+_ACCOUNTS = {name: len(FILLS) - at for at, name in enumerate(FILLS)}  # where each stands in ``Scene.accounts``
 TABLES = (
     *_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "events", "crash_text", "sources",
     "agent_notes", *GRAPH_TABLES, HOLDERS,
@@ -50,7 +51,7 @@ class Member(Memory):
     peak_bytes: int = 0
     thread_count: int = 0
     cpu_fraction: float | None = None
-    history: History = field(default_factory=History)
+    history: History[int] = field(default_factory=History)
     _cpu_from: tuple[float, float] | None = None
 
     @property
@@ -137,8 +138,7 @@ class Scene:
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
     figures: Figures = field(default_factory=Figures)
     limits: Limits = field(default_factory=Limits)
-    history: History = field(default_factory=History)
-    accounts: dict[str, History] = field(default_factory=lambda: {name: History() for name in FILLS})
+    accounts: History[tuple[int, ...]] = field(default_factory=History)  # all of it, then ``_ACCOUNTS``
     gpus: dict[tuple[str, int | None], Gpu] = field(default_factory=dict)
     snapshots: Snapshots = field(default_factory=Snapshots)
     graphs: Graphs = field(default_factory=Graphs)
@@ -236,8 +236,8 @@ class Scene:
         room = nearest.room_bytes if nearest is not None and nearest.is_memory else None
         goes_on = self.ending_text is None
         return Course(
-            {name: history.values for name, history in self.accounts.items()},
-            self.history.seconds,
+            {name: [sizes[at] for sizes in self.accounts.values] for name, at in _ACCOUNTS.items()},
+            self.accounts.seconds,
             room if goes_on else None,
             self.figures.steady_bytes_per_s if goes_on else None,
         )
@@ -252,12 +252,12 @@ class Scene:
     def _divide(self, total_bytes: int) -> None:
         """As much of the job's memory as the newest snapshots account for; the rest is other."""
         alive = {process for process, member in self.members.items() if not member.died}
-        left = total_bytes
+        left, parts = total_bytes, []
         for name in ("tensors", "Python objects"):
             known = sum(own.get(name, 0) for process, own in self._weighed.items() if process in alive)
-            self.accounts[name].add(self.now_s, min(known, left))
-            left -= min(known, left)
-        self.accounts["other"].add(self.now_s, left)
+            parts.append(min(known, left))
+            left -= parts[-1]
+        self.accounts.add(self.now_s, (total_bytes, *parts, left))
 
     def present_gpus(self) -> list[Gpu]:
         """Each device, and after it the processes on it, the largest first."""
@@ -317,7 +317,6 @@ class Scene:
         if "process_samples" in found:
             # Of a tree, Figures asks for now_s and the memory of each process: a scene has both.
             self.figures.look_at(cast("Tree", self))
-            self.history.add(self.now_s, self.figures.last_bytes)
             self._divide(self.figures.last_bytes)
         if self.now_s >= end_s - _FORECAST_S:
             self.limits.look_at(

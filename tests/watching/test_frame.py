@@ -73,6 +73,14 @@ def test_the_chart_divides_memory_as_snapshots_weighed_it_and_leads_on_to_the_li
     assert any("·" in line for line in text.splitlines()[1:7])
 
 
+def test_the_chart_is_no_higher_than_memory_was_where_objects_are_freed_within_a_second(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [400 * MiB] * 60, every_s=0.25)
+    for take, (at_s, held) in enumerate([(2.0, 300 * MiB), (12.3, 20 * MiB)], 1):
+        builder.row("heap_graphs", at_s, 100, take=take, retained_bytes=held, storage_bytes=0)
+    builder.ends(15.0)
+    assert len({height for height in heights(text_of(builder)) if height}) == 1
+
+
 def test_what_is_known_so_far_is_said_and_who_gained(tmp_path):
     builder = growing(tmp_path).take(100, 1, 5.0, holders=[holder("main() rows", 10 * MiB)])
     builder.take(100, 2, 100.0, holders=[holder("main() rows", 300 * MiB)])
