@@ -153,7 +153,8 @@ def _remedy(kind: pd.Series[Any] | None, maker: _Maker | None) -> str:
     if maker is None:
         return _ENDED
     place = f"{maker.line.file.rsplit('/', 1)[-1]}:{maker.line.line}"
-    return f"make one {maker.one or 'client'} and use it again, or close each after use at {place}: it has threads of its own"
+    one = maker.one or "client"
+    return f"make one {one} and use it again, or close each after use at {place}: it has threads of its own"
 
 
 def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
