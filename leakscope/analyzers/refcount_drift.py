@@ -31,6 +31,7 @@ from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.heap.comparable import heap_of
+from ..facts.heap.handles import ALIKE
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import cells, figures, int_of, only
@@ -280,12 +281,10 @@ def _missing(rest: Rest) -> Evidence:
     return Evidence(f"{have}; for C code {left}: no data that was released explains it", figures)
 
 
-def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest, *, alike: float = 2.0) -> bool:
+def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest) -> bool:
     """A container has ever more objects of some library or class, and as many references came with each.
 
     C code of theirs may have these, as arrays of JAX have their types: who holds the objects has the references.
-
-    ``alike``: no interval has more than so many times what all have for each member, or less than that part of it.
     """
     heap = heap_of(case.recording, process.pid, float(rest.time_s[0]), float(rest.time_s[-1]))
     if heap is None:
@@ -300,7 +299,7 @@ def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest, *, alike:
             continue
         each = references[use].sum() / members[use].sum()
         part = references[use] / members[use] / each
-        if (part >= 1 / alike).all() and (part <= alike).all() and references[use].sum() >= MOST * rest.gained:
+        if (part >= 1 / ALIKE).all() and (part <= ALIKE).all() and references[use].sum() >= MOST * rest.gained:
             return True
     return False
 

@@ -33,7 +33,7 @@ from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import KiB, format_bytes
+from ..units import MOST, KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,6 @@ _UNKNOWN = "none was seen in a function of the job's own code: what they run is 
 _MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
 _THREADS = ("Thread", "Timer")
 _MAKES = ".__init__"
-_LEAST_UNDER = 0.5  # of what stays, asked for under the line that makes what has the threads
 _LEAST_MADE, _MOST_EACH, _ABOUT_ALL = 3, 64, 1.2  # objects; threads of one of them; of the threads
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
@@ -66,7 +65,6 @@ class _Maker(NamedTuple):
     one: str | None
     line: Line | GrowthLine
     evidence: tuple[Evidence, ...]
-    ground: tuple[Ground, ...] = ()
 
 
 def findings(
@@ -130,7 +128,6 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         grounds=[
             Ground("threads were counted; a library may mean to keep some", 0.85),
             *([Ground("they run a function of the job's own", 0.77)] if function else ()),
-            *(maker.ground if maker is not None else ()),
         ],
         bytes=bytes,
         process=process,
@@ -190,7 +187,7 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     Of its objects that are made there, the innermost has the threads; the others have it.
     """
     line = next(iter(growth_lines(case.growth, process, case.sources)), None)
-    if line is None or not line.library or line.share < _LEAST_UNDER:
+    if line is None or not line.library or line.share < MOST:
         return None
     called = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
     one = next((call[: -len(_MAKES)] for call in reversed(called) if call.endswith(_MAKES)), None)
@@ -198,8 +195,7 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     if one is not None:
         text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
         evidence.append(Evidence(text, {"line": line.line}))
-    ground = Ground("what stays beside them was asked for under one line", 0.7)
-    return _Maker(one, line, tuple(evidence), (ground,))
+    return _Maker(one, line, tuple(evidence))
 
 
 def _ends(takes: pd.Series[Any]) -> tuple[int, int]:

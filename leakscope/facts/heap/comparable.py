@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
-_LEAST_MOVED, _LEAST_LONG, _SAME = 0.1, 64, 0.02  # of the steps between; members; of the members for each step
 _AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
 
 
@@ -159,7 +158,7 @@ def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np
 
 
 def _fill_before_listed(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
-    """One that has the same number of members for each step in all that list it, two or more, had so from the first.
+    """One that has a member or more for each step, as many in all that list it, two or more, had so from the first.
 
     Graphs that were read in part leave out what is small: a list that a loop adds to at each step was that once.
     """
@@ -170,9 +169,8 @@ def _fill_before_listed(places: Iterable[Place], takes: Takes, is_sampled: NDArr
         seen = np.flatnonzero(place.count > 0)
         if not place.has_length or seen.size < 2 or not seen[0] or not is_sampled[: seen[0]].all():
             continue
-        each = place.length[seen] / at[seen]
-        has_moved = at[seen[-1]] - at[seen[0]] >= _LEAST_MOVED * at[seen[0]]
-        if not has_moved or place.length[seen[0]] < _LEAST_LONG or np.ptp(each) > _SAME * each.mean():
+        each = place.length[seen[-1]] / at[seen[-1]]
+        if each < 1 or (np.abs(place.length[seen] - each * at[seen]) > each).any():  # a snapshot may be within a step
             continue
         for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.length):
             figures[: seen[0]] = figures[seen[0]] * at[: seen[0]] / at[seen[0]]

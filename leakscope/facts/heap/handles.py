@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...units import MOST
 from .accumulation import Accumulation, keeps_growing
 from .comparable import Heap
 from .owners import user_place
 from .place import Floats, Place
 
 _MIN_MEMBERS = 4
-_TENSOR, _LEAST_TENSORS = "torch.Tensor", 0.9  # for each member: else most of them have none
-_ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
+_TENSOR = "torch.Tensor"
+ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
 _IN_PROPORTION, _BY_COUNT = 0.9, 0.5  # of what is missing, put down to it: where memory grew in step, and else
 
 
@@ -96,7 +97,7 @@ def _unread_tensors(heap: Heap, place: Place) -> float | None:
     if heap.tensor_count is None or not heap.truncated or place.tensor_bytes.any():
         return None
     each = in_step(place.length, heap.tensor_count)
-    return each if each is not None and each >= _LEAST_TENSORS else None
+    return each if each is not None and each >= MOST else None
 
 
 def _bytes_each(heap: Heap, place: Place) -> float | None:
@@ -110,7 +111,7 @@ def in_step(count: Floats, in_use_bytes: Floats) -> float | None:
     if members.size < 2 or not (members > 0).all():
         return None
     each = float(in_use.sum() / members.sum())
-    alike = (in_use / members >= each / _ALIKE) & (in_use / members <= each * _ALIKE)
+    alike = (in_use / members >= each / ALIKE) & (in_use / members <= each * ALIKE)
     return each if each > 0 and alike.all() else None
 
 
