@@ -25,15 +25,18 @@ from numpy.typing import NDArray
 from ..confidence import Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
+from ..facts.endings.meanings import known
+from ..facts.endings.texts import Frame, frames, innermost_user, said
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.heap.comparable import heap_of
+from ..facts.heap.handles import ALIKE
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
-from ..facts.tables import figures, int_of, only
+from ..facts.tables import cells, figures, int_of, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..kinds import CRASH, DANGER, GROWTH
+from ..kinds import DANGER, GROWTH
 from ..units import MOST, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ TELLS = (GROWTH, DANGER)
 AFTER = ("*", "fragmentation")  # objects that nobody refers to are what no holder explains
 _KIND = "refcount-drift"
 _SIGABRT = 6
-_NONE_RAN_OUT = "deallocating-none"  # the type of a crash
+_NONE_RAN_OUT = "deallocating-none"  # the meaning of last words
 _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
@@ -67,7 +70,7 @@ class _Count:
     per_step: float | None = None
     blocks_per_s: float = 0.0
     aborted: bool = False
-    crash: Finding | None = None  # what Python itself said when it aborted
+    at: Frame | None = None  # where the job was when Python said so itself
     rest: Rest | None = None  # references that only C code can have; then the slopes are of these
 
     @property
@@ -85,7 +88,7 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that loses references to None or keeps some, one for objects nobody refers to."""
     growth = case.growth
-    yield from _none_findings(case, so_far, min_fall)
+    yield from _none_findings(case, min_fall)
     for one in growth.processes:
         yield from _kept(case, one, min_kept)
     process = growth.main
@@ -97,7 +100,7 @@ def findings(
         yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 
 
-def _none_findings(case: Case, so_far: Sequence[Finding], min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
+def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
     sentinels = case.rows("sentinels")
     if not sentinels["refcount_none"].notna().any():
         yield RuledOut(_KIND, "None cannot run out of references here: it is immortal since Python 3.12")
@@ -110,7 +113,7 @@ def _none_findings(case: Case, so_far: Sequence[Finding], min_fall: int) -> Iter
         rest = rest_of_none(process)
         if rest is not None and not count.aborted:
             count = _by_rest(count, rest, min_fall)
-        count = _with_crash(count, so_far)
+        count = _with_last_words(case, count)
         falls = count.verdict == GROWING and count.per_s < 0
         if count.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{process.label} was too short or too uneven to judge its references to None")
@@ -179,12 +182,15 @@ def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: boo
     return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, died_of_it)
 
 
-def _with_crash(one: _Count, so_far: Sequence[Finding]) -> _Count:
-    for finding in so_far:
-        subject = finding.subject
-        if finding.tells(CRASH) and (subject.pid, subject.type) == (one.process.pid, _NONE_RAN_OUT):
-            return replace(one, aborted=True, crash=finding)
-    return one
+def _with_last_words(case: Case, one: _Count) -> _Count:
+    """Python says why it aborts; then the thread that did is where the last reference went."""
+    rows = case.rows("crash_text")
+    own = only(rows, (rows["pid"] == one.process.pid) & (rows["start_ticks"] == one.process.start_ticks))
+    words = {source: text for source, text in cells(own, "crash_source", "last_words") if text is not None}
+    meaning = known(said(words.get("stderr", "")), _SIGABRT)
+    if _exit_signal(case, one.process) != _SIGABRT or meaning is None or meaning.name != _NONE_RAN_OUT:
+        return one
+    return replace(one, aborted=True, at=innermost_user(frames(words.get("faulthandler", ""))))
 
 
 def _exit_signal(case: Case, process: ProcessGrowth) -> int | None:
@@ -227,15 +233,15 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     if one.aborted:
         text = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
         evidence.append(Evidence(text, {"signal": _SIGABRT}))
-    at = one.crash.subject if one.crash is not None else None
-    if at is not None and at.file is not None:
+    at = one.at
+    if at is not None:
         text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
         evidence.append(Evidence(text, {"line": at.line}))
     title = f"A C extension drops references to None that it does not own ({rate})"
     drops = "references to None"
     if per_step:
         drops = f"{format_count(-per_step)} reference{'s' if per_step < -1 else ''} in one {case.step_unit}"
-    where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None and at.file is not None else "in use"
+    where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None else "in use"
     remedy = [
         f"fix or update the extension {where} that can drop {drops}",
         "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
@@ -275,12 +281,10 @@ def _missing(rest: Rest) -> Evidence:
     return Evidence(f"{have}; for C code {left}: no data that was released explains it", figures)
 
 
-def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest, *, alike: float = 2.0) -> bool:
+def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest) -> bool:
     """A container has ever more objects of some library or class, and as many references came with each.
 
     C code of theirs may have these, as arrays of JAX have their types: who holds the objects has the references.
-
-    ``alike``: no interval has more than so many times what all have for each member, or less than that part of it.
     """
     heap = heap_of(case.recording, process.pid, float(rest.time_s[0]), float(rest.time_s[-1]))
     if heap is None:
@@ -295,7 +299,7 @@ def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest, *, alike:
             continue
         each = references[use].sum() / members[use].sum()
         part = references[use] / members[use] / each
-        if (part >= 1 / alike).all() and (part <= alike).all() and references[use].sum() >= MOST * rest.gained:
+        if (part >= 1 / ALIKE).all() and (part <= ALIKE).all() and references[use].sum() >= MOST * rest.gained:
             return True
     return False
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..confidence import Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
-from ..evidence.sentences import at_line
+from ..evidence.sentences import at_line, grew_at
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
@@ -30,9 +30,10 @@ from ..facts.heap.place import Floats, Place
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import KiB, format_bytes
+from ..units import MOST, KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,12 +50,21 @@ _RUN = ".run"  # what a class derived from Thread runs
 _UNKNOWN = "none was seen in a function of the job's own code: what they run is not known"
 _MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
 _THREADS = ("Thread", "Timer")
+_MAKES = ".__init__"
 _LEAST_MADE, _MOST_EACH, _ABOUT_ALL = 3, 64, 1.2  # objects; threads of one of them; of the threads
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
 _IN_TIME = "cancel() each timer once what it waits for has happened: until it is due it keeps a thread and its function"
 _STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thread, measured: 40 to 90 KiB
+
+
+class _Maker(NamedTuple):
+    """The line of the job's that makes what has threads of its own. ``one``: its class; None where that is unknown."""
+
+    one: str | None
+    line: Line | GrowthLine
+    evidence: tuple[Evidence, ...]
 
 
 def findings(
@@ -88,9 +98,12 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         kind = function = None
     bytes = _bytes(case, process, started)
     maker = _made_in_step(case, process, started) if function is None else None
-    start = maker[1] if maker is not None else _start_line(case, function)
+    start = None if maker is not None else _start_line(case, function)
+    if start is None and maker is None and library is not None:
+        maker = _made_under(case, process)
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
-    kept = pile.keeper(case, THREADS, start, of_class=of_class)
+    made = maker.line if maker is not None and isinstance(maker.line, Line) else start
+    kept = pile.keeper(case, THREADS, made, of_class=of_class)
     named = f" of {function or library}" if function or library else ""
     usual, last = int(np.median(pile.count[:3])), int(pile.count[-1])
     figures = {"first_count": int(pile.count[0]), "last_count": last}
@@ -101,8 +114,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         did = "ran" if waits is None else f"were a {waits} that waited to run"
         evidence.append(Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike}))
     if maker is not None:
-        text = f"{maker[2]} {maker[0]} objects came between the snapshots, each with threads of its own"
-        evidence.append(Evidence(text, {"made_count": maker[2]}))
+        evidence += maker.evidence
     if start is not None:
         evidence.append(at_line(start, "starts them"))
     evidence += kept.evidence
@@ -119,7 +131,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         ],
         bytes=bytes,
         process=process,
-        line=start or definition_of(kind, function),
+        line=start or (maker.line if maker is not None else None) or definition_of(kind, function),
         holder=f"{started} threads{named}{kept.words}",
         variable=kept.variable,
         type="threading.Thread",
@@ -132,13 +144,14 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     )
 
 
-def _remedy(kind: pd.Series[Any] | None, maker: tuple[str, Line, int] | None) -> str:
+def _remedy(kind: pd.Series[Any] | None, maker: _Maker | None) -> str:
     if text_of(kind, "text") == _TIMER:
         return _IN_TIME
     if maker is None:
         return _ENDED
-    one = tail(maker[0])
-    return f"make one {one} and use it again, or close each after use at {maker[1].place}: it has threads of its own"
+    place = f"{maker.line.file.rsplit('/', 1)[-1]}:{maker.line.line}"
+    one = maker.one or "client"
+    return f"make one {one} and use it again, or close each after use at {place}: it has threads of its own"
 
 
 def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
@@ -150,8 +163,8 @@ def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
     return f"{found.group(1).replace('/', '.')}.{kind['function']}()" if found is not None else None
 
 
-def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> tuple[str, Line, int] | None:
-    """A type of which as many objects came as a part of the threads, and the line of the job's that makes one."""
+def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> _Maker | None:
+    """By counts: a type of which as many objects came as a part of the threads, and that the sources make."""
     rows = process.rows("object_types")
     if not len(rows):
         return None
@@ -159,10 +172,30 @@ def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> tuple[str
     gained = (last - first.reindex(last.index).fillna(0.0)).astype(float)
     fitting = gained[(gained >= max(_LEAST_MADE, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
     for type_name, count in fitting.sort_values(ascending=False, kind="stable").items():
-        made = calls(case.sources, tail(str(type_name))) if "." in str(type_name) else []
-        if made and tail(str(type_name)) not in _THREADS:
-            return str(type_name), made[0].line, round(count)
+        one = tail(str(type_name))
+        made = calls(case.sources, one) if "." in str(type_name) else []
+        if made and one not in _THREADS:
+            text = f"{round(count)} {type_name} objects came between the snapshots, each with threads of its own"
+            line = made[0].line
+            return _Maker(one, line, (Evidence(text, {"made_count": round(count)}), at_line(line, "starts them")))
     return None
+
+
+def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
+    """By samples: a library is called there under which most of what stays was asked for.
+
+    Of its objects that are made there, the innermost has the threads; the others have it.
+    """
+    line = next(iter(growth_lines(case.growth, process, case.sources)), None)
+    if line is None or not line.library or line.share < MOST:
+        return None
+    called = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
+    one = next((call[: -len(_MAKES)] for call in reversed(called) if call.endswith(_MAKES)), None)
+    evidence = [grew_at(line)]
+    if one is not None:
+        text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
+        evidence.append(Evidence(text, {"line": line.line}))
+    return _Maker(one, line, tuple(evidence))
 
 
 def _ends(takes: pd.Series[Any]) -> tuple[int, int]:

@@ -134,6 +134,10 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             f"came into use, much the same between any two snapshots",
             {"bytes_each": round(found.holder.bytes_each), "members": int(added)},
         )
+        if found.holder.tensors_each is not None:
+            each = round(found.holder.tensors_each)
+            text = f"{format_count(each)} more live tensor{'s' if each != 1 else ''} came with each of them"
+            yield Evidence(f"{text}: what the members hold was too much to read", {"tensors_each": each})
     else:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
         took = "that came into use" if look.pinned_bytes else "the process gained"

@@ -996,3 +996,45 @@ def test_a_chain_of_objects_may_be_of_any_length(grows: bool) -> None:
         below = here
     assert top is not None
     assert [one.place for one in accumulations((top,), MB)] == ([below] if grows else [])
+
+
+TRACED = """import tracelib
+
+
+class Trainer:
+    @tracelib.function
+    def update(self, batch, rate):
+        return batch * rate
+
+    def fit(self):
+        step = 0
+        while True:
+            self.update(step, 1 / step)
+            step += 1
+
+
+Trainer().fit()
+"""
+
+
+def test_a_call_that_ran_once_gives_way_to_the_line_that_allocated_what_is_held(tmp_path: Path) -> None:
+    """A library hangs a cache on a class of the user's: nothing adds to that, and one call adds no hundreds."""
+    library = {"owner": "Function", "owner_module": "tracelib", "owner_file": None, "is_user": False}
+    user = {"owner": "train", "edge_kind": "global"}
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, count, table = 240 * MB * f, 2000 * f, "train.Trainer.graphs"
+        graph = {"edge_kind": "item", "type_name": "tracelib.Graph", "object_count": count, "root_kind": "module"}
+        return [
+            place("train.Trainer", deep, parent=None, type_name="type", root_kind="module", **user),
+            place(table, deep, type_name="dict", length=count, root_kind="module", **library),
+            place(f"{table}[*]", deep, parent=table, array_bytes=deep, **graph, **library),
+        ]
+
+    builder = growing_run(tmp_path, TRACED)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+        builder.allocated(100, at_s, int(at_s * 9 * MB), "/job/train.py:16 <module>\n/job/train.py:12 Trainer.fit")
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.holder) == ("retained-objects", "train.Trainer (type)")
+    assert (found.subject.line, found.subject.function) == (12, "Trainer.fit")

@@ -154,3 +154,61 @@ def test_what_the_program_let_go_of_after_the_last_snapshot_was_in_use_then(tmp_
     recording = builder.sentinels(100, from_s=-0.1, malloc_free_bytes=free).ends(24.0, exit_code=0).open()
     heap = heap_of(recording, 100, 0.0, 24.0)
     assert heap is not None and heap.free_bytes[-1] == MB
+
+
+MINER = """import heapq
+
+
+class Miner:
+    def __init__(self):
+        self.pool = []
+
+    def offer(self, loss, image):
+        heapq.heappush(self.pool, (loss, image))
+
+
+def main():
+    miner = Miner()
+    while True:
+        miner.offer(*work())
+"""
+
+
+def mined(folder: Path, *, lengths: list[int | None], tensors_each: float) -> Report:
+    """A process that gains memory at each of 20 steps a second; graphs read in part list ``miner.pool`` if not None."""
+    builder = growing_run(folder, MINER)
+    builder.sentinels(100, tensor_count=[round(900 + tensors_each * 20 * s) for s in range(24)])
+    owner: dict[str, Any] = {"owner": "Miner", "variable": "pool"}
+    for number, (at_s, length) in enumerate(zip(TAKES_S, lengths), 1):
+        rows = [place("main() miner", 1000, type_name="__main__.Miner")]
+        if length is not None:
+            rows += [
+                place("main() miner.pool", 200 * length, length=length, **owner),
+                place("main() miner.pool[*]", 190 * length, parent="main() miner.pool", edge_kind="item",
+                      type_name="tuple", object_count=length, **owner),
+            ]  # fmt: skip
+        columns: dict[str, Any] = {"rss_bytes": 50 * MB + round(at_s * 10 * MB), "step": round(20 * at_s)}
+        builder.take(100, number, at_s, truncated=True, **columns)
+        builder.holds(100, number, at_s, rows, is_sampled=True)
+    return analyze(builder.ends(24.0, exit_code=0).open())
+
+
+LATE = [None, None, None, None, 360, 440]  # one for each step; before, it was too small to be listed
+
+
+@pytest.mark.parametrize("lengths", [LATE, [40, 120, 200, 280, 360, 440]], ids=["late", "from-the-first"])
+def test_members_that_were_not_read_answer_for_tensors_that_came_with_them(tmp_path, lengths):
+    found = first(mined(tmp_path, lengths=lengths, tensors_each=2.0))
+    assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "pool", 9)
+    assert found.bytes > 150 * MB
+    assert any(evidence.figures.get("tensors_each") == 2 for evidence in found.evidence)
+
+
+@pytest.mark.parametrize(
+    "lengths, tensors_each",
+    [(LATE, 0.0), ([None, None, None, None, 100, 440], 2.0), ([None, None, None, None, 3, 4], 2.0)],
+    ids=["no-tensors-came", "not-by-steps", "few"],
+)
+def test_members_that_were_not_read_answer_for_nothing_else(tmp_path, lengths, tensors_each):
+    report = mined(tmp_path, lengths=lengths, tensors_each=tensors_each)
+    assert "pool" not in [finding.subject.variable for finding in report.findings]

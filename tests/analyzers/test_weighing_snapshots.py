@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.facts.accounts.ledger import growth_of, ledger
+from leakscope.facts.accounts.ledger import growth_of
+from leakscope.facts.case import Case
 from leakscope.facts.growth.tree import tree_growth
 from leakscope.facts.heap.comparable import heaps
 from leakscope.storage import Recording
@@ -47,4 +48,4 @@ def test_the_holder_of_the_tensors_is_found(busy: Recording) -> None:
 def test_the_ledger_has_them(busy: Recording) -> None:
     growth = tree_growth(busy)
     assert growth.leaking is True
-    assert growth_of(ledger(growth), "tensors") == pytest.approx(growth.growth_bytes, rel=0.15)
+    assert growth_of(Case(busy).ledger, "tensors") == pytest.approx(growth.growth_bytes, rel=0.15)

@@ -56,7 +56,8 @@ class Accumulation:
     """A place whose contents multiply; ``members`` are the paths below it that carry the growth.
 
     ``is_guess``: its growth was not weighed, but put down to it for want of another. ``handle``: what its members are
-    or hold that stands for memory outside Python, ``bytes_each`` of it for each member, where it grew in step.
+    or hold that stands for memory outside Python, ``bytes_each`` of it for each member, where it grew in step;
+    ``tensors_each``: live tensors that came with each, where nobody read the members.
     ``largest``: of several places below it over which its growth spreads, the one that gained most.
     """
 
@@ -66,6 +67,7 @@ class Accumulation:
     is_guess: bool = False
     handle: Place | None = None
     bytes_each: float | None = None
+    tensors_each: float | None = None
     largest: Place | None = None
 
 

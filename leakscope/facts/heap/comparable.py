@@ -28,7 +28,8 @@ _AFTER_S = 5.0  # the window ends before the last samples: a program takes itsel
 class Heap:
     """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a snapshot.
 
-    ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
+    ``free_bytes`` is what malloc keeps free; zeros where nobody read it. ``tensor_count``: live tensors by the count of
+    their type, where that was read.
     """
 
     pid: int
@@ -41,6 +42,7 @@ class Heap:
     roots: tuple[Place, ...]
     places: tuple[Place, ...]
     is_exact: bool = False  # from the graph of all objects: nothing is estimated
+    tensor_count: Floats | None = None
 
 
 # By recording, and then by which snapshots of which process. A dozen diagnoses ask, each for a window of its own, and
@@ -119,6 +121,7 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool
     is_exact = sampled.isdisjoint(takes.numbers)
     if not is_exact:
         _fill_unlisted(places, takes, np.isin(takes.numbers, list(sampled)))
+        _fill_before_listed(places, takes, np.isin(takes.numbers, list(sampled)))
     _carry_what_is_below(places)
     return Heap(
         pid=pid,
@@ -131,6 +134,7 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool
         roots=tuple(_without_modules(places)),
         places=tuple(places),
         is_exact=is_exact,
+        tensor_count=_tensor_count(recording.tables["sentinels"], pid, takes.time_s),
     )
 
 
@@ -151,6 +155,26 @@ def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np
         gaps = gaps[(gaps > seen[0]) & (gaps < seen[-1])]
         for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
             figures[gaps] = np.interp(at[gaps], at[seen], figures[seen])
+
+
+def _fill_before_listed(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
+    """One that has a member or more for each step, as many in all that list it, two or more, had so from the first.
+
+    Graphs that were read in part leave out what is small: a list that a loop adds to at each step was that once.
+    """
+    at = takes.step
+    if not (np.isfinite(at).all() and (at > 0).all()):
+        return
+    for place in places:
+        seen = np.flatnonzero(place.count > 0)
+        if not place.has_length or seen.size < 2 or not seen[0] or not is_sampled[: seen[0]].all():
+            continue
+        each = place.length[seen[-1]] / at[seen[-1]]
+        if each < 1 or (np.abs(place.length[seen] - each * at[seen]) > each).any():  # a snapshot may be within a step
+            continue
+        for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.length):
+            figures[: seen[0]] = figures[seen[0]] * at[: seen[0]] / at[seen[0]]
+        place.count[: seen[0]] = place.count[seen[0]]
 
 
 def _carry_what_is_below(places: Sequence[Place]) -> None:
@@ -175,6 +199,15 @@ def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
             yield from (child for child in place.children if child.node is not None)
         elif place.parent is None:
             yield place
+
+
+def _tensor_count(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats | None:
+    sentinels = narrow(sentinels, "pid", "time_s", "tensor_count")
+    own = only(sentinels, (sentinels["pid"] == pid) & sentinels["tensor_count"].notna()).sort_values("time_s")
+    if not len(own):
+        return None
+    count: Floats = np.interp(at_s, *(own[c].to_numpy(dtype=np.float64) for c in ("time_s", "tensor_count")))
+    return count
 
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...units import MOST
 from .accumulation import Accumulation, keeps_growing
 from .comparable import Heap
 from .owners import user_place
 from .place import Floats, Place
 
 _MIN_MEMBERS = 4
-_ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
+_TENSOR = "torch.Tensor"
+ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
 _IN_PROPORTION, _BY_COUNT = 0.9, 0.5  # of what is missing, put down to it: where memory grew in step, and else
 
 
@@ -25,6 +27,7 @@ class _Candidate(NamedTuple):
     place: Place
     handle: Place
     bytes_each: float | None
+    tensors_each: float | None = None
 
     @property
     def gained(self) -> float:
@@ -35,17 +38,28 @@ def handles(heap: Heap, known: Sequence[Accumulation], missing_bytes: float, pac
     """The container that gained most such members; those in step with memory come first.
 
     Members are handles if they are, or hold, objects that Python cannot see into; or objects of ``package``, under
-    whose calls memory grew outside Python, as long as that was in step with their number.
+    whose calls memory grew outside Python, as long as that was in step with their number; or tensors that a graph
+    which was read in part did not reach, as long as live tensors and memory both came in step with their number.
     """
     told = {id(h.place) for h in known}
     candidates = [c for p in heap.places if not _is_below(p, told) and (c := _candidate(heap, p, package))]
     if not candidates:
         return []
-    best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained))
+    best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained, c.place.growth_bytes))
     share = _BY_COUNT if best.bytes_each is None else _IN_PROPORTION
     weighed_bytes = 0.0 if id(best.place) in told else max(best.place.growth_bytes, 0.0)  # that is not missing
     gained_bytes = weighed_bytes + share * max(missing_bytes - weighed_bytes, 0.0)
-    return [Accumulation(best.place, gained_bytes, (), is_guess=True, handle=best.handle, bytes_each=best.bytes_each)]
+    return [
+        Accumulation(
+            best.place,
+            gained_bytes,
+            (),
+            is_guess=True,
+            handle=best.handle,
+            bytes_each=best.bytes_each,
+            tensors_each=best.tensors_each,
+        )
+    ]
 
 
 def _is_below(place: Place, above: Container[int]) -> bool:
@@ -69,7 +83,21 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
     handle = _below(place, lambda p: bool(p.opaque))
     if handle is None and package and bytes_each is not None:
         handle = _below(place, lambda p: p.type_name.split(".", 1)[0] == package)
-    return None if handle is None else _Candidate(place, handle, bytes_each)
+    if handle is not None:
+        return _Candidate(place, handle, bytes_each)
+    tensors_each = _unread_tensors(heap, place) if bytes_each is not None else None
+    member = next((p for p in place.children if p.reference.edge_kind == "item" and not p.children), None)
+    if tensors_each is None or member is None:
+        return None
+    return _Candidate(place, member.known_as(member.reference, type_name=_TENSOR), bytes_each, tensors_each)
+
+
+def _unread_tensors(heap: Heap, place: Place) -> float | None:
+    """Tensors that came to live for each member that was added, where nobody read what the members hold."""
+    if heap.tensor_count is None or not heap.truncated or place.tensor_bytes.any():
+        return None
+    each = in_step(place.length, heap.tensor_count)
+    return each if each is not None and each >= MOST else None
 
 
 def _bytes_each(heap: Heap, place: Place) -> float | None:
@@ -83,7 +111,7 @@ def in_step(count: Floats, in_use_bytes: Floats) -> float | None:
     if members.size < 2 or not (members > 0).all():
         return None
     each = float(in_use.sum() / members.sum())
-    alike = (in_use / members >= each / _ALIKE) & (in_use / members <= each * _ALIKE)
+    alike = (in_use / members >= each / ALIKE) & (in_use / members <= each * ALIKE)
     return each if each > 0 and alike.all() else None
 
 

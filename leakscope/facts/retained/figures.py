@@ -74,6 +74,10 @@ class Retained:
 
     @property
     def line(self) -> Line | None:
+        """Where it is added. Calls that ran once added no hundreds of members: what allocated these did."""
+        made = self.made_at
+        if made is not None and self.lines and all(line.is_once and line.kind == CALLS for line in self.lines):
+            return Line(made.file, made.line, made.function, made.text, CALLS, made.share)
         return self.lines[0] if self.lines else None
 
     @property
