@@ -145,7 +145,7 @@ def test_what_is_on_the_device_adds_up_in_the_page_and_in_a_terminal() -> None:
     tops = [holder for holder in view.holders if holder.parent is None]
     assert sum(holder.bytes[-1] for holder in tops) <= tensors.value_bytes[-1]
     assert max(holder.bytes[-1] for holder in view.holders) >= 0.9 * tensors.value_bytes[-1]
-    assert "Largest holders on GPUs" in render(report, "terminal")
+    assert "Largest holders on GPUs" in render(report, "terminal", verbose=True)
     assert f"{view.process}</h3>" in render(report, "html")
 
 
