@@ -74,7 +74,7 @@ def test_the_program_is_shown_at_work_not_as_it_ended(run: Path, capsys: pytest.
     assert 233 / 2**20 < _retained(text, "work() kept") / count < 2 * 250 / 2**20
     first = text.splitlines()[0]
     (at_s, end_s) = re.findall(r"([\d.]+) s\b", first)
-    assert "at work" in first
+    assert "while it worked" in first
     assert "--at-end" in first
     assert main(["heap", str(run), "--at", end_s]) == 0
     ended = capsys.readouterr().out
