@@ -437,6 +437,9 @@ class HeapGraph:
         self._given[-1][0] = None  # it is large
         self._drop_room(ctypes.byref(self._room))  # what was not used of it: mostly nothing
         self.counted = bounds.count
+        was_tried = 0 < self.counted <= bounds.objects and self.counted * self._bytes_each <= most_bytes
+        if was_tried and (not graph or graph.contents.is_sampled):
+            self._bytes_each = 2 * most_bytes / self.counted  # more hangs on each than there was memory for
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
             nodes = graph.contents.nodes
@@ -448,8 +451,6 @@ class HeapGraph:
             if nodes > MEANINGFUL:
                 self._node_s = max(LEAST_OBJECT_S, SAFETY * took_s / nodes)
             return list(zip(types, counts)), picked
-        if 0 < self.counted <= bounds.objects and self.counted * self._bytes_each <= most_bytes:
-            self._bytes_each *= 2  # more hangs on each than there was memory for: of the next a part
         return None
 
     def _give_blocks(self) -> object:

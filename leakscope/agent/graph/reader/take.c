@@ -236,11 +236,30 @@ static int read_rest(struct graph *g, uint64_t began_ns, const void *recorder, c
     return put_stacks(g, recorder, main);
 }
 
+/* The graph of what is listed, or a sample of it. NULL: there is no room for it. */
+static struct graph *read_graph(object *modules, void *recorder, void *main, const struct bounds *bounds, struct sweep *sweep,
+                                struct budget *budget, struct array *list, uint64_t count, uint64_t first_frozen, int is_sampled)
+{
+    uint64_t began_ns = cpu_ns();
+    struct graph *g = begin_graph(bounds, budget, count, is_sampled);
+    int is_done = g && read_groups(g, modules, recorder, main) && put_listed(g, list->at, count, first_frozen);
+    drop(g ? &g->budget : budget, list);
+    is_done = is_done && read_nodes(g) && read_rest(g, began_ns, recorder, main);
+    if (is_done)
+        count_listed(g);
+    if (!is_done || (sweep && !sweep_nodes(g, sweep, is_sampled ? (uint32_t)g->nodes : (uint32_t)(GROUPS + g->listed_count)))) {
+        if (g)
+            *budget = g->budget;
+        free_graph(g);
+        return NULL;
+    }
+    return g;
+}
+
 INTERNAL struct graph *take_graph(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
 {
     struct budget budget = {.left = bounds->bytes, .is_kept = bounds->is_kept != 0};
     struct array list = {0};
-    uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;
     if (!L.generations || bounds->is_collecting)
         return NULL;
@@ -251,16 +270,14 @@ INTERNAL struct graph *take_graph(object *modules, void *recorder, void *main, s
     int is_sampled = count > most;
     if (is_sampled)
         drop(&budget, &list);
-    struct graph *g = begin_graph(bounds, &budget, count, is_sampled);
-    int is_done = g && read_groups(g, modules, recorder, main) && put_listed(g, list.at, count, first_frozen);
-    drop(g ? &g->budget : &budget, &list);
-    is_done = is_done && read_nodes(g) && read_rest(g, began_ns, recorder, main);
-    if (is_done)
-        count_listed(g);
-    if (!is_done || (sweep && !sweep_nodes(g, sweep, is_sampled ? (uint32_t)g->nodes : (uint32_t)(GROUPS + g->listed_count)))) {
-        free_graph(g);
-        return NULL;
+    struct graph *g = read_graph(modules, recorder, main, bounds, sweep, &budget, &list, count, first_frozen, is_sampled);
+    /* What is listed are containers: a few may have far more members, strings and numbers, than there is room for. */
+    if (!g && !is_sampled) {
+        budget = (struct budget){.left = bounds->bytes, .is_kept = bounds->is_kept != 0};
+        g = read_graph(modules, recorder, main, bounds, sweep, &budget, &list, 0, 0, 1);
     }
+    if (!g)
+        return NULL;
     g->kinds = g->kind.at;
     g->texts = g->text.at;
     return g;
