@@ -69,6 +69,7 @@ def test_what_the_workers_saw_entered_is_told_to_the_tier(tmp_path):
     """A function of these rooms, which a golden test calls in a worker."""
     here = Path(__file__).parent
     (tmp_path / "conftest.py").write_text((here / "conftest.py").read_text())
+    (tmp_path / "golden" / "recordings").mkdir(parents=True)  # as in a clone
     (tmp_path / "test_judges.py").write_text(
         "import pytest\nfrom leakscope.analyzers import names\n@pytest.mark.golden\ndef test_a(): names()\n"
         "def test_b():\n    from leakscope.reporting import analyze\n"

@@ -63,6 +63,8 @@ def _commands() -> list[list[str]]:
         *(["compare", "run.parquet", "live.parquet", "-f", name] for name in _choices("compare")),
         *(["check", "live.parquet", "-f", name] for name in _choices("check")),
         ["check", "run.parquet", "--max-growth", "1MB/hour", "--max-rss", "1GB", "--no-oom", "--no-duplicates"],
+        ["fix", "run.parquet"],
+        ["whatif", "run.parquet"],
         ["heap", "live.parquet"],
         ["heap", "live.parquet", "--diff"],
         ["heap", "live.parquet", "--path", "kept"],
@@ -113,6 +115,7 @@ def _recorded() -> list[dict[str, Any]]:
     told.append({"argv": ["record"], "status": job.returncode, "output": output, "said": said})
     told.append(_called([*ours, "mcp", "--folder", "."], stdin=subprocess.DEVNULL))
     told.append(_served([*ours, "view", "live.parquet", "--no-browser"]))
+    told.append(_called([*ours, "demo", "shown", "--no-browser"]))
     return told
 
 

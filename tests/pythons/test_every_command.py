@@ -25,6 +25,8 @@ STATUS = {
     "report run.parquet --exit-code": {1},
     "compare": {0, 1, 4},
     "check": {0, 1, 4},
+    "fix": {0, 4},
+    "whatif": {2},  # this recording has too few allocations to replay
     "fleet query": {0, 2},
     "push": {2},
     "mcp": {0, 2},
