@@ -27,6 +27,7 @@ FIELDS = {
     "function",
     "requires",
     "exit_status",
+    "mechanisms",
     "seconds",
 }
 
