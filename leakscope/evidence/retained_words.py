@@ -167,13 +167,13 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         together = steps_together(step_unit)
         number = added * together
         number_told = format_count(number) if number >= 100 else f"{number:.3g}"
-        gained = f"{number_told} member{'' if number_told == '1' else 's'}"
+        came = f"{number_told} member{'' if number_told == '1' else 's'}"
         each = "per training step" if step_unit == "step" else per_step(step_unit)
         if not place.has_length:
-            gained = format_bytes(weighed / steps * together)
+            came = format_bytes(weighed / steps * together)
         elif together == 1 and 0 < added < 0.5:
-            gained, each = "one member", f"in {1 / added:.2g} training steps"
-        yield Evidence(f"it gained {gained} {each}", figures)
+            came, each = "one member", f"in {1 / added:.2g} training steps"
+        yield Evidence(f"it gained {came} {each}", figures)
 
 
 def _where_the_rest_was(found: Retained) -> str:

@@ -206,8 +206,9 @@ def _tensor_count(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats | N
     own = only(sentinels, (sentinels["pid"] == pid) & sentinels["tensor_count"].notna()).sort_values("time_s")
     if not len(own):
         return None
-    count: Floats = np.interp(at_s, *(own[c].to_numpy(dtype=np.float64) for c in ("time_s", "tensor_count")))
-    return count
+    time_s, count = (own[column].to_numpy(dtype=np.float64) for column in ("time_s", "tensor_count"))
+    at: Floats = np.interp(at_s, time_s, count)
+    return at
 
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
