@@ -135,9 +135,9 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             {"bytes_each": round(found.holder.bytes_each), "members": int(added)},
         )
         if found.holder.tensors_each is not None:
-            each = round(found.holder.tensors_each)
-            text = f"{format_count(each)} more live tensor{'s' if each != 1 else ''} came with each of them"
-            yield Evidence(f"{text}: what the members hold was too much to read", {"tensors_each": each})
+            number = round(found.holder.tensors_each)
+            text = f"{format_count(number)} more live tensor{'s' if number != 1 else ''} came with each of them"
+            yield Evidence(f"{text}: what the members hold was too much to read", {"tensors_each": number})
     else:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
         took = "that came into use" if look.pinned_bytes else "the process gained"
@@ -165,8 +165,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         added = (place.length[-1] - place.length[0]) / steps
         figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(added, 3)}
         together = steps_together(step_unit)
-        number = added * together
-        number_told = format_count(number) if number >= 100 else f"{number:.3g}"
+        members = added * together
+        number_told = format_count(members) if members >= 100 else f"{members:.3g}"
         came = f"{number_told} member{'' if number_told == '1' else 's'}"
         each = "per training step" if step_unit == "step" else per_step(step_unit)
         if not place.has_length:
