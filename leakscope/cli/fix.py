@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ..errors import BadInput
 from ._shared import (
     command,
     not_the_recording,
@@ -59,16 +57,4 @@ def fix(run: Path, number: int | None, prove: bool, output: Path) -> int:
     result = fixing.prove(found, recording, output)
     write_or_print(comparing.render(result, "terminal"), None, "terminal")
     say(fixing.told(result, found))
-    return comparing.EXIT_STATUS[result.verdict]
-
-
-def _compare_jobs(runs: Sequence[Path], format_name: str, output: Path | None) -> int:
-    """Two folders."""
-    from .. import comparing, jobs
-
-    if len(runs) > 2:
-        raise BadInput(f"{len(runs)} folders: compare two jobs, the one from before and the one after")
-    result = jobs.compare_jobs(runs[0], runs[1])
-    text = jobs.render(result, format_name)
-    write_or_print(text, output, format_name)
     return comparing.EXIT_STATUS[result.verdict]

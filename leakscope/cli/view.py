@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ._shared import (
-    by_suffix,
-    color_of,
     command,
-    not_the_recording,
-    plugins_of,
     run_argument,
     say,
-    write_or_print,
 )
-
-
-def _report_job(
-    runs: Sequence[Path],
-    format_name: str | None,
-    output: Path | None,
-    exit_code: bool,
-    all_findings: bool,
-    color: bool | None,
-) -> int:
-    """Many recordings told as one."""
-    from .. import jobs
-    from ..ignoring import Ignores, read_ignores
-
-    formats = {suffix: name for name, suffix in jobs.FORMATS.items()}
-    format_name = format_name or by_suffix(output, formats)
-    not_the_recording(output, *runs)
-    job = jobs.without_ignored(jobs.report_job(runs), Ignores() if all_findings else read_ignores(Path.cwd()))
-    text = jobs.render(job, format_name)
-    write_or_print(text, output, format_name, color=color_of(color))
-    return int(exit_code and any(cluster.severity != "note" for cluster in job.clusters))
-
-
-def _format_for(output: Path) -> str:
-    modules = {name: importlib.import_module(f"leakscope.renderers.{name}") for name in plugins_of("renderers")}
-    return by_suffix(output, {module.SUFFIX: name for name, module in modules.items()})
 
 
 @command(

@@ -33,7 +33,6 @@ NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", 
 SINCE, UNMEASURED = "since-snapshot", "not-measured"
 _USER_HELD = "user-held"
 _TENSORS, MODEL = "tensors", "model"  # tensors: of which nobody was asked what they are for
-_SURE = (CODE, FILES, SHARED, WORKERS, INHERITED)  # by the kernel
 _MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
 _PARTED_SHARE = 0.10  # of its process: what holds more is told with its parts
 _LEAST_SHARE = 0.01  # of its process: less is told with others like it

@@ -19,7 +19,6 @@ _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
 _UP_TO_YOU = "what to change depends on what the program needs"
 _MISSES = "whoever reads older ones misses them"
-_WRITES = ("write", "writelines")
 _MOST_WAITING = "1 << 20"  # bytes that wait for a reader
 
 

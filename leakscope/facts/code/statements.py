@@ -9,16 +9,6 @@ from dataclasses import dataclass
 
 from .index import FUNCTIONS, Source, last_name, pairs, parse
 
-_CALLED_BY_PYTHON = (
-    "__del__",
-    "__exit__",
-    "__aexit__",
-    "__call__",
-    "__setitem__",
-    "__getitem__",
-    "__iter__",
-    "__next__",
-)
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 _ABRUPT = (ast.Return, ast.Raise, ast.Continue, ast.Break)
