@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # And no deadline: what an example takes is the machine's business.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
+
+_MOST_S = 600  # the longest takes 60 s on a quiet machine, with what it shares with others of its file
 
 _watch = entered.Watch()
 
@@ -164,6 +167,24 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     assert _environment() == environment_before, "the test changed os.environ"
     if not any(request.node.get_closest_marker(mark) for mark in _MAY_START):
         assert _faults_of_ended_children() == ended_before, "a unit test started a process: mark it, or its file, live"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """What never ends fails, and its stack is seen: a tier that waits for it says nothing at all."""
+    if item.get_closest_marker("slow"):
+        return (yield)
+    before = signal.signal(signal.SIGALRM, _took_too_long)
+    signal.alarm(_MOST_S)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _took_too_long(*_: object) -> None:
+    pytest.fail(f"it was not done after {_MOST_S} s")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -108,6 +108,7 @@ def nodes_of(
         if number in nodes and nodes[number].told.edge_name is None:
             nodes[number].tell(edge_kind=kind, edge_name=name)
     of_number = _join_successors(nodes)
+    _cut_circles(nodes)
     for number, take, type_name, *held in history.children(position):
         above = nodes.get(of_number.get(number, number))
         if above is not None and isinstance(type_name, str):
@@ -183,6 +184,23 @@ def _join_successors(nodes: dict[int, Node]) -> dict[int, int]:
     for node in nodes.values():  # some have their dominator farther from the roots than they are themselves
         _follow(node, joined)
     return joined
+
+
+def _cut_circles(nodes: Mapping[int, Node]) -> None:
+    """Whoever goes from a node to what holds it, or dominates it, arrives, also in a file that was tampered with."""
+    for link in ("path_node", "dominator_node"):
+        done: set[int] = set()
+        for number in nodes:
+            way: set[int] = set()
+            at = number
+            while at in nodes and at not in done:
+                done.add(at)
+                way.add(at)
+                above = getattr(nodes[at].told, link)
+                if above in way:
+                    nodes[at].tell(**{link: 0})
+                    break
+                at = above
 
 
 def _follow(node: Node, joined: Mapping[int, int]) -> None:
