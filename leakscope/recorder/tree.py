@@ -168,6 +168,7 @@ class Tree:
         self.now_s = 0.0
         self.living: dict[int, Process] = {}
         self.sigkill_count = 0  # processes that SIGKILL ended, as far as that is known
+        self.last_killed: Process | None = None  # of those
         self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
         self._recorder_pid = recorder_pid
         self._roots_to_come = {*attached_pids} if root_pid is None else {root_pid, *attached_pids}
@@ -226,7 +227,9 @@ class Tree:
         process.died_mono_ns = now_ns
         seen = self._exits.status(process.pid)
         process.exit_code, process.exit_signal = self._reaped.pop(process.pid, seen)
-        self.sigkill_count += process.exit_signal == signal.SIGKILL
+        if process.exit_signal == signal.SIGKILL:
+            self.sigkill_count += 1
+            self.last_killed = process
         self.living.pop(process.pid, None)
         return process.row()
 
