@@ -135,7 +135,7 @@ def test_what_another_library_maps_and_unmaps_is_followed(tmp_path: Path) -> Non
     say(alive=told(1))
     """
     found = said(text, tmp_path)
-    assert found["alive"]["keep:7"] == pytest.approx(20 * MiB, rel=0.01)  # each is larger than the mean by far
+    assert found["alive"]["keep:8"] == pytest.approx(20 * MiB, rel=0.01)  # each is larger than the mean by far
     assert found["alive"].get("drop:10", 0) == 0
 
 
@@ -702,6 +702,46 @@ for number in 2, 3:
     again += [row["native_bytes"] for table, row in graph.work_out().rows if table == "heap_graphs"]
 say(held=held, total=total[0], again=again, python_bytes=found.python_bytes)
 """
+
+
+def test_what_a_program_asks_malloc_for_by_ctypes_is_told(tmp_path: Path) -> None:
+    """It looks malloc up itself; what it frees again is freed."""
+    text = """\
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.free.argtypes = (ctypes.c_void_p,)
+    def keep():
+        for _ in range(400):
+            libc.malloc(50_000)
+    def drop():
+        for _ in range(4000):
+            libc.free(libc.malloc(50_000))
+    in_thread(keep)
+    in_thread(drop)
+    say(alive=told())
+    """
+    found = said(text, tmp_path)
+    assert found["alive"]["keep:8"] == pytest.approx(400 * 50_000, rel=0.2)
+    assert sum(size for key, size in found["alive"].items() if key.startswith("drop")) < MiB
+
+
+def test_who_looks_for_the_next_function_finds_what_comes_after_itself(tmp_path: Path) -> None:
+    """RTLD_NEXT goes by the caller: that is the program's library, and none of ours."""
+    built(tmp_path, "other", "#include <stddef.h>\nvoid *aligned_alloc(size_t to, size_t of) { return (void *)7; }")
+    code = """
+    #include <dlfcn.h>
+    #include <stddef.h>
+    long next(void) { return (long)((void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc"))(8, 8); }
+    """
+    library = built(tmp_path, "first", code, f"-L{tmp_path}", "-Wl,--no-as-needed", "-lother", f"-Wl,-rpath,{tmp_path}")
+    text = f"""\
+    import ctypes
+    library = ctypes.CDLL({str(library)!r})
+    told()
+    say(next=library.next())
+    """
+    assert said(text, tmp_path)["next"] == 7
 
 
 BY_TURNS = """\

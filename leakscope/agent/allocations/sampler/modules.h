@@ -148,7 +148,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
                 continue;
             /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
              * not come to libc's free. */
-            if (is_later && dlsym(pin, hook->name) != *hook->real)
+            if (is_later && real_dlsym(pin, hook->name) != *hook->real)
                 continue;
             word.is_read_only = (uint16_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
             words[word_count++] = word;
@@ -278,7 +278,7 @@ static int write_words(struct dl_phdr_info *info, size_t size, void *to)
             int is_later = one->kind == BY_CALL && to_where && to_where->module == one->module;
             if (now == real || is_later)
                 write_word(one, (uintptr_t)hooks[hook].ours);
-            else if (one->kind != BY_WORD) {
+            else if (one->kind != BY_WORD && hook < BY_NAME) {
                 foreign_count++;
                 foreign_at = now;
             }
@@ -361,7 +361,8 @@ static int find_functions(void)
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (!libc)
         return REFUSED_OTHER_MALLOC;
-    for (int i = 0; i < HOOKS; i++) {
+    real_dlsym = dlsym;
+    for (int i = 0; i < BY_NAME; i++) {
         *hooks[i].real = dlsym(libc, hooks[i].name);
         if (!*hooks[i].real)
             return REFUSED_OTHER_MALLOC;
