@@ -356,7 +356,9 @@ def _doubts(process: ProcessGrowth, look: _Look, frozen: Frozen | None) -> list[
     elif line is None and len(process.rows("allocation_stacks")):
         doubts.append("no line was seen to allocate it: a library asked for it past malloc, or many lines did")
     elif line is None:
-        doubts.append("the line was not observed, since allocations were not sampled (--no-sampling, or see the blind spots)")
+        doubts.append(
+            "the line was not observed, since allocations were not sampled (--no-sampling, or see the blind spots)"
+        )
     elif line.share < 0.5:
         doubts.append("it was allocated under several lines: this line has the largest part, but less than half")
     if cache is not None and cache.is_bounded:
