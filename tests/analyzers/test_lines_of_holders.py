@@ -283,7 +283,7 @@ def test_nobody_is_told_to_bound_what_only_a_library_can(tmp_path: Path) -> None
         *above, members = processors(f)
         return [*above, {**members, "type_name": "_thread.lock"}]
 
-    found = told(tmp_path, ONCE, locks)
+    found = told(tmp_path, ONCE, locks, [(9, "main", "objects", 0.1)])
     assert says(found.remedy[0], "busline keeps one more", "train.py:9")
     assert not any(says(advice, "bound it") for advice in found.remedy)
     assert says(found.remedy[1], "newer busline")
