@@ -636,6 +636,8 @@ def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
 
 def _most_bytes() -> int:
     """What a table may take: half of what this computer has."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return _LEAST_MOST_BYTES
     return max(_LEAST_MOST_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 
 
