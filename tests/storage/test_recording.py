@@ -49,7 +49,7 @@ def test_a_file_has_one_path_however_its_program_was_started(tmp_path):
     builder.allocated(100, 2.0, 9, "/job/runs/../train.py:7 main\n/job/a..b/x.py:8 f")
     tables = builder.open().tables
     assert sorted(tables.sources.file) == ["/job/other.py", "/job/train.py"]
-    assert tables.allocation_stacks.stack.tolist() == ["/job/train.py:7 main\n/job/a..b/x.py:8 f"]
+    assert tables.allocation_stacks["stack"].tolist() == ["/job/train.py:7 main\n/job/a..b/x.py:8 f"]
 
 
 def test_a_long_table_is_thinned_to_the_extremes_of_each_process(tmp_path):
