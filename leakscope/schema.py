@@ -691,10 +691,10 @@ TABLES: dict[str, Table] = {
             _c("experiment_s", "float", "s", "time it took"),
             _TEXT,
         )),
-        Table("lost_references", "agent", "References to None that came and went round calls of C functions (--probe)", (
+        Table("lost_references", "agent", "References to None before and after calls of C functions (--probe)", (
             *_PROCESS,
             _c("function", "str", "", "the C function; null = the sum of all calls that were watched", "name"),
-            _c("file", "str", "", "file that calls it", "path"),
+            _c("file", "str", "", "file that calls it", "file"),
             _c("line", "int", "", "line that calls it"),
             _c("call_count", "int", "", "calls that were watched"),
             _c("losing_count", "int", "", "of these, in which the count fell, or behind which before any other call"),

@@ -25,13 +25,13 @@ PROGRAM = """
 import ctypes, json, sys, time
 
 class Method(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("at", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+    _fields_ = [("name", ctypes.c_char_p), ("at", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_void_p)]
 
 library = ctypes.PyDLL(sys.argv[1])
 new = ctypes.pythonapi.PyCFunction_NewEx
 new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.py_object]
-at = [(name, ctypes.cast(function, ctypes.c_void_p).value) for name, function in ((b"parse", library.parse), (b"reset", library.reset))]
-methods = [Method(*one, 8) for one in at]
+functions = {b"parse": library.parse, b"reset": library.reset}
+methods = [Method(name, ctypes.cast(one, ctypes.c_void_p).value, 8) for name, one in functions.items()]
 parse, reset = (new(ctypes.addressof(method), None, "messages") for method in methods)
 kept, seen, ends = [None] * 100_000, [], time.monotonic() + 9
 while time.monotonic() < ends:
