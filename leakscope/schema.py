@@ -691,6 +691,15 @@ TABLES: dict[str, Table] = {
             _c("experiment_s", "float", "s", "time it took"),
             _TEXT,
         )),
+        Table("lost_references", "agent", "References to None before and after calls of C functions (--probe)", (
+            *_PROCESS,
+            _c("function", "str", "", "the C function; null = the sum of all calls that were watched", "name"),
+            _c("file", "str", "", "file that calls it", "file"),
+            _c("line", "int", "", "line that calls it"),
+            _c("call_count", "int", "", "calls that were watched"),
+            _c("losing_count", "int", "", "of these, in which the count fell, or behind which before any other call"),
+            _c("gained_count", "int", "", "references that came in them and behind them, less those that went"),
+        )),
         Table("imports", "importer", "A file of another tool from which rows were imported", (
             _c("format", "str", "", "whose file: mprof, nvidia-smi, ..."),
             _c("tool", "str", "", "the program that wrote it and its version, where the file says"),
