@@ -8,12 +8,12 @@ Python looks into a folder that is gone, or that it may not read, and says nothi
 
 from __future__ import annotations
 
-import fcntl
 import json
 import marshal
 import mmap
 import os
 import re
+import sys
 import time
 from binascii import crc32
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,13 @@ from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 from typing import Any
 
+if sys.platform != "win32":
+    import fcntl
+
 from .. import private
 from ..agent import config
 from ..agent.journal import create, is_there, open_regular
+from ..locks import lock
 from ..private import make_folder, make_private, remove_folder
 from . import proc
 
@@ -140,8 +144,7 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
     make_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
         with os.fdopen(create(os.path.join(folder, _OWNER)), "w") as stream:
             owner = {"host": os.uname().nodename, "folder": os.path.dirname(journal_path)}
             json.dump({**owner, "journal": _number(journal_path)}, stream)

@@ -59,6 +59,7 @@ _PANDAS_TYPES = {
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _types = {field.name: field.type for field in arrow_schema()}
 _ORDER = ("pid", "start_ticks", "time_mono_ns")
+_FILES = {column.name for column in schema.columns().values() if column.carries == "file"}
 _ROWS_OF_A_PART = 1 << 14
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
@@ -286,9 +287,13 @@ class Tables(Mapping[str, pd.DataFrame]):
     @staticmethod
     def _frame(rows: pa.Table, optional: list[str]) -> pd.DataFrame:
         rows = rows.select([c for c in rows.column_names if c not in optional or rows[c].null_count < rows.num_rows])
+        indirect = [c for c in _FILES & set(rows.column_names) if _has_indirect(rows[c])]
         frame: pd.DataFrame = rows.to_pandas(
             types_mapper=_PANDAS_TYPES.get, ignore_metadata=True, split_blocks=True, self_destruct=True
         )
+        for column in indirect:
+            known = {text: _direct(text) for text in frame[column].dropna().unique()}
+            frame[column] = frame[column].map(known).astype(frame[column].dtype)
         return frame
 
     def _is_among_others(self, name: str) -> bool:
@@ -637,8 +642,20 @@ def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
     return rows.select(columns)
 
 
+def _has_indirect(texts: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.match_substring(pc.cast(texts, pa.string()), "/../")).as_py())
+
+
+def _direct(text: str) -> str:
+    """``/a/c.py:7 f`` for ``/a/b/../c.py:7 f``: the file that a program was started by from beside its folder."""
+    lines = (line.partition(":") for line in text.split("\n"))
+    return "\n".join(f"{os.path.normpath(file) if '/../' in file else file}{rest}{end}" for file, rest, end in lines)
+
+
 def _most_bytes() -> int:
     """What a table may take: half of what this computer has."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return _LEAST_MOST_BYTES
     return max(_LEAST_MOST_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 
 
