@@ -167,6 +167,7 @@ class Tree:
         self.pss_period_s = pss_period_s
         self.now_s = 0.0
         self.living: dict[int, Process] = {}
+        self.strangers: set[int] = set()  # pids of processes that live and are not of the job: they need no second look
         self.sigkill_count = 0  # processes that SIGKILL ended, as far as that is known
         self.last_killed: Process | None = None  # of those
         self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
@@ -249,6 +250,8 @@ class Tree:
                 rows += self._add(Process(pid, stat, self.now_s, now_ns, pid in roots, is_stranger), now_ns)
                 parents.add(pid)
         self._sees_strangers = False
+        self.strangers &= self._known - self.living.keys()
+        self.strangers |= {pid for pid, stat in strangers.items() if not stat.is_dead}
         return rows
 
     def _add(self, process: Process, now_ns: int) -> list[Row]:
