@@ -27,7 +27,7 @@ _CODE = (
     "from leakscope.storage.__main__ import main; gc.freeze(); gc.enable(); os._exit(main(sys.argv[1:]))"
 )
 # Parts of pyarrow take memory from its default pool, whichever is set later: mimalloc's keeps 10 MB more.
-_ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _NICE = 19
 # Of its own memory, seen: 19 MiB for a minute, 60 MiB for a day of 20 processes.
 _ROOM_BYTES, _ROOM_IF_SHORT_BYTES, _SHORT_BYTES = 80 << 20, 32 << 20, 1 << 20
@@ -118,7 +118,7 @@ def spawn(words: list[str], file_actions: list[tuple[Any, ...]]) -> int:
     return os.posix_spawn(
         words[0],
         words,
-        {**os.environ, **_ENVIRON},
+        {**os.environ, **ENVIRON},
         file_actions=file_actions,
         setpgroup=0,
         setsigmask=(),
