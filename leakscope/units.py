@@ -53,6 +53,11 @@ def format_bytes(value: float, signed: bool = False) -> str:
     return f"{sign}{size:.{digits}f} {unit}"
 
 
+def over(part: float, whole: float) -> float:
+    """``part / whole``, where the whole may be nothing: a second that did not pass, bytes that nobody has."""
+    return part / max(whole, 1e-9)
+
+
 def changed(value: float) -> str:
     """``grew by 3.0 MiB`` or ``shrank by 3.0 MiB``: no amount in a sentence is less than nothing."""
     return f"{'shrank' if value < 0 else 'grew'} by {format_bytes(abs(value))}"

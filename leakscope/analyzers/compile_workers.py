@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import SURE, Ground
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
@@ -193,7 +193,7 @@ def _finding(
         _KIND,
         title,
         severity="note" if idle else None,
-        grounds=[Ground("their memory was measured; whether more will be compiled is not known", 0.9)],
+        grounds=[Ground("their memory was measured; whether more will be compiled is not known", SURE)],
         bytes=bytes,
         process=team.parent or team.workers[0],
         line=line,

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import AGAINST, FAIR, STRONG, Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
 from ..facts.endings.meanings import (
     FATAL_SIGNALS,
@@ -61,7 +61,7 @@ _MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
 _WITHOUT = "leakscope record --agent off"
 _FINALIZING = "Python runtime state: finalizing"
-_ENDING = (Ground("its last words say so, as the interpreter ended", 0.7),)
+_ENDING = (Ground("its last words say so, as the interpreter ended", FAIR),)
 _AT_THE_END = (
     "Python was shutting down with leakscope's agent loaded, and the agent may be the cause: "
     f"{_WITHOUT} shows whether it also aborts without the agent"
@@ -73,7 +73,7 @@ _SAMPLED = (
     "leakscope's sampling of allocations was on, whose code no traceback shows: "
     f"{_NO_SAMPLING} shows whether it also crashes without it"
 )
-_NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", 0.3)
+_NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", AGAINST)
 _NO_SAMPLES = "no-allocation-samples"  # a note of an agent that could not
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 
@@ -240,7 +240,7 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
     return Told(
         f"{title}: {_WITHOUT} records without it",
         "critical",
-        [Ground("frames of the agent's own were on the stack of the crash", 0.8)],
+        [Ground("frames of the agent's own were on the stack of the crash", STRONG)],
         evidence,
         doubts=["the faulty code is not known: leakscope's agent was running, so no native code is blamed"],
         remedy=[

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import FAIR, PROVEN, STRONG, Ground
 from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
 from ..evidence.use import use_of
@@ -61,20 +61,20 @@ _MOVED = (
 )
 _CASES = {
     SAME: _Told(
-        Ground("the weights are equal at two moments, which is no chance", 0.95),
+        Ground("the weights are equal at two moments, which is no chance", PROVEN),
         "{equal}{rounded}; neither had changed {later} later",
     ),
     UNUSED: _Told(
-        Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", 0.75),
+        Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", STRONG),
         "{equal}, and nothing trains",
     ),
     OTHER_FORM: _Told(
-        Ground("the weights are equal in another form, which may be in use", 0.7),
+        Ground("the weights are equal in another form, which may be in use", FAIR),
         _MOVED,
         "it may be used as it is, as a reference or for saving",
     ),
     START: _Told(
-        Ground("the weights are those that training began with, perhaps to compare with", 0.75),
+        Ground("the weights are those that training began with, perhaps to compare with", STRONG),
         _MOVED,
         "it may be intended: weights to go back to, or to keep the model close to",
     ),
@@ -267,7 +267,7 @@ def _finding(
         _KIND,
         _title(group),
         severity="warning" if share >= warning_share and pair.case != UNUSED else "note",
-        grounds=[told.ground, *([Ground("some of them are still equal", 0.65)] if some_equal else ())],
+        grounds=[told.ground, *([Ground("some of them are still equal", FAIR)] if some_equal else ())],
         bytes=bytes,
         process=process,
         line=line or (defined_at(place) if place is not None else None),
@@ -370,9 +370,9 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
         f"{_name(original.weights)} again",
         severity="warning" if share >= warning_share else "note",
         grounds=[
-            Ground("loader workers train nothing", 0.8)
+            Ground("loader workers train nothing", STRONG)
             if loads
-            else Ground("the weights are equal; other processes may need theirs", 0.7)
+            else Ground("the weights are equal; other processes may need theirs", FAIR)
         ],
         bytes=spread.bytes,
         process=first.process,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import NEUTRAL, SURE, Ground, graded
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..facts.tables import only
@@ -153,7 +153,7 @@ def _finding(
         f"{passages.words.capitalize()} leaves memory behind: {text}",
         # Whoever names the variable is the answer; this says when it happens.
         severity="warning" if holder is not None else severity,
-        grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", min(0.9, 0.4 + 0.5 * min(share, 1.0)))],
+        grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", graded(share, NEUTRAL, SURE))],
         bytes=min(passages.gained_bytes, process.growth_bytes),
         process=process,
         subject=holder.subject if holder is not None else None,

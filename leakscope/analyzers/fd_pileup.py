@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..agent import libraries
-from ..confidence import Ground
+from ..confidence import AGAINST, SURE, Ground
 from ..evidence.keepers import DESCRIPTORS, opening_line
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
@@ -138,8 +138,8 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
         severity="warning",
         grounds=[
-            Ground("open descriptors were counted", 0.9),
-            *([Ground("some may be a library's own: what they are is not known", 0.3)] if kind is None else ()),
+            Ground("open descriptors were counted", SURE),
+            *([Ground("some may be a library's own: what they are is not known", AGAINST)] if kind is None else ()),
         ],
         bytes=held_bytes,
         process=pile.owner,

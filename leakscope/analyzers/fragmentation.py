@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..confidence import Ground
+from ..confidence import FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence import kept_free
 from ..evidence.experiments import returned, trimmed
 from ..evidence.explained import is_explained
@@ -152,10 +152,10 @@ def _is_much(
 
 
 def _wasted_grounds(given: int | None) -> Iterator[Ground]:
-    yield Ground("malloc counts what it keeps free", 0.6)
-    yield Ground("so much is resident and not in use", 0.7)
+    yield Ground("malloc counts what it keeps free", WEAK)
+    yield Ground("so much is resident and not in use", FAIR)
     if given is not None:
-        yield Ground("malloc_trim() gave memory back", 0.8)
+        yield Ground("malloc_trim() gave memory back", STRONG)
 
 
 def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
@@ -229,14 +229,14 @@ class _Survivors(NamedTuple):
 
 def _grounds(survivors: bool, of_python: bool, pin: bool) -> Iterator[Ground]:
     """Python's allocator counts what it keeps, malloc also what it gave back."""
-    yield Ground("allocators say what they keep free", 0.6)
+    yield Ground("allocators say what they keep free", WEAK)
     if survivors:
-        yield Ground("what lies in the pools was seen", 0.86)
+        yield Ground("what lies in the pools was seen", SURE)
         return
     if of_python:
-        yield Ground("Python's allocator counts its own pools", 0.61)
+        yield Ground("Python's allocator counts its own pools", WEAK)
     if pin:
-        yield Ground("a holder that may lie between was seen, though not where", 0.61)
+        yield Ground("a holder that may lie between was seen, though not where", WEAK)
 
 
 def _pinned_by(survivors: _Survivors | None, name: str | None) -> str:

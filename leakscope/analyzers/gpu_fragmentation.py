@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import SURE, WEAK, Ground
 from ..evidence.gpu_pieces import pieces_in_snapshot
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
@@ -76,7 +76,7 @@ def _ran_out(case: Case, use: DeviceUse, ooms: list[Oom]) -> Finding:
         _KIND,
         f"{use.device} ran out for {asked} with {unused} unused, in pieces",
         severity="critical",
-        grounds=[Ground("torch's own figures as it failed; private pools of graphs look alike", 0.9)],
+        grounds=[Ground("torch's own figures as it failed; private pools of graphs look alike", SURE)],
         bytes=unused_bytes,
         process=use,
         line=oom,
@@ -114,7 +114,7 @@ def _flushes(case: Case, use: DeviceUse) -> Finding:
         _KIND,
         f"{use.device} is fragmented: torch flushed its cache {retries} times to find space",
         severity="warning",
-        grounds=[Ground("torch flushed its cache, but nothing failed: the device may be full", 0.6)],
+        grounds=[Ground("torch flushed its cache, but nothing failed: the device may be full", WEAK)],
         bytes=split_bytes,
         process=use,
         device=use.device,

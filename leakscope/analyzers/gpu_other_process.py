@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import PROVEN, WEAK, Ground
 from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
@@ -149,9 +149,9 @@ class _Gpu:
             f"Other processes hold {format_bytes(most)} of {self.name}",
             severity="critical" if ooms else "warning",
             grounds=[
-                Ground("what is left over when ours is taken away", 0.6)
+                Ground("what is left over when ours is taken away", WEAK)
                 if estimated
-                else Ground("the driver says who holds it", 0.95)
+                else Ground("the driver says who holds it", PROVEN)
             ],
             bytes=most,
             device=self.name,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import PROVEN, Ground
 from ..evidence.gpu_device import allocated_curve, as_program_says, parts, subject_in, too_late
 from ..evidence.gpu_pieces import unused_at
 from ..facts.gpu.budget import DeviceBudget
@@ -80,7 +80,7 @@ def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: floa
         _KIND,
         f"{device.label} had no room for {asked}{filled}",
         severity="warning" if went_on else "critical",
-        grounds=[Ground("the allocator wrote down that it failed", 0.95)],
+        grounds=[Ground("the allocator wrote down that it failed", PROVEN)],
         bytes=0,
         subject=subject_in(device, oom.stack),
         evidence=evidence,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import FAIR, STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, opening_line
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import find_calls
@@ -149,8 +149,8 @@ def _finding(case: Case, pile: _Looks) -> Finding:
         f"{what[:1].upper()}{what[1:]} pile up: {pile.risen:,} more than at the start",
         severity="warning" if left_s < _SOON_S else "note",
         grounds=[
-            Ground("mappings were counted; looks are few, and a library may mean to keep some", 0.8),
-            *([Ground("a line that makes such is known", 0.7)] if line is not None else ()),
+            Ground("mappings were counted; looks are few, and a library may mean to keep some", STRONG),
+            *([Ground("a line that makes such is known", FAIR)] if line is not None else ()),
         ],
         bytes=0,  # an address range; what lies in it, others tell
         process=pile.owner,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, mapping_name, opening_line
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, find_calls
@@ -133,7 +133,7 @@ def _finding(case: Case, process: ProcessGrowth, gain: _Gain) -> Finding:
     return case.finding(
         _KIND,
         title,
-        grounds=[Ground("the kernel says whose pages they are; looks are few, and it may be over", 0.8)],
+        grounds=[Ground("the kernel says whose pages they are; looks are few, and it may be over", STRONG)],
         bytes=bytes,
         process=process,
         line=line,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import LIKELY, Ground
+from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
@@ -126,7 +126,7 @@ class _Pressure:
             _KIND,
             f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
             severity="note" if is_told else self._severity(so_far),
-            grounds=[Ground("these are the kernel's own figures; that it matters is a judgement", 0.95)],
+            grounds=[Ground("these are the kernel's own figures; that it matters is a judgement", PROVEN)],
             bytes=0,
             subject=Subject(pid=limit.pid, device="cpu"),
             evidence=self._evidence(),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import SURE, Ground
 from ..evidence.keepers import PROCESSES
 from ..evidence.pile import Pile, rising
 from ..evidence.sentences import at_line
@@ -183,7 +183,7 @@ def _built(
     return case.finding(
         _KIND,
         title,
-        grounds=[Ground("births and deaths were counted; whether they are still needed is not known", 0.9)],
+        grounds=[Ground("births and deaths were counted; whether they are still needed is not known", SURE)],
         bytes=bytes,
         line=line,
         holder=f"{holder}{kept.words}",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..confidence import Ground
+from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.compiled import compiled_in
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line
@@ -105,7 +105,7 @@ def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
         yield case.finding(
             _KIND,
             f"{one.library} compiles again and again{under}, and keeps what it compiled: {format_bytes(bytes)}",
-            grounds=[Ground("memory that stays was asked for by a compiler", 0.5 + 0.4 * one.share)],
+            grounds=[Ground("memory that stays was asked for by a compiler", graded(one.share, NEUTRAL, SURE))],
             bytes=bytes,
             process=process,
             line=one.made or one.line,
@@ -177,8 +177,8 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
         f"torch.compile compiles {function or 'functions'} again and again: "
         f"{one.after_warm_up} times after the warm-up, with no end in sight",
         grounds=[
-            Ground("compilations were counted", 0.9),
-            *([Ground("that the memory is theirs was not measured", 0.3)] if bytes else ()),
+            Ground("compilations were counted", SURE),
+            *([Ground("that the memory is theirs was not measured", AGAINST)] if bytes else ()),
         ],
         bytes=bytes,
         process=one.process,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..confidence import Ground
+from ..confidence import FAIR, PROVEN, STRONG, Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.endings.meanings import known
@@ -96,8 +96,7 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - MOST) * growth.growth_bytes:  # else it has a holder, and objects without one are a by-product
-        held = any(f.tells(GROWTH) and f.subject.path and f.subject.pid == process.pid for f in so_far)
-        yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
+        yield from leaked(case, process, left, _KIND, min_own_share=min_own_share)
 
 
 def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
@@ -255,8 +254,8 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         f"{title}: Python aborted" if one.aborted else f"{title}: Python will abort {ends}",
         severity="critical",
         grounds=[
-            Ground("Python aborted of it", 0.97) if one.aborted else Ground("the count fell all the time", 0.8),
-            *([Ground("objects have more references than are counted", 0.7)] if is_short and not one.aborted else ()),
+            Ground("Python aborted of it", PROVEN) if one.aborted else Ground("the count fell all the time", STRONG),
+            *([Ground("objects have more references than are counted", FAIR)] if is_short and not one.aborted else ()),
         ],
         bytes=0,
         process=one.process,
@@ -334,7 +333,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         _KIND,
         f"A C extension does not drop its references to {rest.type_name} objects: {rate} more, which takes no memory",
         severity="note",
-        grounds=[Ground("references were counted beyond those that objects have", 0.7)],
+        grounds=[Ground("references were counted beyond those that objects have", FAIR)],
         bytes=0,
         process=process,
         holder="no Python object",

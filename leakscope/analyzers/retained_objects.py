@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import AGAINST, WEAK, Ground
 from ..evidence import retained
 from ..evidence.suspects import kept_in
 from ..evidence.teams import growing
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 NEEDS = retained.NEEDS
 TELLS = (GROWTH,)
 AFTER = ()
-_ALONE = (Ground("the only container that forks add to", 0.55),)
-_AMONG = (Ground("the likeliest of several containers that forks add to", 0.4),)
+_ALONE = (Ground("the only container that forks add to", WEAK),)
+_AMONG = (Ground("the likeliest of several containers that forks add to", AGAINST),)
 
 
 def findings(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls
@@ -154,9 +154,9 @@ def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Find
         title,
         severity=severity,
         grounds=[
-            Ground("the kernel counts the segments", 0.85),
-            *([Ground("the processes that map them were seen", 0.77)] if mapping else ()),
-            *([Ground("snapshots weighed who keeps them", 0.9)] if holder is not None else ()),
+            Ground("the kernel counts the segments", SURE),
+            *([Ground("the processes that map them were seen", STRONG)] if mapping else ()),
+            *([Ground("snapshots weighed who keeps them", SURE)] if holder is not None else ()),
         ],
         bytes=bytes,
         subject=subject,

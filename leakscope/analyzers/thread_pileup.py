@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line, grew_at
@@ -126,8 +126,8 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
         grounds=[
-            Ground("threads were counted; a library may mean to keep some", 0.85),
-            *([Ground("they run a function of the job's own", 0.77)] if function else ()),
+            Ground("threads were counted; a library may mean to keep some", SURE),
+            *([Ground("they run a function of the job's own", STRONG)] if function else ()),
         ],
         bytes=bytes,
         process=process,

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence.explained import explained_bytes
 from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line, grew_at
@@ -138,7 +138,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         severity="warning" if beside and len(suspects) != 1 else None,
         bytes_per_hour=case.bytes_per_hour(bytes),
         grounds=(
-            _grounds(suspects, seen, stays) if counted is None else [Ground("a profiler counted what is alive", 0.85)]
+            _grounds(suspects, seen, stays) if counted is None else [Ground("a profiler counted what is alive", SURE)]
         ),
         bytes=bytes,
         subject=_subject(process, first, line, stays) if counted is None else subject_of(process, counted),
@@ -237,15 +237,15 @@ def _stays_at(case: Case, process: ProcessGrowth) -> _Stays | None:
 
 def _grounds(suspects: Sequence[Place], seen: Place | None, stays: _Stays | None) -> Iterator[Ground]:
     """Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is."""
-    yield Ground("nobody was seen to hold it", 0.3)
+    yield Ground("nobody was seen to hold it", AGAINST)
     if len(suspects) == 1:
-        yield Ground("only one object in sight can hold it unseen", 0.78)
+        yield Ground("only one object in sight can hold it unseen", STRONG)
     elif suspects:
-        yield Ground(f"{len(suspects)} objects in sight can hold it unseen", 0.6)
+        yield Ground(f"{len(suspects)} objects in sight can hold it unseen", WEAK)
     if seen is not None:
-        yield Ground("memory grew under a line that names it", 0.67)
+        yield Ground("memory grew under a line that names it", FAIR)
     if stays is not None:
-        yield Ground(f"{stays.line.share:.0%} of what was seen to stay is of one line", 0.6)
+        yield Ground(f"{stays.line.share:.0%} of what was seen to stay is of one line", WEAK)
 
 
 def _by_stack(counted: Allocations) -> Evidence:

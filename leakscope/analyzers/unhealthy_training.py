@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..confidence import Ground
+from ..confidence import PROVEN, SURE, Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, only
@@ -139,7 +139,7 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         last,
         f"Weights have become NaN: {_named(last)}",
         "critical",
-        grounds=[Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", 0.95)],
+        grounds=[Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", PROVEN)],
         evidence=[
             Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures)
         ],
@@ -162,7 +162,7 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
         last,
         f"Gradients are {what} when the optimizer steps: {_named(last)}",
         "critical",
-        grounds=[Ground("it was seen more than once; a scaler that skips such steps is not known of", 0.9)],
+        grounds=[Ground("it was seen more than once; a scaler that skips such steps is not known of", SURE)],
         evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
         doubts=["a loss scaler of another framework may skip such a step"] if what == "Inf" else [],
         remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
@@ -190,7 +190,7 @@ def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
             new if len(new) else gone_last,
             f"{lost} parameters have become None{said}",
             "warning",
-            grounds=[Ground("counted in the same model; one merged into another on purpose looks the same", 0.85)],
+            grounds=[Ground("counted in the same model; one merged into another on purpose looks the same", SURE)],
             evidence=[Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost})],
             doubts=["a layer whose bias is merged into another one on purpose looks the same"],
         )
@@ -217,7 +217,7 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
         last,
         "The optimizer steps, but no parameter has a gradient and no weight changes",
         "warning",
-        grounds=[Ground("not one bit of the weights moved; what is trained by hand was not seen", 0.85)],
+        grounds=[Ground("not one bit of the weights moved; what is trained by hand was not seen", SURE)],
         evidence=[
             Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
             Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
@@ -249,7 +249,7 @@ def _import_orders(case: Case) -> Iterator[Finding]:
             _KIND,
             str(row["text"]),
             severity="note",
-            grounds=[Ground("the order was seen; whether what is replaced was used yet was not", 0.9)],
+            grounds=[Ground("the order was seen; whether what is replaced was used yet was not", SURE)],
             bytes=0,
             subject=Subject(pid=int_of(row, "pid"), library=extension),
             evidence=[Evidence(f"{extension} replaces parts of them, and finds them in use already")],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
 from ..facts.endings.cuda_oom import CudaOom, parse
 from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
@@ -20,7 +20,7 @@ from .oom_culprit import Culprit, culprit, would_have_been_enough
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-LAST_WORDS = (Ground("its last words say so", 0.95),)
+LAST_WORDS = (Ground("its last words say so", PROVEN),)
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
 
 
@@ -119,9 +119,9 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
     return told._replace(
         title=title,
         grounds=[
-            Ground("its last words say so; by which limit is not known", 0.8)
+            Ground("its last words say so; by which limit is not known", STRONG)
             if why.by is None
-            else Ground("its last words say so, and the limit was seen", 0.95)
+            else Ground("its last words say so, and the limit was seen", PROVEN)
         ],
         evidence=[*told.evidence, *why.evidence],
         doubts=why.doubts,
@@ -154,13 +154,13 @@ def was_shared_memory_full(case: Case) -> bool:
 def _shared(case: Case, told: Told) -> Told:
     use = shared_memory_use(case)
     if use is None:
-        unseen = [Ground("its last words say so; how full it was is not known", 0.7)]
+        unseen = [Ground("its last words say so; how full it was is not known", FAIR)]
         return told._replace(grounds=unseen, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
     figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
     seen = Evidence(f"/dev/shm held {use.text} when it was fullest", figures)
     if use.used_bytes < _FULL_FRACTION * use.limit_bytes:
         doubt = "it was read once a second: a larger batch may have filled it in between"
-        against = [*LAST_WORDS, Ground("it was not seen full", 0.07)]
+        against = [Ground("its last words say so; it was not seen full", WEAK)]
         return told._replace(grounds=against, evidence=[*told.evidence, seen], doubts=[doubt])
     return told._replace(
         title=f"{told.title}: /dev/shm was full, {use.text}",

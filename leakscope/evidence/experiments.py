@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, only, text_of
 from ..findings import RuledOut
 from ..units import MiB, format_bytes, format_count
-from .frozen_garbage import frozen_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ def ruled_out(
             figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
             experiment = text_of(row, "experiment")
             if experiment == "gc.collect" and is_small:
-                if frozen_in(case, process) is not None:
+                if frozen_in(process, growth) is not None:
                     continue  # of what is frozen it could free nothing
                 count = format_count(int_of(row, "freed_count") or 0)
                 reason = f"gc.collect() at the end freed {amount} ({count} objects): calling it will not help"

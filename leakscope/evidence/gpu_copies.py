@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import WEAK, Ground
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.roles import MODEL
 from ..facts.gpu.snapshots import Stack
@@ -90,7 +90,7 @@ def _finding(case: Case, budget: DeviceBudget, copy: _Copy) -> Finding:
         _KIND,
         f"Two sets of weights of {how} are on {device.label}: {format_bytes(size)} more",
         severity="note" if copy.half else "warning",
-        grounds=[Ground("sizes alone are compared: a snapshot has no values", 0.6)],
+        grounds=[Ground("sizes alone are compared: a snapshot has no values", WEAK)],
         bytes=size,
         subject=subject_in(device, copy.second),
         evidence=[

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import FAIR, SURE, Ground
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.snapshots import ALLOCATED, DeviceSnapshot, Oom
 from ..findings import Evidence, Finding, RuledOut
@@ -50,7 +50,7 @@ def _ran_out(case: Case, device: DeviceSnapshot, oom: Oom, unused: int) -> Findi
         _KIND,
         f"{device.label} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
         severity="critical",
-        grounds=[Ground("the allocator's own history as it failed", 0.9)],
+        grounds=[Ground("the allocator's own history as it failed", SURE)],
         bytes=unused,
         subject=subject_in(device, oom.stack),
         evidence=[
@@ -78,7 +78,7 @@ def _loose(case: Case, device: DeviceSnapshot) -> Finding:
         f"{format_bytes(loose)} of {format_bytes(reserved)} on {device.label} are free in pieces",
         severity="note",
         grounds=[
-            Ground("the blocks of each segment say so; nothing failed, and it may be so at this moment only", 0.7)
+            Ground("the blocks of each segment say so; nothing failed, and it may be so at this moment only", FAIR)
         ],
         bytes=loose,
         subject=subject_in(device),

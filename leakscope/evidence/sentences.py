@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from ..facts.code.adding import Line
 from ..facts.series.arithmetic import Floats
 from ..facts.where.stacks import GrowthLine
@@ -10,9 +12,13 @@ from ..findings import Evidence, Series
 _POINTS = 2000  # of a curve, at most
 
 
-def at_line(line: Line, does: str) -> Evidence:
-    """``train.py:31 adds to it: history.append(loss)``."""
-    return Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
+@overload
+def at_line(line: Line, does: str) -> Evidence: ...
+@overload
+def at_line(line: Line | None, does: str) -> Evidence | None: ...
+def at_line(line: Line | None, does: str) -> Evidence | None:
+    """``train.py:31 adds to it: history.append(loss)``; None where no line is known."""
+    return None if line is None else Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
 
 
 def grew_at(line: GrowthLine) -> Evidence:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import FAIR, NEUTRAL, STRONG, SURE, Ground, graded
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
@@ -89,7 +89,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         kind,
         f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
         severity="warning",
-        grounds=[Ground("pages that they shared at their start are their own now", 0.8)],
+        grounds=[Ground("pages that they shared at their start are their own now", STRONG)],
         bytes=copied,
         subject=_subject(team, suspect, most, count),
         evidence=[
@@ -150,8 +150,8 @@ def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> S
 
 
 def _grounds(team: Team, share: float) -> list[Ground]:
-    found = [Ground(f"{share:.0%} of the growth is theirs", 0.5 + 0.35 * min(1.0, share / 0.7))]
-    return [*found, Ground("all of them grow alike", 0.67)] if team.are_alike else found
+    found = [Ground(f"{share:.0%} of the growth is theirs", graded(share, NEUTRAL, SURE))]
+    return [*found, Ground("all of them grow alike", FAIR)] if team.are_alike else found
 
 
 def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) -> Iterator[Evidence]:
