@@ -12,11 +12,10 @@ from ..facts.retained.figures import Retained
 from ..facts.where.allocations import OBJECTS
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration, per_step, steps_together
-from .mechanisms import also_held_by, holds_hooks, tasks_wait_in, within_member
+from .mechanisms import HARDLY, MUCH, also_held_by, holds_hooks, tasks_wait_in, within_member
 
 _SOME_NATIVE = 0.1  # of what it holds: less is not worth a line
 _MOST = 0.8  # of the growth: what one holder does not explain, others do
-_HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
@@ -24,9 +23,9 @@ _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter o
 def title(found: Retained, total: int, held: int, processes: int) -> str:
     """Bytes with and without what it pins, in all of so many ``processes`` that have it."""
     where = f" in each of {processes} processes" if processes > 1 else ""
-    size = total if total - held < _HARDLY * total else held  # then the remedy has one figure with the title
+    size = total if total - held < HARDLY * total else held  # then the remedy has one figure with the title
     text = f"{found.name} keeps growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
-    if total - held >= _MUCH * total:
+    if total - held >= MUCH * total:
         text += f", plus {format_bytes(total - held)} of freed memory fragmented around them"
     return text
 
@@ -48,7 +47,7 @@ def _of_what(found: Retained) -> str:
         return f"of arrays ({name})"
     others = [
         kind for one in found.holder.members
-        if one.growth_bytes >= _MUCH * found.holder.growth_bytes and (kind := one.type_name.rsplit(".", 1)[-1]) != name
+        if one.growth_bytes >= MUCH * found.holder.growth_bytes and (kind := one.type_name.rsplit(".", 1)[-1]) != name
     ]  # fmt: skip
     if others and len(found.holder.members) > 1:  # several containers have one name
         name = f"{name} and {others[0]}"
