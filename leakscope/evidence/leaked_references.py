@@ -13,6 +13,8 @@ import numpy as np
 
 from ..confidence import AGAINST, FAIR, Ground
 from ..facts.accounts.ledger import growth_of
+from ..facts.code.adding import CALLS, Line, line_at
+from ..facts.code.handed_over import handed_over
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
 from ..facts.code.operands import is_only_operand
@@ -24,6 +26,7 @@ from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
+from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
 from .allocated import given_at, made_at, made_of_type
@@ -162,6 +165,14 @@ def _may_be_given(case: Case, opaque: Place) -> bool:
     return variable is None or not is_only_operand(case.sources, variable)
 
 
+def _handed_over(case: Case, package: str, made: GrowthLine) -> Line | None:
+    """The one line at which a package is given what the program makes elsewhere: there it is forgotten."""
+    index = index_of(case.sources, "import")
+    found = handed_over(index, package, made.file, made.line)
+    lines = {line_at(index, scope, call, CALLS, 1.0) for _, call, scope in found}
+    return lines.pop() if len(lines) == 1 else None
+
+
 def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: Leaked) -> Finding:
     type_name, has_native = leaked.type_name, leaked.has_native
     opaque: Sequence[Place] = () if has_native else opaque_holders(case.heap(process.pid))
@@ -175,7 +186,8 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
     if made is None:  # a handle is an object, too
         of_type, has_native = made_of_type(case, process, type_name), False
         made = of_type or made_at(case, process, OBJECTS)
-    only = only_package(index_of(case.sources, "import"))
+    only, unsure = only_package(index_of(case.sources, "import")), ""
+    line: GrowthLine | Line | None
     if made is not None:
         # Where a package's own objects stay, their memory tells who made them, and not who was given them.
         is_its_own = type_name.split(".", 1)[0] == made.package
@@ -184,7 +196,14 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         line = given.line if given is not None else made.line
         package = given.package if given is not None else called or made.package or made.line.library
         seen = [made.evidence, given.evidence if given is not None else None]
+        is_blamed = given is None and package is not None and package not in (called, made.package)
+        handed = _handed_over(case, package or "", made.line) if is_blamed else None
+        if handed is not None:  # Python made it, at a line that only makes
+            line, unsure = handed, "the line was found in the source, not observed"
+            text = f"by its source, what is made there is handed to {package} at {handed.file}:{handed.line}"
+            seen.append(Evidence(f"{text}: {handed.text}", {"line": handed.line}))
     else:  # the only package that the program imports, and so the one that made them
+        unsure = "which line makes them was not sampled"
         line, package, seen = None, only, [imports_only(only) if only else None]
     if package == type_name.split(".", 1)[0] and only != package:
         package = None  # its own objects: it made them, and who keeps them may have got them from the program
@@ -204,6 +223,6 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         evidence=[
             leaked.evidence, *seen, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})
         ],
-        doubts=[table, "which line makes them was not sampled" if made is None else None],
+        doubts=[table, unsure],
         remedy=[f"{update}: clearing variables and gc.collect() free nothing here"],
     )  # fmt: skip
