@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.marks import passages
-from ..facts.gpu.snapshots import DeviceSnapshot, Stack
+from ..facts.gpu.snapshots import DeviceSnapshot, Oom, Stack
 from ..facts.subject import Definition
 from ..findings import Evidence, Series, Subject
 from ..units import format_bytes
@@ -90,3 +90,23 @@ def too_late(budget: DeviceBudget) -> list[str]:
         f"{format_bytes(size)} were allocated before the recording of history began: what they are is not known "
         "(call torch.cuda.memory._record_memory_history before the model is made)"
     ]
+
+
+def unused_at(device: DeviceSnapshot, oom: Oom) -> int:
+    """What the allocator held and no tensor used when it failed. **Units** bytes."""
+    at = oom.position + 1
+    return max(0, int(device.reserved_levels[at] - device.levels[at]))
+
+
+def ran_out(asked: int, place: str, unused: int, reserved: int, free: int, room: str) -> Evidence:
+    """An allocation that failed; ``room``: in words, what was ``free``."""
+    return Evidence(
+        f"{format_bytes(asked)} could not be allocated{place}: {format_bytes(unused)} of the {format_bytes(reserved)} "
+        f"that torch held were unused, {room}",
+        {"requested_bytes": asked, "unused_bytes": unused, "reserved_bytes": reserved, "device_free_bytes": free},
+    )
+
+
+def largest_free(device: DeviceSnapshot) -> Evidence:
+    size = device.largest_free_bytes
+    return Evidence(f"the largest free block at the snapshot has {format_bytes(size)}", {"largest_free_bytes": size})
