@@ -23,12 +23,10 @@ from ..evidence.explained import is_explained
 from ..evidence.leaked_references import leaked_handles, leaked_large
 from ..evidence.mechanisms import of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
-from ..evidence.sentences import at_line, curve, grew_at, imports_only
+from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import has_unweighed_tensors
-from ..facts.code.adding import Line
-from ..facts.code.foreign_calls import handing_out
-from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
+from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import index_of
 from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
@@ -52,9 +50,6 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
 _KIND = "native-growth"
-# Of the growth, what has to be watched for a line to say more than the one call that hands out memory: a burst of looks
-# may meet the program four times, and then as well at the line after.
-_LEAST_WATCHED = 0.02
 _LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
 _WORTH_A_LINE = 0.1  # of what was seen under lines: less is not told
 
@@ -127,8 +122,7 @@ class _Look(NamedTuple):
     lines: list[GrowthLine]
     cache: Cache | None
     opaque: Place | None
-    call: Line | None  # where no line was seen: the one C function that the program itself calls
-    package: str | None  # that asked for it, that the line calls, or the only one imported
+    package: str | None  # that asked for it, or that the line calls
     asked: Allocations | None  # by samples: most of what stays
     blocks: Blocks | None
 
@@ -169,14 +163,9 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     outside += min(pool, unexplained) if pool >= MOST * max(unexplained, 1) else 0
     if blocks is not None:  # the ledger may have less of it: it cuts where all together is more than there is
         native = max(native, round(min(blocks.gained_bytes, process.growth_bytes)))
-    call = handing_out(case.sources) if asked is None else None
-    if line is not None and line.bytes >= _LEAST_WATCHED * native:
-        call = None
-    elif call is not None:
-        lines, line = [], None
-    package = line.library if line is not None else _only_package(case) if asked is None else asked.package
+    package = line.library if line is not None else asked.package if asked is not None else None
     opaque = _opaque_in(line, case, process) if line is not None else None
-    return _Look(native, max(0, outside), lines, cache, opaque, call, package, asked, blocks)
+    return _Look(native, max(0, outside), lines, cache, opaque, package, asked, blocks)
 
 
 def _blocks(growth: TreeGrowth, process: ProcessGrowth) -> Blocks | None:
@@ -186,12 +175,6 @@ def _blocks(growth: TreeGrowth, process: ProcessGrowth) -> Blocks | None:
         return None
     longer = over(growth.end_s - growth.start_s, float(blocks.time_s[-1] - blocks.time_s[0]))
     return blocks if blocks.gained_bytes * min(longer, 1 + MOST) >= MOST * process.growth_bytes else None
-
-
-def _only_package(case: Case) -> str | None:
-    """The one package that the program's own modules import, unless they call C functions themselves."""
-    index = index_of(case.sources, "import")
-    return None if imports_any(index, C_LOADERS) else only_package(index)
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -238,18 +221,15 @@ def _opaque_in(line: GrowthLine, case: Case, process: ProcessGrowth) -> Place | 
 
 def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     leaking, line, library, cache = case.growth.leaking, look.line, look.package, look.cache
-    place = line or look.call
     bytes = max(0, min(process.growth_bytes, look.bytes))
-    function = place.function if place is not None else None
+    function = line.function if line is not None else None
     where = f" under {function}()" if function not in (None, "<module>") else ""
-    if where and look.call is not None:
-        where = f", perhaps{where}"
     if look.asked is not None and look.asked.native_function is not None:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
     grows = "grows" if leaking else "grew"
     slower = "" if leaking else ", ever more slowly"
-    known = of_call(case.sources, place.file, place.line) if place is not None else None
+    known = of_call(case.sources, line.file, line.line) if line is not None else None
     graphs = process.rows("heap_graphs")
     is_partly_read = len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
@@ -265,25 +245,25 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         ],
         bytes=bytes,
         process=process,
-        line=place,
+        line=line,
         holder=cache.name if cache is not None else f"native memory of {library}" if library else "native memory",
         library=cache.library if cache is not None else library,
         variable=look.opaque.reference.variable if look.opaque is not None else None,
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
-        remedy=cache.remedy if cache is not None else [known or _remedy(place, library)],
+        remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
         mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )
 
 
-def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:
+def _remedy(line: GrowthLine | None, library: str | None) -> str:
     if library:
         fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
         return f"{fixes}; otherwise call it in a process that ends"
-    name = f"{place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else "C code"
+    name = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else "C code"
     return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
 
 
@@ -304,14 +284,10 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evide
         text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
         yield Evidence(text, {"allocator_free_bytes": look.outside_bytes})
     yield from (grew_at(line) for line in look.lines if line is look.line or line.share >= _WORTH_A_LINE)
-    if look.call is not None:
-        yield at_line(look.call, "is the only line that calls a C function that allocates")
     if not look.lines and asked is not None:
         who = asked.native_stack.replace("\n", " < ")
         text = f"most of what stays was allocated outside the program's functions, by {asked.sample_count:,} samples"
         yield Evidence(f"{text}: {who}", {"samples": asked.sample_count})
-    elif not look.lines and look.package is not None:
-        yield imports_only(look.package)
     if cache is not None:
         yield cache.evidence
     if not growth.leaking:
@@ -330,11 +306,10 @@ def _doubts(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[str]:
             yield "it was allocated under several lines: this line has the largest part, but less than half"
     elif look.asked is not None:
         yield "no function of the program's was on the stack: a thread of the library's allocates it"
-    elif look.call is not None:
-        yield "the line was found in the source, not observed"
     elif len(process.rows("allocation_stacks")):
-        yield "no single line is responsible for its growth: a thread of the library may allocate it"
+        yield "no line was seen to allocate it: a library asked for it past malloc, or many lines did"
     else:
-        yield "allocations were not sampled in it: which line asks for the memory was not seen"
+        unseen = "the line was not observed, since allocations were not sampled"
+        yield f"{unseen} (--no-sampling, or see the blind spots)"
     if look.cache is not None and look.cache.is_bounded:
         yield "a cache ends growing when it is full"

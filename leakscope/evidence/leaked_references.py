@@ -13,11 +13,8 @@ import numpy as np
 
 from ..confidence import AGAINST, FAIR, Ground
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.adding import CALLS, Line, line_at
-from ..facts.code.handed_over import handed_over
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
-from ..facts.code.operands import is_only_operand
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
@@ -26,11 +23,9 @@ from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
-from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
 from .allocated import given_at, made_at, made_of_type
-from .sentences import imports_only
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -158,25 +153,9 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     return Leaked(bytes, type_name, ground, evidence, has_native=True)
 
 
-def _may_be_given(case: Case, opaque: Place) -> bool:
-    """Whether the program does more with an object than to compute with it: a vector that others are added to and
-    multiplied by is given nothing to keep."""
-    variable = opaque.reference.variable
-    return variable is None or not is_only_operand(case.sources, variable)
-
-
-def _handed_over(case: Case, package: str, made: GrowthLine) -> Line | None:
-    """The one line at which a package is given what the program makes elsewhere: there it is forgotten."""
-    index = index_of(case.sources, "import")
-    found = handed_over(index, package, made.file, made.line)
-    lines = {line_at(index, scope, call, CALLS, 1.0) for _, call, scope in found}
-    return lines.pop() if len(lines) == 1 else None
-
-
 def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: Leaked) -> Finding:
     type_name, has_native = leaked.type_name, leaked.has_native
     opaque: Sequence[Place] = () if has_native else opaque_holders(case.heap(process.pid))
-    opaque = [one for one in opaque if _may_be_given(case, one)]
     table = "a table inside C code that Python cannot reach would look the same"
     if opaque:
         held = f"{opaque[0].reference.variable}, a {opaque[0].type_name}"
@@ -186,8 +165,7 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
     if made is None:  # a handle is an object, too
         of_type, has_native = made_of_type(case, process, type_name), False
         made = of_type or made_at(case, process, OBJECTS)
-    only, unsure = only_package(index_of(case.sources, "import")), ""
-    line: GrowthLine | Line | None
+    unsure = None
     if made is not None:
         # Where a package's own objects stay, their memory tells who made them, and not who was given them.
         is_its_own = type_name.split(".", 1)[0] == made.package
@@ -196,16 +174,10 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         line = given.line if given is not None else made.line
         package = given.package if given is not None else called or made.package or made.line.library
         seen = [made.evidence, given.evidence if given is not None else None]
-        is_blamed = given is None and package is not None and package not in (called, made.package)
-        handed = _handed_over(case, package or "", made.line) if is_blamed else None
-        if handed is not None:  # Python made it, at a line that only makes
-            line, unsure = handed, "the line was found in the source, not observed"
-            text = f"by its source, what is made there is handed to {package} at {handed.file}:{handed.line}"
-            seen.append(Evidence(f"{text}: {handed.text}", {"line": handed.line}))
-    else:  # the only package that the program imports, and so the one that made them
-        unsure = "which line makes them was not sampled"
-        line, package, seen = None, only, [imports_only(only) if only else None]
-    if package == type_name.split(".", 1)[0] and only != package:
+    else:
+        line, package, seen = None, None, []
+        unsure = "the line was not observed: allocations were not sampled, or several lines made such objects"
+    if package == type_name.split(".", 1)[0] != only_package(index_of(case.sources, "import")):
         package = None  # its own objects: it made them, and who keeps them may have got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
     update = f"update or replace {package or 'the extension that these objects are given to'}"
@@ -225,4 +197,4 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         ],
         doubts=[table, unsure],
         remedy=[f"{update}: clearing variables and gc.collect() free nothing here"],
-    )  # fmt: skip
+    )

@@ -103,15 +103,6 @@ class Scope:
             scope = scope.parent
         return scope
 
-    @property
-    def around(self) -> Iterator[Scope]:
-        """The functions around it, whose variables outlive a call of it."""
-        scope = self.parent
-        while scope is not None:
-            if scope.kind == "function":
-                yield scope
-            scope = scope.parent
-
     def binding(self, name: str) -> Scope:
         """The scope whose variable this name is here; the module where nothing binds it."""
         if self.elsewhere.get(name) == "global" or self.parent is None:
@@ -292,21 +283,6 @@ class Index:
         if isinstance(func, ast.Attribute) and self.class_of(func.value, scope) is None:
             return []
         return [function for function in self.callees(func, scope) if function.kind == "function"]
-
-    def run_by_calling(self, func: ast.expr, scope: Scope) -> list[Scope]:
-        """``callees``; of a partial or lambda, its function; of an object, ``__call__`` of its class or of any."""
-        if isinstance(func, ast.Call) and last_name(func.func) == "partial" and func.args:
-            return self.run_by_calling(func.args[0], scope)
-        if isinstance(func, ast.Lambda):
-            return [s for s in self.scopes if s.node is func]
-        functions = [f for f in self.callees(func, scope) if f.name != "__init__"]
-        if functions or (isinstance(func, ast.Name) and func.id in scope.binding(func.id).defs):
-            return functions
-        owner = self.class_of(func, scope)
-        if owner is None and not (isinstance(func, ast.Attribute) and last_name(func.value) in ("self", "cls")):
-            return []
-        calls = [f for f in self.functions.get("__call__", []) if f.within is not None]
-        return [f for f in calls if f.within is not None and (owner is None or self.related(owner, f.within.name))]
 
     def arguments(self, call: ast.Call, function: Scope) -> Iterator[tuple[str, ast.expr]]:
         """Parameter names of the callee with the expressions they get."""

@@ -22,6 +22,10 @@ class Kept(NamedTuple):
     is_container: bool
     line: Line
 
+    @property
+    def name(self) -> str:
+        return f"{self.owner}.{self.variable}" if self.owner else self.variable
+
 
 def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
     """Where what is made, or started, on a line is put: a container first. None: nowhere that outlives the function.
