@@ -130,8 +130,8 @@ def findings(
         histories.append((process, _history(case, process, rounds, takes, places)))
         alike = list(pairs(histories[-1][1], thresholds))
         told = told or bool(alike)
-        by_size = sorted((pair for pair in alike if pair.case in ACCUSED), key=lambda pair: pair.bytes)
-        accused = {pair.copy.path: pair for pair in by_size}
+        by_size = sorted((pair for pair in alike if pair.case in ACCUSED), key=lambda pair: -pair.bytes)
+        accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
         for group in _groups(accused.values()):
             memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
             group, line = _with_use(case, process, group, places)

@@ -193,7 +193,9 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         type=type_name,
         library=package,
         evidence=[
-            leaked.evidence, *seen, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})
+            leaked.evidence,
+            *seen,
+            Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left}),
         ],
         doubts=[table, unsure],
         remedy=[f"{update}: clearing variables and gc.collect() free nothing here"],

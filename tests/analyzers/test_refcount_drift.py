@@ -285,13 +285,6 @@ def test_objects_that_nobody_refers_to_explain_growth_without_a_holder(tmp_path)
     assert finding.severity == "critical"
 
 
-def test_the_only_package_that_the_program_imports_is_the_one_to_update(tmp_path):
-    builder = alone(trainer(tmp_path)).source(PID, "/home/me/train.py", "import json\nimport msgspec\n")
-    (finding,), _, _ = looked(builder.open())
-    assert finding.subject.library == "msgspec"
-    assert "msgspec" in finding.title
-
-
 @pytest.mark.parametrize(
     "change",
     [{"how": "unreached"}, {"own_per_s": LEAK_BYTES_PER_S // 100}],
@@ -313,13 +306,3 @@ def test_a_table_in_c_may_be_their_holder(tmp_path):
     row |= {"edge_kind": "local", "variable": "db", "owner": "main"}
     (finding,), _, _ = looked(builder.holds(PID, 1, 3.0, [row]).open())
     assert any("sqlite3.Connection" in doubt for doubt in finding.doubts) and finding.confidence < 0.7
-
-
-@pytest.mark.parametrize(("more", "may_hold"), [("", False), ("store(DOWN)\n", True), ("DOWN.append(1)\n", True)])
-def test_a_vector_that_is_only_computed_with_holds_nothing(tmp_path, more, may_hold):
-    row = {"path": "train.DOWN", "variable": "DOWN", "type_name": "glm.vec3", "opaque": True, "is_user": True}
-    source = "import glm\nDOWN = glm.vec3(0, -1, 0)\n\ndef step(speed):\n    return speed + DOWN * 2\n"
-    builder = alone(trainer(tmp_path)).source(PID, "/home/me/train.py", source + more)
-    row |= {"edge_kind": "global", "owner": "train", "deep_bytes": 100}
-    (finding,), _, _ = looked(builder.holds(PID, 1, 3.0, [row]).open())
-    assert any("DOWN" in doubt for doubt in finding.doubts) is may_hold
