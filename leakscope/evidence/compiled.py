@@ -15,11 +15,10 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import allocations
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence
+from ..units import MOST
 
 if TYPE_CHECKING:
     from ..facts.case import Case
-
-_MOST = 0.5  # of what stays and was asked for below the program's functions
 
 
 class Compiled(NamedTuple):
@@ -58,7 +57,7 @@ def compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
         files = [one.name for one in libraries.all_of(libraries.COMPILER) if one.library == compiler.library]
         own = [one for one in found if any(file in one.stack for file in files)]
         share = sum(one.bytes for one in own) / max(seen, 1.0)
-        if share < _MOST:
+        if share < MOST:
             continue
         places = {(one.file, one.line) for one in own}
         lines = growth_lines(case.growth, process, case.sources)
