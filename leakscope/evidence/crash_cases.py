@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 LAST_WORDS = (Ground("its last words say so", PROVEN),)
+_RAISE = (
+    "make the batch smaller, or keep less on the GPU, or raise the limit that the program sets "
+    "(torch.cuda.set_per_process_memory_fraction)"
+)
+_EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join"
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
 
 
@@ -73,60 +78,43 @@ def _with_fall(case: Case, member: Member, told: Told) -> Told:
 
 
 def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
-    where = f"GPU {oom.device}" if oom.device is not None else "The GPU"
-    title = f"{where} ran out of memory in {member.label}"
-    if oom.requested_bytes is not None:
-        title += f": {format_bytes(oom.requested_bytes)} asked for"
-        if oom.is_own_limit and oom.allowed_bytes is not None:
-            title += f", and it allows itself {format_bytes(oom.allowed_bytes)}"
-        elif oom.free_bytes is not None:
-            title += f", {format_bytes(oom.free_bytes)} free"
-    evidence, remedy = [], []
-    if oom.total_bytes is not None and oom.allocated_bytes is not None:
-        held = f"tensors held {format_bytes(oom.allocated_bytes)} of the GPU's {format_bytes(oom.total_bytes)}"
-        evidence.append(Evidence(f"{held}, by torch's message", oom.figures))
-    else:
-        evidence.append(Evidence("torch's message says so", oom.figures))
-    if oom.allowed_bytes is not None:
-        allowed = f"the program allows itself {format_bytes(oom.allowed_bytes)} of the GPU"
-        if oom.is_own_limit and oom.free_bytes is not None:
-            allowed += f", of which {format_bytes(oom.free_bytes)} were free"
-            remedy.append(
-                "make the batch smaller, or keep less on the GPU, or raise the limit that the program sets "
-                "(torch.cuda.set_per_process_memory_fraction)"
-            )
-        evidence.append(Evidence(allowed))
-    if oom.is_fragmented is not None and oom.unallocated_bytes is not None:
-        unused = format_bytes(oom.unallocated_bytes)
-        if oom.is_fragmented:
-            evidence.append(Evidence(f"torch held {unused} that no tensor used, enough but not in one piece"))
-            remedy.append("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join")
-        else:
-            no_use = "too little for this request: it is not fragmentation, and expandable_segments will not help"
-            evidence.append(Evidence(f"torch held {unused} that no tensor used, {no_use}"))
-    others = oom.other_bytes
-    is_theirs = others is not None and oom.requested_bytes is not None and others >= oom.requested_bytes
-    if others is not None and is_theirs and not oom.is_own_limit:
-        evidence.append(Evidence(f"other processes held {format_bytes(others)} of this GPU", {"other_bytes": others}))
-        remedy.append("end the other processes on this GPU (nvidia-smi lists them): what they hold would have sufficed")
-    return told._replace(title=title, evidence=evidence, remedy=remedy)
+    def size(name: str) -> str:
+        return format_bytes(getattr(oom, f"{name}_bytes") or 0)
+
+    asked, is_own = oom.requested_bytes, oom.is_own_limit and oom.allowed_bytes is not None
+    title = f"{f'GPU {oom.device}' if oom.device is not None else 'The GPU'} ran out of memory in {member.label}"
+    if asked is not None:
+        own = f", and it allows itself {size('allowed')}"
+        room = f", {size('free')} free" if oom.free_bytes is not None else ""
+        title += f": {size('requested')} asked for{own if is_own else room}"
+    held = f"tensors held {size('allocated')} of the GPU's {size('total')}, by torch's message"
+    is_known = oom.total_bytes is not None and oom.allocated_bytes is not None
+    allowed = f"the program allows itself {size('allowed')} of the GPU"
+    allowed += f", of which {size('free')} were free" if is_own else ""
+    unused = f"torch held {size('unallocated')} that no tensor used, "
+    is_theirs = not oom.is_own_limit and asked is not None and (oom.other_bytes or 0) >= max(asked, 1)
+    beside = Evidence(f"other processes held {size('other')} of this GPU", {"other_bytes": oom.other_bytes})
+    no_use = "too little for this request: it is not fragmentation, and expandable_segments will not help"
+    pieces = "enough but not in one piece" if oom.is_fragmented else no_use
+    table = (  # what was seen, what it says, and what to do about it
+        (True, Evidence(held if is_known else "torch's message says so", oom.figures), None),
+        (oom.allowed_bytes is not None, Evidence(allowed), _RAISE if is_own else None),
+        (oom.is_fragmented is not None, Evidence(unused + pieces), _EXPANDABLE if oom.is_fragmented else None),
+        (is_theirs, beside, "end the other processes on this GPU (nvidia-smi lists them): what they hold would have "
+         "sufficed"),
+    )  # fmt: skip
+    evidence = [seen for is_so, seen, _ in table if is_so]
+    return told._replace(title=title, evidence=evidence, remedy=[mend for is_so, _, mend in table if is_so and mend])
 
 
 def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: float) -> Told:
     requested = requested_bytes(words)
     why = refusal(case, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
-    return told._replace(
-        title=title,
-        grounds=[
-            Ground("its last words say so; by which limit is not known", STRONG)
-            if why.by is None
-            else Ground("its last words say so, and the limit was seen", PROVEN)
-        ],
-        evidence=[*told.evidence, *why.evidence],
-        doubts=why.doubts,
-        remedy=why.remedy,
-    )
+    unknown = Ground("its last words say so; by which limit is not known", STRONG)
+    grounds = [unknown if why.by is None else Ground("its last words say so, and the limit was seen", PROVEN)]
+    evidence = [*told.evidence, *why.evidence]
+    return told._replace(title=title, grounds=grounds, evidence=evidence, doubts=why.doubts, remedy=why.remedy)
 
 
 def _filled(case: Case, member: Member, told: Told, so_far: Sequence[Finding]) -> Told:
