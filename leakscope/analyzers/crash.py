@@ -47,7 +47,7 @@ from ..facts.tables import cells, int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_in_crash
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
-from ..units import signal_name
+from ..units import LISTED, signal_name
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -57,7 +57,6 @@ SEEN_BY = ("processes.exit_code", "processes.exit_signal", "crash_text.last_word
 TELLS = (DANGER, CRASH)
 AFTER = ("*", "unexplained-growth")  # what filled the memory that was refused is theirs to name
 _KIND = "crash"
-_MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
 _WITHOUT = "leakscope record --agent off"
 _FINALIZING = "Python runtime state: finalizing"
@@ -116,7 +115,7 @@ def findings(
         groups.setdefault(key, []).append(finding)
     alike = [_as_one(group) for group in groups.values()]
     yield from (finding for finding in alike if finding.severity != "note")
-    yield from [finding for finding in alike if finding.severity == "note"][:_MOST_NOTES]
+    yield from [finding for finding in alike if finding.severity == "note"][:LISTED]
 
 
 def _failures(case: Case, everyone: list[Member], stderr: str) -> list[Failure]:

@@ -31,7 +31,7 @@ from ..facts.tables import int_of, only
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MOST, format_bytes, format_count
+from ..units import FEWEST, MOST, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -42,7 +42,6 @@ AFTER = ()
 _KIND = "cyclic-garbage"
 _TENSORS = ("torch.Tensor", "torch.nn.parameter.Parameter")
 _MANY_FROZEN = 1000  # objects more: to freeze at a start hides as many, but only once
-_LEAST_SEEN = 3  # snapshots, of a collector that works: what waits for it comes and goes
 
 
 class _State(NamedTuple):
@@ -160,7 +159,7 @@ def findings(
         is_much |= out_of_reach >= min_share * process.growth_bytes
     elif garbage_bytes < min_share * out_of_reach:
         out_of_reach = round(garbage_bytes)  # the rest may be anybody's
-    is_seen = len(strays.time_s) > (_LEAST_SEEN if collector.state == "works" else 1)
+    is_seen = len(strays.time_s) > (FEWEST if collector.state == "works" else 1)
     if cycles is None or not is_seen or not is_much:
         yield _ruled_out(collector)
     elif out_of_reach >= min_share * process.growth_bytes and (frozen := _frozen(case, process, strays, min_objects)):

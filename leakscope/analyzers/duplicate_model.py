@@ -36,7 +36,7 @@ from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import MiB, format_bytes, format_duration
+from ..units import LISTED, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,6 @@ RULE = "no-duplicates"
 AFTER = ()
 _KIND = "duplicate-model"
 _UNNAMED = "memory that no snapshot reached"
-_MOST_TOLD = 5  # processes
 # On a GPU by sizes alone. Fewer different ones are layers that are all alike: one model.
 _LEAST_TENSORS, _LEAST_SIZES, _LEAST_ON_GPU, _EQUAL_SHARE = 8, 3, 16 * MiB, 0.9
 
@@ -366,7 +365,7 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
         line=_line(case, first.weights.path, place),
         evidence=[
             Evidence(f"{where}, with the same values", figures),
-            *(Evidence(f"{who}, {format_bytes(size)}", {"bytes": size}) for who, size in copies[:_MOST_TOLD]),
+            *(Evidence(f"{who}, {format_bytes(size)}", {"bytes": size}) for who, size in copies[:LISTED]),
         ],
         doubts=[None if loads else "each process may need the weights: then they can be shared, not dropped"],
         remedy=[f"{mend}: frees about {format_bytes(spread.bytes)}"],

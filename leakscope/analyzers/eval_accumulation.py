@@ -21,7 +21,7 @@ from ..facts.growth.tree import severity_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
-from ..units import MiB, format_bytes
+from ..units import SOME, MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,12 +167,12 @@ def _finding(
 def _comes_back(share: float) -> str:
     """``share``: what the phase gained over what the process gained; above 1 other phases gave some of it back."""
     returned = 1.0 - 1.0 / share if share > 1.0 else 0.0
-    return "none of it comes back" if returned < 0.1 else f"{returned:.0%} of it comes back later"
+    return "none of it comes back" if returned < SOME else f"{returned:.0%} of it comes back later"
 
 
 def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
     peak = format_bytes(passages.peak_bytes)
-    if passages.gained_bytes <= 0.1 * passages.peak_bytes * max(passages.entries, 1):
+    if passages.gained_bytes <= SOME * passages.peak_bytes * max(passages.entries, 1):
         return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
     kept = format_bytes(passages.each_bytes, signed=True)
     part = f"{max(share, 0):.0%} of what {process.name} gained"

@@ -39,7 +39,7 @@ from ..facts.tables import only, without_last
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, WASTE
-from ..units import MOST, MiB, changed, format_bytes, format_count, format_duration
+from ..units import MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -48,8 +48,7 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, WASTE)
 AFTER = ("*", "native-growth")  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
-_WORTH_A_TRIM = 0.1  # of what malloc says is free
-_NEAR, _MUCH = 0.8, 256 * MiB  # of a limit was used; bytes that are much where none is near
+_MUCH = 256 * MiB  # where no limit is near
 _MANY_ARENAS = 4
 _OF_OTHERS = {  # what a library in the place of malloc takes from the environment
     "tcmalloc": "TCMALLOC_RELEASE_RATE=10 (0 to 10; 1 is its own)",
@@ -107,7 +106,7 @@ def _wasted(case: Case, told: Sequence[ProcessGrowth], min_bytes: int, min_share
         alike.sort(key=lambda pair: -pair[1].free_bytes)
         process, kept = alike[0]
         given = trimmed(case, process)
-        if given is None or given >= _WORTH_A_TRIM * kept.free_bytes:  # else it lies in pieces below a page
+        if given is None or given >= SOME * kept.free_bytes:  # else it lies in pieces below a page
             yield _waste(case, process, kept, given, [other for _, other in alike[1:]])
 
 
@@ -115,8 +114,8 @@ def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, ot
     """``given``: what malloc_trim() gave back when it was tried, None where it was not."""
     arenas, more = kept.arenas, sum(other.free_bytes for other in others)
     bytes, limit = kept.free_bytes + more, case.nearest_limit
-    is_near = limit is not None and limit.peak_fraction >= _NEAR
-    is_scarce = is_near and limit is not None and bytes >= _WORTH_A_TRIM * float(limit.limit_bytes[-1])
+    is_near = limit is not None and limit.peak_fraction >= NEARLY_ALL
+    is_scarce = is_near and limit is not None and bytes >= SOME * float(limit.limit_bytes[-1])
     where = f", in {format_count(arenas.arena_count)} arenas" if arenas is not None and arenas.arena_count > 1 else ""
     how_much = f"{format_bytes(kept.free_bytes)} of {format_bytes(kept.held_bytes)} free{where}"
     same = f"{format_count(len(others))} more processes of {process.name} keep {format_bytes(more)} more in like manner"

@@ -25,7 +25,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
-from ..units import MOST, format_duration
+from ..units import FEWEST, MOST, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -36,7 +36,6 @@ AFTER = ("fd-pileup", "mapped-files", "shared-memory", "thread-pileup")  # what 
 _KIND = "map-pileup"
 _USUAL_LIMIT = 65_530  # vm.max_map_count, where nobody raised it
 _SOON_S = 24 * 3600.0
-_LEAST_LOOKS = 3  # two cannot tell what is loaded once from what goes on
 _NAMES = {
     "anonymous": "mappings of anonymous memory",
     "file": "mappings of files",
@@ -68,7 +67,7 @@ class _Looks(NamedTuple):
         """The looks from then on; None where there are too few to tell."""
         kept = self.time_s >= begin_s
         by_kind = {kind: counts[kept] for kind, counts in self.by_kind.items()}
-        return _Looks(self.owner, self.time_s[kept], self.total[kept], by_kind) if kept.sum() >= _LEAST_LOOKS else None
+        return _Looks(self.owner, self.time_s[kept], self.total[kept], by_kind) if kept.sum() >= FEWEST else None
 
 
 def findings(
@@ -102,7 +101,7 @@ def findings(
         else:
             yield _finding(case, pile)
     if not looks:
-        yield Skipped(_KIND, f"too few readings of the mappings: it takes {_LEAST_LOOKS} before a process ends")
+        yield Skipped(_KIND, f"too few readings of the mappings: it takes {FEWEST} before a process ends")
     elif not any(map(piles_up, looks)):
         most = max(looks, key=lambda one: one.risen)
         reason = f"mappings do not pile up: {most.owner.label} had {most.risen} more at the end than at first"
@@ -117,7 +116,7 @@ def _looks(process: ProcessGrowth) -> _Looks | None:
         return None
     rows = rows.assign(look=look_of(rows), map_count=rows["map_count"].astype("float64"))
     time_s = rows.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
-    if time_s.size < _LEAST_LOOKS:
+    if time_s.size < FEWEST:
         return None
     kinds = rows.groupby(["map_kind", "look"])["map_count"].sum().unstack(fill_value=0)
     counts = kinds.to_numpy(dtype=np.float64)

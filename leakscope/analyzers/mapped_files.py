@@ -26,7 +26,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
-from ..units import MiB, format_bytes
+from ..units import FEWEST, MOST, MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,6 @@ AFTER = ()
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
 _NUMBER = r"\d+"
-_LEAST_MORE = 3  # mappings of one file: two or three are no pile
 _LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders
 
 
@@ -76,7 +75,7 @@ class _Gain(NamedTuple):
 
     @property
     def are_ever_more(self) -> bool:
-        return keeps_growing(self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= _LEAST_MORE
+        return keeps_growing(self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= FEWEST
 
     @property
     def files(self) -> str:
@@ -169,4 +168,4 @@ def _file_gain(process: ProcessGrowth, growth: TreeGrowth) -> int:
 def _file_of_most(maps: pd.DataFrame) -> str | None:
     """The file of which at least half of what became resident is."""
     gains = _gains(maps, "map_rss_bytes")
-    return gains[0].path if gains and gains[0].bytes > 0.5 * sum(max(gain.bytes, 0) for gain in gains) else None
+    return gains[0].path if gains and gains[0].bytes > MOST * sum(max(gain.bytes, 0) for gain in gains) else None

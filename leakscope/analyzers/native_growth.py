@@ -41,7 +41,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MOST, MiB, changed, format_bytes, format_count, over
+from ..units import MOST, SOME, MiB, changed, format_bytes, format_count, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -51,7 +51,6 @@ TELLS = (GROWTH,)
 AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
 _KIND = "native-growth"
 _LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
-_WORTH_A_LINE = 0.1  # of what was seen under lines: less is not told
 
 
 def findings(
@@ -283,7 +282,7 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evide
     if cache is not None and cache.leaves_free and look.outside_bytes:
         text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
         yield Evidence(text, {"allocator_free_bytes": look.outside_bytes})
-    yield from (grew_at(line) for line in look.lines if line is look.line or line.share >= _WORTH_A_LINE)
+    yield from (grew_at(line) for line in look.lines if line is look.line or line.share >= SOME)
     if not look.lines and asked is not None:
         who = asked.native_stack.replace("\n", " < ")
         text = f"most of what stays was allocated outside the program's functions, by {asked.sample_count:,} samples"

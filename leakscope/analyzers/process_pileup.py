@@ -27,7 +27,7 @@ from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, 
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import format_bytes
+from ..units import MOST, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -39,7 +39,6 @@ AFTER = ()
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _LEAST_MOMENTS = 64  # at which children are counted
-_PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a double fork) has started nothing himself
 _WAIT = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
 _END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
 _ENDS_WORKERS = "keep one DataLoader, or drop the old one and its iterator before the next: that ends its workers"
@@ -105,11 +104,11 @@ def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Children]:
 
 
 def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
-    """The nearest ancestor that stayed: shells and double forks only pass a command on."""
+    """The nearest ancestor that stayed: shells and double forks, which live shorter, only pass a command on."""
     ppid = process.ppid
     for _ in range(8):
         parent = by_pid.get(ppid)
-        if parent is None or min(parent.died_s, process.born_s + run_s) - parent.born_s >= _PASSING_LIFE * run_s:
+        if parent is None or min(parent.died_s, process.born_s + run_s) - parent.born_s >= MOST * run_s:
             break
         ppid = parent.ppid
     return ppid

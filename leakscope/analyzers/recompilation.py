@@ -32,7 +32,7 @@ from ..facts.tables import int_of, text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MOST, format_bytes, over
+from ..units import FEWEST, MOST, format_bytes, over
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,6 @@ _MENDS = {
     ),
     ("==", "obj_id", "id match"): ("keep the value that changes out of the compiled function, or make it a tensor",),
 }
-_LEAST_LOOKS = 4
 _OWN_LIBRARIES = (None, "torch", "triton")
 
 
@@ -96,7 +95,7 @@ def findings(
     if not compiled and not others:
         yield Skipped(_KIND, "torch.compile was not used", applies=False)
     for one in compiled:
-        if one.time_s.size < _LEAST_LOOKS or one.seen_until < min_seen:
+        if one.time_s.size <= FEWEST or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few snapshots of {one.process.label} to see whether it keeps compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
             yield _finding(case, one, so_far)

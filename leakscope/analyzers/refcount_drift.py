@@ -36,7 +36,7 @@ from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import cells, int_of, only, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
-from ..units import MOST, format_count, format_duration
+from ..units import FEWEST, MOST, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -47,9 +47,7 @@ AFTER = ("*", "fragmentation")  # objects that nobody refers to are what no hold
 _KIND = "refcount-drift"
 _SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the meaning of last words
-_LAST_FALLS = 3
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
-_LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
 _OF_STACKS = "code"  # torch's history of GPU memory has those of each allocation's stack
 
@@ -135,11 +133,9 @@ def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
     fallen = judge(time_s, count.max() - count, started_s=process.first_step_s, **limits)
     one = _Count(process, time_s, count, fallen.verdict, -fallen.slope_per_s)
     signal = _exit_signal(case, process) == _SIGABRT
-    last = slice(-_LAST_FALLS - 1, None)
+    last = slice(-FEWEST - 1, None)
     # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
-    emptied = (
-        signal and count.size > _LAST_FALLS and count[-1] < MOST * count.max() and (np.diff(count[last]) < 0).all()
-    )
+    emptied = signal and count.size > FEWEST and count[-1] < MOST * count.max() and (np.diff(count[last]) < 0).all()
     if emptied and fallen.verdict != GROWING:
         one = replace(one, verdict=GROWING, per_s=float(count[last][-1] - count[last][0]) / np.ptp(time_s[last]))
     # An abort with most references left has another reason.
@@ -272,7 +268,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         for rest in rests_of_types(process)
         if rest.gained >= min_kept
         and rest.moves_steadily(1)
-        and rest.blocks_gained < _LEAST_BLOCKS * rest.gained
+        and rest.blocks_gained < MOST * rest.gained  # what is made has references that the collector is not told of
         and not rest.type_name.startswith(_OF_TORCH)
         and not (rest.type_name == _OF_STACKS and has_gpu_history(case.recording, process.pid))
     ]

@@ -33,7 +33,7 @@ from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import MOST, KiB, format_bytes
+from ..units import FEWEST, MOST, KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ _UNKNOWN = "none was seen in a function of the job's own code: what they run is 
 _MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
 _THREADS = ("Thread", "Timer")
 _MAKES = ".__init__"
-_LEAST_MADE, _MOST_EACH, _ABOUT_ALL = 3, 64, 1.2  # objects; threads of one of them; of the threads
+_MOST_EACH, _ABOUT_ALL = 64, 1.2  # threads of one of them; of the threads
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
@@ -170,7 +170,7 @@ def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> _Maker | 
         return None
     first, last = (only(rows, rows["take"] == at).set_index("type_name")["object_count"] for at in _ends(rows["take"]))
     gained = (last - first.reindex(last.index).fillna(0.0)).astype(float)
-    fitting = gained[(gained >= max(_LEAST_MADE, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
+    fitting = gained[(gained >= max(FEWEST, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
     for type_name, count in fitting.sort_values(ascending=False, kind="stable").items():
         one = tail(str(type_name))
         made = calls(case.sources, one) if "." in str(type_name) else []

@@ -38,7 +38,7 @@ from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
-from ..units import MOST, MiB, format_bytes, format_count
+from ..units import MOST, NEARLY_ALL, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples",)
 TELLS = (ASIDE,)
 AFTER = ("*", "refcount-drift")
-_NEARLY_ALL = 0.8  # of the growth: then the rest need not be told apart
 _KIND = "unexplained-growth"
 _MOST_ERROR = 0.25  # of what a line allocated, by samples
 _MOST_SHOWN = 120  # characters of a command line
@@ -121,7 +120,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account, largest = (rows[0].account, rows[0].growth_bytes) if rows else ("unexplained", bytes)
     inside = len(process.rows("takes")) >= 2
-    where = f"{f', {format_bytes(largest)} of it' if largest < _NEARLY_ALL * bytes else ' in'} {_ACCOUNTS[account]}"
+    where = f"{f', {format_bytes(largest)} of it' if largest < NEARLY_ALL * bytes else ' in'} {_ACCOUNTS[account]}"
     by_account = [*_by_account(rows, inside)]
     doubts, mend = _unseen(case, process, inside)
     nobody = [Ground("nobody was seen to hold it", AGAINST)]

@@ -22,7 +22,7 @@ from ..facts.tables import int_of, only
 from ..facts.weights.named import named_sets
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
-from ..units import format_count
+from ..units import LISTED, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,6 @@ TELLS = (DANGER,)
 AFTER = ()
 _KIND = "unhealthy-training"
 _BROKEN = {"nan": "NaN", "inf": "Inf"}  # states of a gradient
-_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ def _count(rows: pd.DataFrame) -> int:
 def _named(rows: pd.DataFrame) -> str:
     """``layers.0.weight, layers.1.weight and 12 more`` of the rows of one snapshot."""
     names = list(dict.fromkeys(rows["tensor_name"].dropna()))
-    more = _count(rows) - len(names[:_MOST_NAMES])
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {format_count(more)} more" if more > 0 else "")
+    more = _count(rows) - len(names[:LISTED])
+    return ", ".join(names[:LISTED]) + (f" and {format_count(more)} more" if more > 0 else "")
 
 
 def _finding(case: Case, looks: _Looks, rows: pd.DataFrame, title: str, severity: str, **rest: Any) -> Finding:

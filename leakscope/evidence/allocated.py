@@ -12,7 +12,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence
-from ..units import format_count
+from ..units import SOME, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -26,7 +26,7 @@ _MAKERS = {
     "set": ("PySet_New",),
 }
 _MOST_OF_TYPE, _LEAST_SAMPLES = 2 / 3, 5  # of one type: by a line of an extension's
-_LEAST_BESIDE, _MOST_ERROR_BESIDE = 0.1, 0.35  # of what stayed: more than what a cache fills up with
+_MOST_ERROR_BESIDE = 0.35  # of what stayed
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
     stay. It is the one that keeps what it was given; None where no extension made any.
     """
     lines = lines_of(case.growth, process, case.sources, OBJECTS)
-    made = [_made(line) for line in lines if line.share >= _LEAST_BESIDE and line.error_share <= _MOST_ERROR_BESIDE]
+    made = [_made(line) for line in lines if line.share >= SOME and line.error_share <= _MOST_ERROR_BESIDE]
     if not made or made[0].package is not None:
         return None
     return next((one for one in made if one.package is not None), None)
 
 
 def _made(line: GrowthLine) -> MadeAt:
-    packages = {one.package for one in line.alive if one.bytes >= 0.1 * line.bytes and one.package is not None}
+    packages = {one.package for one in line.alive if one.bytes >= SOME * line.bytes and one.package is not None}
     return MadeAt(line, packages.pop() if len(packages) == 1 else None, line.share)

@@ -24,7 +24,7 @@ from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..findings import Evidence, Finding
-from ..units import MOST, format_bytes, format_count, format_duration
+from ..units import FEWEST, MOST, format_bytes, format_count, format_duration
 from .allocated import given_at, made_at, made_of_type
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _MADE_BY = {
     "PyByteArray_FromStringAndSize": "bytearray",
     "PyByteArray_Resize": "bytearray",
 }
-_LEAST_TAKES = 4  # snapshots: three intervals that are alike
 _IN_GRAPH = 0.2  # of what the process gained
 
 
@@ -107,7 +106,7 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> Leaked | None:
     between snapshots, and these are three or more.
     """
     strays = strays_of(process, growth.start_s, growth.end_s)
-    if strays is None or len(strays.time_s) < _LEAST_TAKES:
+    if strays is None or len(strays.time_s) <= FEWEST:
         return None
     held = np.array([level_at(process.time_s, process.held_bytes, at_s) for at_s in strays.time_s])
     found = []

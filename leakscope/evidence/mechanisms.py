@@ -36,7 +36,7 @@ from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..facts.where.wrapped import WRAPPED
 from ..findings import BY_THE_END
-from ..units import MOST, format_bytes, format_count
+from ..units import FEWEST, MOST, format_bytes, format_count
 
 # How to let go of what a library keeps on the user's behalf.
 _LET_GO = {
@@ -51,7 +51,6 @@ _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the 
 _TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
 _QUEUES = re.compile(r"(^|\.)(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)$")
 _TRANSPORT = re.compile(r"(Transport|StreamWriter|IOStream)$")
-_NEAR = 3  # objects above: a buffer of a transport
 _SHORT = 40  # characters of what a statement says of a container
 _PLAIN = ("collections.", "builtins.", "__main__.")
 _FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
@@ -299,7 +298,7 @@ def _is_context(one: Held) -> bool:
 def _is_write_buffer(one: Held) -> bool:
     """Of a transport: what was written and nobody has read yet."""
     above = one.place.parent
-    for _ in range(_NEAR):
+    for _ in range(FEWEST):
         if above is None or _TRANSPORT.search(above.type_name):
             break
         above = above.parent

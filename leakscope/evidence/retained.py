@@ -21,6 +21,7 @@ from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import named_in
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
+from ..units import MOST
 from .retained_finding import GRAPH, OBJECTS, Seen, finding_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
         if looks:
             look = _believed(looks)
             seen = {} if seen is None else seen
-            package = _package(growth, process, sources) if look.explained_share < 0.5 else None
+            package = _package(growth, process, sources) if look.explained_share < MOST else None
             holders = [
                 holder
                 for holder in holders_of(look, package)

@@ -12,7 +12,7 @@ from ..facts.heap.place import Place
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import about, defined_at
 from ..findings import HELD_BY, Evidence, Finding, Series
-from ..units import format_bytes, format_count
+from ..units import LISTED, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
-_MOST_TOLD = 4  # processes
 _MOST_DRAWN = 64
 _MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 
@@ -97,8 +96,8 @@ def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:
     if len(alike) == 1:
         return
     gained = [(format_bytes(one.found.total_bytes, signed=True), one.process.label) for one in alike]
-    told = ", ".join(f"{size} in {label}" for size, label in gained[:_MOST_TOLD])
-    more = f", and {len(gained) - _MOST_TOLD} more" if len(gained) > _MOST_TOLD else ""
+    told = ", ".join(f"{size} in {label}" for size, label in gained[:LISTED])
+    more = f", and {len(gained) - LISTED} more" if len(gained) > LISTED else ""
     yield Evidence(f"the same in {len(gained)} processes: {told}{more}", {"processes": len(gained)})
 
 

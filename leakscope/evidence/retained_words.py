@@ -11,11 +11,19 @@ from ..facts.heap.owners import weighs_in_members
 from ..facts.retained.figures import Retained
 from ..facts.where.allocations import OBJECTS
 from ..findings import Evidence
-from ..units import format_bytes, format_count, format_duration, per_step, steps_together
+from ..units import (
+    FEWEST,
+    MOST,
+    NEARLY_ALL,
+    SOME,
+    format_bytes,
+    format_count,
+    format_duration,
+    per_step,
+    steps_together,
+)
 from .mechanisms import HARDLY, MUCH, also_held_by, holds_hooks, tasks_wait_in, within_member
 
-_SOME_NATIVE = 0.1  # of what it holds: less is not worth a line
-_MOST = 0.8  # of the growth: what one holder does not explain, others do
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
@@ -39,11 +47,11 @@ def _of_what(found: Retained) -> str:
     place = found.place
     arrays = place.array_bytes[-1] - place.array_bytes[0]
     growth = max(place.growth_bytes, 1.0)
-    if found.tensor_growth_bytes >= 0.5 * growth:
+    if found.tensor_growth_bytes >= MOST * growth:
         return "of tensors"
     member = place.member_type if found.kept is place else None
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
-    if arrays >= 0.5 * growth:
+    if arrays >= MOST * growth:
         return f"of arrays ({name})"
     others = [
         kind for one in found.holder.members
@@ -122,7 +130,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         text = f"{found.name} is several objects, which together {gained}"
         yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
     native = float(place.native_bytes[-1])
-    if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
+    if native >= SOME * float(place.deep_bytes[-1]):
         told = f"{format_bytes(native)} of what it held at last is native memory"
         text = f"{told} to which its objects point, by samples of allocations"
         yield Evidence(text, {"native_bytes": int(native)})
@@ -150,7 +158,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             else f"{own} more than {gained}: {_where_the_rest_was(found)}",
             {"explained_bytes": int(explained), "process_growth_bytes": int(look.gained_bytes)},
         )
-    if look.pinned_bytes >= 0.2 * look.gained_bytes:
+    if look.pinned_bytes >= MUCH * look.gained_bytes:
         yield Evidence(
             f"malloc also keeps {format_bytes(look.pinned_bytes)} of freed memory: the gaps between live objects are "
             f"too small for later requests",
@@ -170,7 +178,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         each = "per training step" if step_unit == "step" else per_step(step_unit)
         if not place.has_length:
             came = format_bytes(weighed / steps * together)
-        elif together == 1 and 0 < added < 0.5:
+        elif together == 1 and 0 < added < MOST:
             came, each = "one member", f"in {1 / added:.2g} training steps"
         yield Evidence(f"it gained {came} {each}", figures)
 
@@ -191,9 +199,9 @@ def doubts(found: Retained) -> Iterator[str]:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif found.holder.bytes_each is not None:
         yield "what its members hold outside Python cannot be measured: it grew in step with their number"
-    elif found.share < 0.5 and found.look.explained_share < _MOST:
+    elif found.share < MOST and found.look.explained_share < NEARLY_ALL:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
-    if len(heap.takes) < 4:
+    if len(heap.takes) <= FEWEST:
         few = f"only {len(heap.takes)} snapshots"
         fills = found.place.has_length and not found.is_graph and not holds_hooks(found)
         cache = "this could be a bounded cache still filling"

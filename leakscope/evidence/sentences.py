@@ -9,7 +9,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Series
 
-_POINTS = 2000  # of a curve, at most
+POINTS = 2000  # of a curve, at most
 
 
 @overload
@@ -50,4 +50,4 @@ def _through(line: GrowthLine) -> str:
 
 def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Series:
     """The beginning of a series, no longer than a report may be."""
-    return Series(name, time_s.tolist()[:_POINTS], values.tolist()[:_POINTS], "s", unit)
+    return Series(name, time_s.tolist()[:POINTS], values.tolist()[:POINTS], "s", unit)
