@@ -26,6 +26,7 @@ from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.endings.meanings import known
 from ..facts.endings.texts import Frame, frames, innermost_user, said
+from ..facts.growth.lost_references import Losing, losing
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
@@ -187,11 +188,18 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     text = f"references to None {'fell' if one.moved < 0 else 'rose'} from {format_count(one.count[0])} to "
     text += f"{format_count(last)} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate} are lost"
     abort = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
-    where = f"called at {PurePath(one.at.file).name}:{one.at.line}" if one.at is not None else "in use"
+    seen = losing(one.process)  # by a probe that watched calls
+    at = Frame(seen.file, seen.line, "") if seen is not None else one.at
+    where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None else "in use"
+    mend = f"fix or update the extension {where} that can drop {drops}"
+    if seen is not None:
+        mend = f"fix or update {seen.library or 'the extension'}, {where}, which drops {drops}"
+    probe = "record it with --probe, which watches calls of C functions for a moment, to see which it is"
     is_short = one.rest is not None and one.rest.rest[-1] < 0  # objects have more than there are
     others = "code and compiled patterns that are freed, and a table in C code, let go of None as well"
     more = Ground("objects have more references than are counted", FAIR)
-    title = f"A C extension drops references to None that it does not own ({rate}): Python "
+    who = f"{seen.function}()" if seen is not None else "A C extension"
+    title = f"{who} drops references to None that it does not own ({rate}): Python "
     return case.finding(
         _KIND,
         f"{title}aborted" if one.aborted else f"{title}will abort {ends}",
@@ -202,19 +210,24 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         ],
         bytes=0,
         process=one.process,
-        line=one.at,
+        line=at,
         holder="references to None",
         type="NoneType",
+        library=seen.library if seen is not None else None,
         evidence=[
             Evidence(text, figures),
             _missing(one.rest) if one.rest is not None else None,
             Evidence(abort, {"signal": _SIGABRT}) if one.aborted else None,
             _dropped_at(one.at),
+            _watched(seen) if seen is not None else None,
         ],
-        doubts=["the count does not show which extension it is", None if one.aborted or is_short else others],
+        doubts=["the count does not show which extension it is", None if one.aborted or is_short else others]
+        if seen is None
+        else [],
         remedy=[
-            f"fix or update the extension {where} that can drop {drops}",
+            mend,
             "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
+            probe if seen is None and not one.aborted else None,
         ],
         series=[curve("references to None", one.time_s, one.count, "references")],
     )
@@ -225,6 +238,11 @@ def _dropped_at(at: Frame | None) -> Evidence | None:
         return None
     text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
     return Evidence(text, {"line": at.line})
+
+
+def _watched(seen: Losing) -> Evidence:
+    text = f"calls were watched for a moment: {seen.losses:,} of {seen.calls:,} of {seen.function}() lost one or more"
+    return Evidence(text, {"calls": seen.calls, "losses": seen.losses})
 
 
 def _missing(rest: Rest) -> Evidence:

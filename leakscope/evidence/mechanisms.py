@@ -20,12 +20,14 @@ from ..facts.code.index import last_name, tail
 from ..facts.code.statements import (
     Statement,
     guard_of,
+    has_default,
     is_looked_up_first,
     is_never_read,
     new_each_time,
     statement_at,
     stored,
     stores_part,
+    taken_out_after,
 )
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
@@ -34,7 +36,6 @@ from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
-from ..facts.where.wrapped import WRAPPED
 from ..findings import BY_THE_END
 from ..units import FEWEST, MOST, format_bytes, format_count
 
@@ -45,6 +46,7 @@ _LET_GO = {
     for thing in libraries.all_of(kind)
     if thing.let_go
 }
+_REGISTRIES = {thing.name: thing for thing in libraries.all_of(libraries.REGISTRY) if thing.library is not None}
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
 HARDLY, MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
@@ -55,6 +57,11 @@ _SHORT = 40  # characters of what a statement says of a container
 _PLAIN = ("collections.", "builtins.", "__main__.")
 _FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
+# What keeps the whole that it is of, and what to keep in its place.
+_OF_A_WHOLE = {
+    "memoryview": ("bytes() of the part", "the buffer that it is of"),
+    "re.Match": ("what .group() returns", "the text in which it was found"),
+}
 
 
 class Advice(NamedTuple):
@@ -102,6 +109,11 @@ class Held:
     @property
     def filled(self) -> str:
         return f" (filled{self.where})" if self.where else ""
+
+    @property
+    def has_more_members(self) -> bool:
+        """Or it is not known how many it has."""
+        return not self.named.has_length or _longer(self.named)
 
     @property
     def member(self) -> str:
@@ -232,14 +244,25 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
 
 
 def _registry(one: Held) -> str | None:
-    """It lies in a registry of a library, or below an object, for which it is known what lets go."""
+    """It is a registry of a library that grows, or lies below an object, for which it is known what lets go."""
     above: Place | None = one.place
-    types = set()
     while above is not None and not above.is_user:
-        types.add(above.type_name)
+        how = _LET_GO.get(above.type_name) or (_of_registry(above) if above is one.place or _longer(above) else None)
+        if how is not None:
+            return how
         above = above.parent
-    known = (how for name, how in _LET_GO.items() if one.place.path.startswith(name) or name in types)
-    return next(known, None)
+    return None
+
+
+def _of_registry(place: Place) -> str | None:
+    """By its path, or by the attribute that it is of an object of the library."""
+    known = _REGISTRIES.get(str(place.reference.variable)) if place.reference.edge_kind == "attribute" else None
+    is_its = known is not None and known.library == (place.reference.owner_module or "").split(".", 1)[0]
+    return _LET_GO.get(place.path) or (known.let_go if known is not None and is_its else None)
+
+
+def _longer(place: Place) -> bool:
+    return place.has_length and bool(place.length[-1] > place.length[0])
 
 
 def _method_with_cache(one: Held) -> dict[str, str] | None:
@@ -265,14 +288,13 @@ def _unbounded_cache(one: Held) -> str | None:
     return f"give the cache{one.where} a maxsize, or call it with arguments that repeat"
 
 
-def _retraced(one: Held) -> str | None:
-    """A library's decorator is round it, and what it makes of the function grows."""
-    return one.named.type_name.split(".", 1)[0] if one.named.reference.edge_kind == WRAPPED else None
-
-
-def _is_registered(one: Held) -> bool:
+def _registered(one: Held) -> dict[str, str] | None:
     """A table of a library has functions or methods of the program's, and a line hands them over."""
-    return not one.place.is_user and one.member_type in CALLABLES and one.is_added_to
+    if one.place.is_user or one.member_type not in CALLABLES or not one.is_added_to:
+        return None
+    found = _offered(one)
+    undoes = _undoes(one, found[1]) if found is not None else None
+    return {"by": f", by {undoes}" if undoes is not None else ""}
 
 
 def _are_timers(one: Held) -> bool:
@@ -291,8 +313,16 @@ def _chain(one: Held) -> dict[str, str] | None:
     return {"kind": tail(link.type_name), "by": by}
 
 
-def _is_context(one: Held) -> bool:
-    return one.named.type_name.endswith("ContextVar") and any(child.chained for child in one.place.children)
+def _context(one: Held) -> str | None:
+    """Each value of a context variable keeps the one before; or its default is a container that all contexts share."""
+    if not one.named.type_name.endswith("ContextVar"):
+        return None
+    if any(child.chained for child in one.place.children):
+        token = f"reset {one.variable} after use, with the token that set() returns{one.where}"
+        return f"{token}: each value keeps the one before"
+    made = has_default(one.sources, str(one.named.reference.variable), "ContextVar")
+    no_default = f"give {one.variable} no default ({made}), which all contexts share: set a new one where a context "
+    return f"{no_default}begins, and reset it there" if made is not None else None
 
 
 def _is_write_buffer(one: Held) -> bool:
@@ -327,9 +357,12 @@ def _views(one: Held) -> str | None:
         is_base = not is_torch or part.reference.variable in ("_base", "base")
         if part.parent is not None and part.type_name == part.parent.type_name in _ARRAYS and is_base:
             how = ".clone()" if is_torch else ".copy()"
-            return f"the members are views that keep a larger array alive: keep a {how}"
+            return f"the members are views that keep a larger array alive: keep a {how} of the part"
+    if one.member_type in _OF_A_WHOLE:
+        instead, whole = _OF_A_WHOLE[one.member_type]
+        return f"each {one.member} keeps {whole} alive: keep {instead}"
     is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
-    whole = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone()"
+    whole = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part"
     return whole if is_part and not one.found.is_graph else None
 
 
@@ -377,6 +410,34 @@ def _is_never_read(one: Held) -> bool:
     return one.is_added_to and not is_derived and is_never_read(one.sources, str(one.named.reference.variable))
 
 
+def _rebuilt(one: Held) -> str | None:
+    """``self.frame = concat([self.frame, rows])``: what is no container becomes larger by what it had."""
+    node = one.statement.node if one.statement is not None else None
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    if target is None or not one.named.is_user or last_name(target) != one.named.reference.variable:
+        return None
+    own = ast.dump(target).replace("Store()", "Load()")
+    value = node.value if isinstance(node, ast.Assign) and one.named.type_name not in _FILLED else None
+    has_own = value is not None and any(ast.dump(part) == own for part in ast.walk(value))
+    return ast.unparse(target) if has_own else None
+
+
+def _keeps_its_keys(one: Held) -> str | None:
+    """A mapping that lets go of an entry with its key, and does not."""
+    kinds = [at.type_name for at in (one.place, one.place.parent) if at is not None]
+    leads = [part for part in _all_below(one.place) if part.reference.edge_kind == "attribute" and part.reference.owner]
+    if "weakref.WeakKeyDictionary" not in kinds or not leads or not one.has_more_members:
+        return None
+    return f"{leads[0].reference.owner}.{leads[0].reference.variable}"
+
+
+def _finished_work(one: Held) -> str | None:
+    """Futures or tasks that are kept for good, each with what it returned."""
+    if one.member not in ("Future", "Task") or not one.place.is_user or one.found.removing:
+        return None
+    return "discard" if one.place.type_name == "set" else "remove"
+
+
 def _slow_consumer(one: Held) -> dict[str, str] | None:
     """A queue: what is put in is also taken out, but more slowly."""
     kinds = (one.named.type_name, one.place.type_name)
@@ -398,19 +459,23 @@ _ONLY = {
 
 def _removal_not_reached(one: Held) -> str | None:
     """A statement removes members, and does so less often than they are added: why, by what stands round it."""
-    named = one.named
-    has_more = not named.has_length or named.length[-1] > named.length[0]  # or it is not known how many it has
-    if not one.found.removing or one.found.limit is not None or not has_more:
+    if not one.found.removing or one.found.limit is not None or not one.has_more_members:
         return None
     removing, variable = one.found.removing[0], one.variable
     guard = guard_of(one.sources, removing.file, removing.line)
     also = f"; remove them from {one.others} as well" if one.others else ""
     empties = ".clear(" in removing.text
+    does = f"{removing.place} {'empties' if empties else 'removes members of'} {variable}"
+    after = taken_out_after(one.statement) if one.statement is not None else None
+    if after is not None and after[1].lineno <= removing.line <= (after[1].end_lineno or after[1].lineno):
+        behind = one.where.replace(" at", "", 1)
+        return (
+            f"{does} only if nothing raises before: put it into the finally of a try that begins behind{behind}{also}"
+        )
     if guard is not None:
         at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
         only = _ONLY.get(guard.kind, _ONLY["leaves"]).format(text=guard.text, at=at)
-        does = "empties" if empties else "removes members of"
-        return f"{removing.place} {does} {variable} {only} {one.where.strip() or 'somewhere'}{also}"
+        return f"{does} {only} {one.where.strip() or 'somewhere'}{also}"
     if empties:
         often = f"is not reached as often as it is filled{one.where}"
         return f"see why {removing.place}, which empties {variable}, {often}{also}"
@@ -425,12 +490,24 @@ def _way_out(one: Held) -> str | None:
     if found is None:
         return None
     owner, methods = found
-    offered = " or ".join(f"{owner}.{name}()" for name in methods[:2])
+    undoes = _undoes(one, methods)
+    offered = undoes or " or ".join(f"{owner}.{name}()" for name in methods[:2])
     library, said = one.library or owner.partition(".")[0], one.place.said
-    if one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
+    if undoes is None and one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
         repeat = f"let these repeat (no ids), or call {offered} for what is done with"
         return f"{library} keeps an entry in {said} {one.each_new}{one.where}: {repeat}"
     return f"call {offered} once what is made{one.where} is done with: {library} keeps it in {said} until then"
+
+
+def _undoes(one: Held, methods: Sequence[str]) -> str | None:
+    """``self.progress.remove_task()`` for a line that calls ``self.progress.add_task()``, where that is offered."""
+    calls = [node for node in ast.walk(one.statement.node) if isinstance(node, ast.Call)] if one.statement else []
+    for func in (call.func for call in calls):
+        for name in methods if isinstance(func, ast.Attribute) else ():
+            does, undoes = (re.findall(r"[a-z]+|[A-Z][a-z]*", word) for word in (func.attr, name))
+            if name in (f"un{func.attr}", f"dis{func.attr}") or (len(does) > 1 and does[1:] == undoes[1:]):
+                return f"{ast.unparse(func.value)}.{name}()"
+    return None
 
 
 def _offered(one: Held) -> tuple[str, list[str]] | None:
@@ -464,7 +541,7 @@ def _library_keeps(one: Held) -> str | None:
         return None
     owner = reference.owner if reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
-    if not place.has_length or place.length[-1] <= place.length[0]:
+    if not _longer(place):
         return f"{library} keeps in {place.said} what is done {one.at}: end what is done with by {ends}"
     if place.type_name.endswith(("dict", "Dict")):
         met = f"{one.each_new} {one.at}" if one.new_keys else f"for each new key that it meets {one.at}"
@@ -544,11 +621,6 @@ MECHANISMS: dict[str, Mechanism] = {
         "unregister what is registered{one.where} after use (as atexit.unregister does), or register one function for "
         "all; {one.would_free}",
     ),
-    "nested-proxies": Mechanism(  # a manager's server keeps each proxy that was put into another managed object
-        lambda one: (one.place.reference.variable, one.library) == ("id_to_local_proxy_obj", "multiprocessing"),
-        "store plain values{one.where} (dict(...), list(...)), no proxies: the manager keeps each proxy that is put "
-        "into another managed object, also after it is taken out; {one.would_free}",
-    ),
     "cache-keeps-self": Mechanism(
         _method_with_cache,
         "{decorator} on the method {method} keeps every object it is called on, and its results, in one cache: keep "
@@ -556,12 +628,6 @@ MECHANISMS: dict[str, Mechanism] = {
         "function that is not given self; {one.up_to}",
     ),
     "unbounded-cache": Mechanism(_unbounded_cache, "{found}: {one.up_to}"),
-    "retraced-function": Mechanism(
-        _retraced,
-        "call {one.variable}{one.where} with arguments that repeat{one.keys}: {found} keeps what it makes of it for "
-        "each new kind of arguments, and for each new value of a Python number. Give it arrays or tensors of the same "
-        "shape and type instead: what is in these makes nothing new; {one.would_free}",
-    ),
     "exception-raised-again": Mechanism(
         lambda one: one.line is not None and one.line.text.startswith("raise "),
         "raise a new exception each time{one.where}, not the one that {one.variable} keeps: its traceback keeps the "
@@ -573,7 +639,7 @@ MECHANISMS: dict[str, Mechanism] = {
         "work; {one.would_free}",
     ),
     "registered-callables": Mechanism(
-        _is_registered, "unregister what is registered{one.where} after use; {one.would_free}"
+        _registered, "unregister what is registered{one.where} after use{by}; {one.would_free}"
     ),
     "timers": Mechanism(
         _are_timers,
@@ -592,11 +658,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history"
         ],
     ),
-    "context-not-reset": Mechanism(
-        _is_context,
-        "reset {one.variable} after use, with the token that set() returns{one.where}: each value keeps the one "
-        "before; {one.would_free}",
-    ),
+    "context-not-reset": Mechanism(_context),
     "chain": Mechanism(
         _chain,
         "end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none; {one.would_free}",
@@ -622,7 +684,7 @@ MECHANISMS: dict[str, Mechanism] = {
         "or error.with_traceback(None), instead{one.where}; {one.would_free}",
         _bound,
     ),
-    "views": Mechanism(_views, "{found} of the part instead{one.where}; {one.would_free}", _bound),
+    "views": Mechanism(_views, "{found} instead{one.where}; {one.would_free}", _bound),
     "values-with-more": Mechanism(
         _carries,
         "keep {base}() of each {one.member}{one.where}: it keeps what it came from alive{by}; {one.would_free}",
@@ -630,6 +692,21 @@ MECHANISMS: dict[str, Mechanism] = {
     "never-read": Mechanism(
         _is_never_read,
         "nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}",
+    ),
+    "rebuilt-with-more": Mechanism(
+        _rebuilt,
+        "each pass makes {found} anew from all that it had and more{one.where}: keep only the latest of it, or write "
+        "each part to a file and keep a summary; {one.would_free}",
+    ),
+    "values-keep-their-keys": Mechanism(
+        _keeps_its_keys,
+        "see whether the values of {one.variable} lead to their own keys, as by {found}: then no key ever goes. Let a "
+        "value keep a weakref.ref of its key, or what it needs of it{one.where}; {one.would_free}",
+    ),
+    "finished-work": Mechanism(
+        _finished_work,
+        "each {one.member} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
+        "add_done_callback({one.written}.{found}) or as its result is read; {one.would_free}",
     ),
     "slow-consumer": Mechanism(
         _slow_consumer,

@@ -26,8 +26,9 @@ DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python object
 class Suspect:
     """A holder, and ``how`` it was found out: found, puts, asks, inherited or nothing.
 
-    ``asks``: ``grown[0]`` asked for most of what stays; ``puts``: that is put into the holder, by the source. ``held_bytes`` of Python objects were
-    in it in the parent, at ``path``; ``grown`` are lines of the workers' under which memory grew.
+    ``asks``: ``grown[0]`` asked for most of what stays; ``puts``: that is put into the holder, by the source.
+    ``held_bytes`` of Python objects were in it in the parent, at ``path``; ``grown`` are lines of the workers' under
+    which memory grew.
     """
 
     how: str = "nothing"

@@ -70,8 +70,15 @@ def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, dat
             cpu_s=[0.2 * i for i in range(COUNT - 4)],
         )
     for number, yielded in enumerate(batches, 1):
-        place = {"owner": "Pictures", "variable": "rows", "edge_kind": "attribute", "type_name": "list", "is_user": True}
-        builder.take(PID, number, 5.0 * number, holders=[{**place, "path": "main() d.rows", "deep_bytes": data_bytes}])
+        place = {
+            "owner": "Pictures",
+            "variable": "rows",
+            "edge_kind": "attribute",
+            "type_name": "list",
+            "is_user": True,
+        }
+        place |= {"is_user": True, "path": "main() d.rows", "deep_bytes": data_bytes}
+        builder.take(PID, number, 5.0 * number, holders=[place])
         pids = ",".join(map(str, workers))
         row = {"dataset_type": "__main__.Pictures", "worker_pids": pids, "batches_yielded": yielded}
         builder.row("loaders", 5.0 * number, PID, take=number, **row)
