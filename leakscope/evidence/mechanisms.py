@@ -468,10 +468,8 @@ def _removal_not_reached(one: Held) -> str | None:
     does = f"{removing.place} {'empties' if empties else 'removes members of'} {variable}"
     after = taken_out_after(one.statement) if one.statement is not None else None
     if after is not None and after[1].lineno <= removing.line <= (after[1].end_lineno or after[1].lineno):
-        behind = one.where.replace(" at", "", 1)
-        return (
-            f"{does} only if nothing raises before: put it into the finally of a try that begins behind{behind}{also}"
-        )
+        begins = f"that begins behind{one.where.replace(' at', '', 1)}"
+        return f"{does} only if nothing raises before: put it into the finally of a try {begins}{also}"
     if guard is not None:
         at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
         only = _ONLY.get(guard.kind, _ONLY["leaves"]).format(text=guard.text, at=at)
