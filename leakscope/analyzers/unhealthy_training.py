@@ -111,8 +111,11 @@ def _named(rows: pd.DataFrame) -> str:
     return ", ".join(names[:LISTED]) + (f" and {format_count(more)} more" if more > 0 else "")
 
 
-def _finding(case: Case, looks: _Looks, rows: pd.DataFrame, title: str, severity: str, **rest: Any) -> Finding:
-    return case.finding(_KIND, title, severity=severity, bytes=0, subject=looks.subject(rows), **rest)
+def _finding(
+    case: Case, looks: _Looks, rows: pd.DataFrame, title: str, ground: Ground, *evidence: Evidence, **rest: Any
+) -> Finding:
+    rest = {"severity": "warning", **rest}
+    return case.finding(_KIND, title, grounds=[ground], bytes=0, subject=looks.subject(rows), evidence=evidence, **rest)
 
 
 # ---- what may be wrong
@@ -137,11 +140,9 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         looks,
         last,
         f"Weights have become NaN: {_named(last)}",
-        "critical",
-        grounds=[Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", PROVEN)],
-        evidence=[
-            Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures)
-        ],
+        Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", PROVEN),
+        Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures),
+        severity="critical",
         remedy=remedy,
     )
 
@@ -160,10 +161,10 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
         looks,
         last,
         f"Gradients are {what} when the optimizer steps: {_named(last)}",
-        "critical",
-        grounds=[Ground("it was seen more than once; a scaler that skips such steps is not known of", SURE)],
-        evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
-        doubts=["a loss scaler of another framework may skip such a step"] if what == "Inf" else [],
+        Ground("it was seen more than once; a scaler that skips such steps is not known of", SURE),
+        Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures),
+        severity="critical",
+        doubts=["a loss scaler of another framework may skip such a step" if what == "Inf" else None],
         remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
     )
 
@@ -188,9 +189,8 @@ def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
             looks,
             new if len(new) else gone_last,
             f"{lost} parameters have become None{said}",
-            "warning",
-            grounds=[Ground("counted in the same model; one merged into another on purpose looks the same", SURE)],
-            evidence=[Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost})],
+            Ground("counted in the same model; one merged into another on purpose looks the same", SURE),
+            Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost}),
             doubts=["a layer whose bias is merged into another one on purpose looks the same"],
         )
     return None
@@ -215,12 +215,9 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
         looks,
         last,
         "The optimizer steps, but no parameter has a gradient and no weight changes",
-        "warning",
-        grounds=[Ground("not one bit of the weights moved; what is trained by hand was not seen", SURE)],
-        evidence=[
-            Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
-            Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
-        ],
+        Ground("not one bit of the weights moved; what is trained by hand was not seen", SURE),
+        Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
+        Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
         remedy=["see that the loss comes from these parameters (no detach, no no_grad) and backward() runs on it"],
     )
 
