@@ -127,29 +127,20 @@ def _finding(case: Case, pile: _Looks) -> Finding:
     first, last = int(pile.total[0]), int(pile.total[-1])
     kind, gained = max(((kind, int(n[-1] - n[0])) for kind, n in pile.by_kind.items()), key=lambda pair: pair[1])
     what = _NAMES.get(kind, "mappings") if gained >= MOST * pile.risen else "mappings"
-    text = f"{pile.owner.label} had {first:,} mappings at first and {last:,} at the end"
-    evidence = [Evidence(text, {"first_count": first, "last_count": last})]
-    evidence.append(Evidence(f"{gained:,} of the new ones were {_NAMES.get(kind, kind)}", {"map_count": gained}))
+    had = f"{pile.owner.label} had {first:,} mappings at first and {last:,} at the end"
     made = find_calls(case.sources, "mmap.mmap", "numpy.memmap")
     kept = keeper(case, pile.owner, MAPPINGS, (pile.time_s, pile.total), made[0] if made else None)
-    evidence += kept.evidence
     line = opening_line(made, kept)
-    if line is not None:
-        evidence.append(at_line(line, "maps such"))
     per_s = pile.risen / max(float(pile.time_s[-1] - pile.time_s[0]), 1.0)
     left_s = max(0.0, (_USUAL_LIMIT - last) / per_s)
-    text = (
-        f"at this rate the usual limit of {_USUAL_LIMIT:,} (vm.max_map_count) is reached in {format_duration(left_s)}"
-    )
-    evidence.append(Evidence(text, {"limit_count": _USUAL_LIMIT, "left_s": round(left_s)}))
-    doubts = [] if line is not None else ["the line that maps them was not found in the recorded sources"]
+    limit = f"at this rate the usual limit of {_USUAL_LIMIT:,} (vm.max_map_count) is reached in "
     return case.finding(
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {pile.risen:,} more than at the start",
         severity="warning" if left_s < _SOON_S else "note",
         grounds=[
             Ground("mappings were counted; looks are few, and a library may mean to keep some", STRONG),
-            *([Ground("a line that makes such is known", FAIR)] if line is not None else ()),
+            Ground("a line that makes such is known", FAIR) if line is not None else None,
         ],
         bytes=0,  # an address range; what lies in it, others tell
         process=pile.owner,
@@ -157,8 +148,17 @@ def _finding(case: Case, pile: _Looks) -> Finding:
         holder=f"{what}{kept.words}",
         variable=kept.variable,
         type="mmap.mmap" if line is not None else None,
-        evidence=evidence,
-        doubts=[*doubts, *kept.doubts],
+        evidence=[
+            Evidence(had, {"first_count": first, "last_count": last}),
+            Evidence(f"{gained:,} of the new ones were {_NAMES.get(kind, kind)}", {"map_count": gained}),
+            *kept.evidence,
+            at_line(line, "maps such"),
+            Evidence(f"{limit}{format_duration(left_s)}", {"limit_count": _USUAL_LIMIT, "left_s": round(left_s)}),
+        ],
+        doubts=[
+            None if line is not None else "the line that maps them was not found in the recorded sources",
+            *kept.doubts,
+        ],
         remedy=["close() each mapping after use, or take many small pieces from one large mapping"],
         mechanism="not-closed",
         series=[curve("mappings", pile.time_s, pile.total, "mappings")],

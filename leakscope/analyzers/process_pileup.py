@@ -129,12 +129,7 @@ def _finding(case: Case, pile: _Children) -> Finding:
     bytes = _bytes(case, pile)
     by = f" by {pile.parent.label}" if pile.parent is not None else ""
     figures = {"first_count": int(pile.count[0]), "last_count": alive, "started": len(pile.members)}
-    evidence = [Evidence(f"{len(pile.members)} were started{by}, {alive} were alive at the end", figures)]
-    if first.command:
-        evidence.append(Evidence(f"their command: {first.command[:200]}"))
-    if bytes:
-        each = format_bytes(bytes / max(int(pile.count[-1] - pile.count[0]), 1))  # of those that are in the bytes
-        evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
+    each = format_bytes(bytes / max(int(pile.count[-1] - pile.count[0]), 1))  # of those that are in the bytes
     return _built(
         case,
         pile,
@@ -144,7 +139,13 @@ def _finding(case: Case, pile: _Children) -> Finding:
         is_python=first.is_fork or first.role == "python-spawn",
         holder=f"{started} processes of {first.name}",
         bytes=bytes,
-        evidence=evidence,
+        evidence=[
+            Evidence(f"{len(pile.members)} were started{by}, {alive} were alive at the end", figures),
+            Evidence(f"their command: {first.command[:200]}") if first.command else None,
+            Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes})
+            if bytes
+            else None,
+        ],
         remedy=[_ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST],
         mechanism="not-ended",
     )
@@ -171,14 +172,12 @@ def _zombie_finding(case: Case, pile: _Zombies) -> Finding:
 
 def _built(
     case: Case, pile: Pile, title: str, *, command: str, is_python: bool, bytes: int, holder: str,
-    evidence: list[Evidence], **rest: Any,
+    evidence: list[Evidence | None], **rest: Any,
 ) -> Finding:  # fmt: skip
     """With the line that starts them, and who keeps them."""
     line = process_start_line(case.sources, command, is_python)
     kept = pile.keeper(case, PROCESSES, line)
-    if line is not None:
-        evidence.append(at_line(line, "starts processes"))
-    doubts = [] if line is not None else ["the line that starts them was not found in the recorded sources"]
+    unknown = "the line that starts them was not found in the recorded sources"
     return case.finding(
         _KIND,
         title,
@@ -189,8 +188,8 @@ def _built(
         variable=kept.variable,
         type="process",
         bytes_per_hour=case.bytes_per_hour(bytes),
-        evidence=[*evidence, *kept.evidence],
-        doubts=[*doubts, *kept.doubts],
+        evidence=[*evidence, at_line(line, "starts processes"), *kept.evidence],
+        doubts=[None if line is not None else unknown, *kept.doubts],
         series=[pile.curve("processes")],
         **rest,
     )
