@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..confidence import FAIR, STRONG, SURE, WEAK, Ground
-from ..evidence.experiments import returned, trimmed
+from ..evidence.experiments import is_tried, trimmed
 from ..evidence.explained import is_explained
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.ledger import growth_of
@@ -105,7 +105,7 @@ def _wasted(case: Case, told: Sequence[ProcessGrowth], min_bytes: int, min_share
     for alike in found.values():
         alike.sort(key=lambda pair: -pair[1].free_bytes)
         process, kept = alike[0]
-        given = trimmed(case, process)
+        given = trimmed(process)
         if given is None or given >= SOME * kept.free_bytes:  # else it lies in pieces below a page
             yield _waste(case, process, kept, given, [other for _, other in alike[1:]])
 
@@ -252,7 +252,7 @@ def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int)
     copied = f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory "
     copied += "freed around them"
     has_others = process.rows("sentinels")["malloc_library"].notna().any()
-    is_untried = not of_python and not has_others and returned(case, process.pid, "malloc_trim") is None
+    is_untried = not of_python and not has_others and not is_tried(process, "malloc_trim")
     curves = process.rows("sentinels")
     curves = only(curves, curves[columns].notna().all(axis=1))
     at_s, *levels = (curves[column].to_numpy(dtype=np.float64) for column in ("time_s", *columns))
