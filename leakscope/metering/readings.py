@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ..recorder import proc
 from ..recorder.limits import Limit
 from ..version import __version__
+from ..watching.holders import Holder
 from ..watching.scene import Member, Scene, program_of
-from ..watching.snapshots import Holder
 from . import families as f
 from .families import Family
 from .labels import Names, shortened
@@ -89,13 +89,13 @@ class Readings:
 
     def _holders(self, scene: Scene) -> Iterator[Reading]:
         largest: dict[_HolderName, Holder] = {}
-        for holder in scene.snapshots.largest():  # of ranks that are alike the largest comes first
+        for holder in scene.holders.largest():  # of ranks that are alike the largest comes first
             member = scene.members.get(holder.process)
             name = shortened(holder.path), shortened(holder.type_name), member.role if member is not None else "other"
             largest.setdefault(name, holder)
             if len(largest) == MOST_HOLDERS:
                 break
-        taken_s = scene.snapshots.newest_s()
+        taken_s = scene.holders.newest_s()
         if not largest or taken_s is None:  # no snapshot, or not yet worked out
             return
         if self._start_s is not None:

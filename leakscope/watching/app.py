@@ -24,8 +24,8 @@ from ..units import format_bytes, format_count, format_duration
 from .frame import ALARM, FAINT, HEAD, Line, events, fitted
 from .frame import head as head_lines
 from .history import sparkline
+from .holders import Holder, Process
 from .scene import Gpu, Member
-from .snapshots import Holder, Process
 
 if TYPE_CHECKING:
     from .viewer import Viewer
@@ -193,7 +193,7 @@ class ProcessDetail(Overlay):
             said.update(Text(f"process {self._process[0]} has ended"))
             return
         said.update(_text(self._said(member), self.size.width))
-        own = [holder for holder in scene.snapshots.largest() if holder.process == self._process]
+        own = [holder for holder in scene.holders.largest() if holder.process == self._process]
         self.query_one(Columns).fill(_holder_rows(own))
 
     def _said(self, member: Member) -> list[Line]:
@@ -220,7 +220,7 @@ class ProcessDetail(Overlay):
             lines.append(Line("on " + ", ".join(gpus)))
         if pace is not None:
             lines.append(Line(f"{scene.step_unit} {format_count(pace.step)}"))
-        own = any(holder.process == self._process for holder in scene.snapshots.largest())
+        own = any(holder.process == self._process for holder in scene.holders.largest())
         return [*lines, Line("what it holds, at its last snapshot:" if own else "no snapshot has named holders", FAINT)]
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
@@ -244,7 +244,7 @@ class HolderDetail(Overlay):
 
     def look(self) -> None:
         scene, old = self._viewer.scene, self._holder
-        same = (each for each in scene.snapshots.largest() if (each.process, each.path) == (old.process, old.path))
+        same = (each for each in scene.holders.largest() if (each.process, each.path) == (old.process, old.path))
         holder = self._holder = next(same, old)
         member = scene.members.get(holder.process)
         share = "" if member is None or not member.memory_bytes else f", {holder.bytes / member.memory_bytes:.0%} of it"
@@ -259,14 +259,13 @@ class HolderDetail(Overlay):
             Line(f"{format_bytes(holder.bytes)} at the last snapshot{growth}{share}"),
         ]
         self.query_one(Static).update(Text("\n").join(Text(line.text, _STYLES.get(line.style, "")) for line in lines))
-        below = scene.snapshots.below(holder.process, holder.path)
         self.query_one(Columns).fill(
             Row(
                 path,
                 (path.replace(holder.path, "", 1) or path, format_bytes(size), _signed(grown)),
                 (path, size, grown),
             )
-            for path, size, grown in below
+            for path, size, grown in holder.below
         )
 
 
@@ -352,7 +351,7 @@ class WatchApp(App[int]):
         self._static("head").update(_text(lines, width))
         members = [(key, member) for key, member in scene.members.items() if member in _present(viewer)]
         self._table("processes").fill(_process_row(key, member) for key, member in members)
-        holders = scene.snapshots.largest()
+        holders = scene.holders.largest()
         self._table("holders").fill(_holder_rows(holders))
         self._table("holders").display = bool(holders)
         gpus = scene.present_gpus()
@@ -403,7 +402,7 @@ def _look_into_holder(screen: Any, viewer: Viewer) -> None:
     table = screen.focused
     if isinstance(table, Columns) and table.chosen is not None:
         key = table.chosen.key
-        holder = next((each for each in viewer.scene.snapshots.largest() if (each.process, each.path) == key), None)
+        holder = next((each for each in viewer.scene.holders.largest() if (each.process, each.path) == key), None)
         if holder is not None:
             screen.app.push_screen(HolderDetail(viewer, holder))
 

@@ -125,7 +125,7 @@ def _so_far(scene: Scene) -> Iterator[Line]:
     elif rate is None or rate <= 0:
         yield _labelled("so far", "no steady growth")
     else:
-        gained = max(scene.snapshots.largest(), key=lambda holder: holder.growth_bytes or 0, default=None)
+        gained = max(scene.holders.largest(), key=lambda holder: holder.growth_bytes or 0, default=None)
         who = ""
         if gained is not None and (gained.growth_bytes or 0) > 0:
             who = f"; {gained.path} gained {format_bytes(gained.growth_bytes or 0)}"
@@ -158,10 +158,10 @@ def _process_row(width: int, role: str, program: str, members: Sequence[Member])
 
 
 def _holders(scene: Scene, age_s: float, width: int) -> _Section:
-    taken_s = scene.snapshots.newest_s()
+    taken_s = scene.holders.newest_s()
     ago = "" if taken_s is None else f" {_clock(scene.now_s + age_s - taken_s)} ago"
     least_bytes = _LEAST_SHARE * scene.figures.last_bytes
-    holders = [holder for holder in scene.snapshots.largest() if holder.bytes >= least_bytes]
+    holders = [holder for holder in scene.holders.largest() if holder.bytes >= least_bytes]
     are_of_many = len({holder.process for holder in holders}) > 1
     rows = []
     for holder in holders[:_MOST_HOLDERS]:

@@ -16,10 +16,9 @@ from ..recorder.tree import Memory, Tree
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .chart import FILLS, Course
 from .cursor import Row
-from .graphs import HOLDERS, Graphs
-from .graphs import TABLES as GRAPH_TABLES
 from .history import History
-from .snapshots import Process, Snapshots
+from .holders import HOLDERS, Holders, Process
+from .holders import TABLES as GRAPH_TABLES
 
 _CPU_WINDOW_S = 2.0  # the kernel counts CPU time in ticks of 10 ms
 _PACE_WINDOW_S = 60.0
@@ -140,8 +139,7 @@ class Scene:
     limits: Limits = field(default_factory=Limits)
     accounts: History[tuple[int, ...]] = field(default_factory=History)  # all of it, then ``_ACCOUNTS``
     gpus: dict[tuple[str, int | None], Gpu] = field(default_factory=dict)
-    snapshots: Snapshots = field(default_factory=Snapshots)
-    graphs: Graphs = field(default_factory=Graphs)
+    holders: Holders = field(default_factory=Holders)
     _weighed: dict[Process, dict[str, int]] = field(default_factory=dict)  # at the newest snapshot, bytes by account
     _dead: deque[tuple[float, Process]] = field(default_factory=deque)
     _round: dict[str, list[Row]] = field(default_factory=dict)
@@ -175,7 +173,7 @@ class Scene:
             self.start_mono_ns = dated[0][0]
         end_s = self._seconds(dated[-1][0])
         for time_ns, table, row in sorted(dated, key=lambda each: (each[0], each[1] == "takes")):  # after its graph
-            if table in TABLES or table == HOLDERS:
+            if table in TABLES:
                 self._take_in(table, row, self._seconds(time_ns), end_s)
         self._close_round(end_s)
         return True
@@ -207,17 +205,15 @@ class Scene:
                 self._close_round(end_s)  # in which it was still alive
             self._describe(process, row, now_s)
         elif table == "takes" and row.get("take") is not None:
-            self.snapshots.add_take(process, row, now_s)
-            for holder in self.graphs.holders_in(process, int(row["take"])):
-                self.snapshots.add_holder(process, holder)
+            self.holders.add_take(process, row, now_s)
         elif table in GRAPH_TABLES and row.get("take") is not None:
-            self.graphs.add(process, table, row)
+            self.holders.add_graph(process, table, row)
             if row.get("held_s") is not None:
                 self._held_s.append((now_s, now_s + row["held_s"]))
         elif table == "sources":
-            self.graphs.add_source(row)
+            self.holders.add_source(row)
         elif table == HOLDERS:
-            self.snapshots.add_holder(process, row)
+            self.holders.tell(process, row["take"], row["holders"])
         elif table == "events":
             self._note(row, now_s)
         elif table == "agent_notes":
@@ -309,8 +305,7 @@ class Scene:
             _, process = self._dead.popleft()
             self.members.pop(process, None)
             self.paces.pop(process, None)
-            self.snapshots.forget(process)
-            self.graphs.forget(process)
+            self.holders.forget(process)
             self._weighed.pop(process, None)
         if not found:
             return
