@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
+from .findings import Excerpt, Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .units import format_bytes, format_duration, format_per_step, format_rate, signal_name
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
@@ -204,6 +204,13 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[
     """Lines of a table whose cells are texts of the job's."""
     cells = (" | ".join(map(in_cell, row)) for row in rows)
     return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *(f"| {row} |" for row in cells)]
+
+
+def numbered(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
+    """(number, text, is meant) of each line, without the indent they have in common."""
+    text = textwrap.dedent("\n".join(line.expandtabs(4) for line in excerpt.lines)).rstrip()
+    lines = enumerate(text.split("\n"), excerpt.first_line)
+    return [(number, line, number == excerpt.line) for number, line in lines]
 
 
 def run_facts(recording: RecordingFacts, *, briefly: bool = False) -> str:

@@ -9,26 +9,9 @@ from ..comparing import WORDS
 from ..errors import BadInput
 from ..renderers.json import plain
 from ..words import VERDICTS, in_cell, markdown_table, paragraphs, printable, text_width, wrapped
+from . import _words as words
 from ._comparing import JobComparison
 from ._job import Cluster, JobReport
-from ._words import (
-    NODE_HEADS,
-    PAIR_HEADS,
-    RANK_HEADS,
-    clock_notes,
-    cluster_amount,
-    cluster_ranks,
-    facts,
-    node_cells,
-    only,
-    others,
-    pair_cells,
-    rank_cells,
-    rest,
-    shown_nodes,
-    shown_pairs,
-    shown_ranks,
-)
 
 FORMATS = {"terminal": ".txt", "markdown": ".md", "json": ".json", "html": ".html"}  # with the suffix of each
 SCHEMA, COMPARE_SCHEMA = "leakscope.job/1", "leakscope.compare-jobs/1"
@@ -60,12 +43,12 @@ def _json(job: JobReport | JobComparison) -> str:
 def _terminal(job: JobReport) -> str:
     width = text_width()
     badge = VERDICTS[job.verdict.leaking] + ("  KILLED" if job.verdict.killed else "")
-    ranks, more_ranks = shown_ranks(job)
-    nodes, more_nodes = shown_nodes(job)
+    ranks, more_ranks = words.shown_ranks(job)
+    nodes, more_nodes = words.shown_nodes(job)
     head = [badge, *wrapped([job.verdict.headline], width), *wrapped([" ".join(job.command)], width)]
-    table = [list(RANK_HEADS), *(rank_cells(job, row) for row in ranks)]
+    table = [list(words.RANK_HEADS), *(words.rank_cells(job, row) for row in ranks)]
     parts = [
-        [*head, *wrapped([facts(job)], width)],
+        [*head, *wrapped([words.facts(job)], width)],
         *(list(_finding(job, number, one, width)) for number, one in enumerate(job.clusters[:_SHOWN], 1)),
         wrapped([f"and {len(job.clusters) - _SHOWN} findings more (-f json has all)"], width)
         if len(job.clusters) > _SHOWN
@@ -73,15 +56,15 @@ def _terminal(job: JobReport) -> str:
         [
             "Ranks",
             *_columns(table, width),
-            *wrapped([others(job, more_ranks)], width, "  "),
+            *wrapped([words.others(job, more_ranks)], width, "  "),
         ],
         [
             "Nodes",
-            *_columns([list(NODE_HEADS), *(node_cells(row) for row in nodes)], width),
+            *_columns([list(words.NODE_HEADS), *(words.node_cells(row) for row in nodes)], width),
             *wrapped([f"and {more_nodes} more, which gained less" if more_nodes else ""], width, "  "),
         ],
-        _list("Clocks", clock_notes(job), width),
-        _list("Left out", rest(job), width),
+        _list("Clocks", words.clock_notes(job), width),
+        _list("Left out", words.rest(job), width),
         _list("Not seen", job.notes[:_SHOWN], width),
     ]
     return paragraphs(parts)
@@ -91,7 +74,7 @@ def _finding(job: JobReport, number: int, cluster: Cluster, width: int) -> Itera
     """What a person would do next stands before what speaks for it."""
     finding = cluster.finding
     yield from wrapped([f"{number}. {cluster.severity}: {cluster.title}"], width)
-    yield from wrapped([f"on {cluster_ranks(job, cluster)}: {cluster_amount(cluster)}"], width, "   ")
+    yield from wrapped([f"on {words.cluster_ranks(job, cluster)}: {words.cluster_amount(cluster)}"], width, "   ")
     if place := _place(cluster):
         yield from wrapped([place], width, "   ")
     if cluster.excerpt is not None and finding.subject.line is not None:
@@ -116,12 +99,12 @@ def _place(cluster: Cluster) -> str:
 
 def _compared(found: JobComparison) -> str:
     width = text_width()
-    pairs, more = shown_pairs(found)
-    table = [list(PAIR_HEADS), *(pair_cells(one) for one in pairs)]
+    pairs, more = words.shown_pairs(found)
+    table = [list(words.PAIR_HEADS), *(words.pair_cells(one) for one in pairs)]
     parts = [
         wrapped([f"{WORDS[found.verdict]}: {found.reason}."], width),
         [*_columns(table, width), *wrapped([f"and {more} more (-f json has all)" if more else ""], width, "  ")],
-        wrapped(only(found), width, "  "),
+        wrapped(words.only(found), width, "  "),
     ]
     return paragraphs(parts)
 
@@ -148,23 +131,23 @@ def _short(text: str, most: int) -> str:
 
 
 def _markdown(job: JobReport) -> str:
-    ranks, more_ranks = shown_ranks(job)
-    nodes, more_nodes = shown_nodes(job)
-    lines = [f"**{VERDICTS[job.verdict.leaking]}**: {in_cell(job.verdict.headline)}", "", in_cell(facts(job)), ""]
+    ranks, more_ranks = words.shown_ranks(job)
+    nodes, more_nodes = words.shown_nodes(job)
+    lines = [f"**{VERDICTS[job.verdict.leaking]}**: {in_cell(job.verdict.headline)}", "", in_cell(words.facts(job)), ""]
     for number, cluster in enumerate(job.clusters[:_SHOWN], 1):
         place = f" ({in_cell(_place(cluster))})" if _place(cluster) else ""
-        on = f"on {cluster_ranks(job, cluster)}: {cluster_amount(cluster)}"
+        on = f"on {words.cluster_ranks(job, cluster)}: {words.cluster_amount(cluster)}"
         lines.append(f"{number}. {cluster.severity}: {in_cell(cluster.title)}, {on}{place}")
-    lines += ["", *_md_table(RANK_HEADS, [rank_cells(job, row) for row in ranks], more_ranks)]
-    lines += ["", *_md_table(NODE_HEADS, [node_cells(row) for row in nodes], more_nodes)]
-    notes = [f"- {in_cell(text)}" for text in [*clock_notes(job), *rest(job)]]
+    lines += ["", *_md_table(words.RANK_HEADS, [words.rank_cells(job, row) for row in ranks], more_ranks)]
+    lines += ["", *_md_table(words.NODE_HEADS, [words.node_cells(row) for row in nodes], more_nodes)]
+    notes = [f"- {in_cell(text)}" for text in [*words.clock_notes(job), *words.rest(job)]]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 
 def _compared_markdown(found: JobComparison) -> str:
-    pairs, more = shown_pairs(found)
-    table = _md_table(PAIR_HEADS, [pair_cells(one) for one in pairs], more)
-    closing = [f"- {text}" for text in only(found)]
+    pairs, more = words.shown_pairs(found)
+    table = _md_table(words.PAIR_HEADS, [words.pair_cells(one) for one in pairs], more)
+    closing = [f"- {text}" for text in words.only(found)]
     return "\n".join([f"**{WORDS[found.verdict]}**: {in_cell(found.reason)}.", "", *table, *closing]) + "\n"
 
 
