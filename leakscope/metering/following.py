@@ -69,12 +69,9 @@ class Following:
         """Take in what is new: at most half a second's worth."""
         self._looked_s = time.monotonic()
         rows = list(self._feed.poll())
-        start_ns = self.scene.start_mono_ns
         for table, row in rows:
-            time_ns = row.get("time_mono_ns")
-            if type(time_ns) is int:
-                start_ns = start_ns if start_ns is not None else time_ns
-                self.totals.take_in(table, row, (time_ns - start_ns) / 1e9)
+            if type(row.get("time_mono_ns")) is int:
+                self.totals.take_in(table, row)
         before_s = self.scene.now_s
         for part in _parts(rows):
             self.scene.take_in(part)

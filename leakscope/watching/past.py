@@ -38,7 +38,7 @@ _THINNED = {
         *("cgroup", "current_bytes", "limit_bytes", "cgroup_file_bytes", "cgroup_shmem_bytes", "oom_kill_count"),
     ),
     "limit_samples": ("limit_name", "used_bytes", "limit_bytes"),
-    "gpu_samples": ("gpu_uuid", "gpu_index", "gpu_name", "gpu_total_bytes", "gpu_used_bytes"),
+    "gpu_samples": ("gpu_uuid", "gpu_index", "gpu_name", "gpu_total_bytes", "gpu_used_bytes", "is_ours"),
     "sentinels": ("step",),
 }
 _WHOLE = {

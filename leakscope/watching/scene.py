@@ -25,6 +25,8 @@ _PACE_WINDOW_S = 60.0
 _FORECAST_S = 1.5 * STEADY_WINDOW_S  # how far back rows matter for a limit
 _ROUND_S = 0.2  # the processes of one round are read within
 _REMEMBERED_S = 10.0  # after a process died: a job's launcher and shell end a little later than its training
+_GONE_S = 30.0  # processes on GPUs
+_MOST_GPUS = 1024  # with the processes on them
 _MOST_EVENTS = 50
 _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
@@ -110,10 +112,12 @@ class Gpu:
     """Memory of a device, or of one process on it, as last seen. ``total_bytes`` None: of a process."""
 
     seen_s: float
+    index: int
     name: str
     pid: int | None
     used_bytes: int
     total_bytes: int | None
+    is_ours: bool = False  # of a process: it is the job's
 
 
 @dataclass(frozen=True)
@@ -263,12 +267,16 @@ class Scene:
 
     def _look_at_gpu(self, now_s: float, row: Row) -> None:
         pid, used_bytes = row.get("pid"), row.get("gpu_used_bytes")
-        if used_bytes is None:
+        index = row.get("gpu_index") or 0
+        device = f"gpu:{index}"
+        key = row.get("gpu_uuid") or device, pid
+        if used_bytes is None or (pid is None and key not in self.gpus and len(self.gpus) >= _MOST_GPUS):
             return
-        device = f"gpu:{row.get('gpu_index')}"
+        if pid is None:  # who came and went on it
+            self.gpus = {one: gpu for one, gpu in self.gpus.items() if not gpu.pid or gpu.seen_s > now_s - _GONE_S}
         name = device if pid is not None else f"{device} {row.get('gpu_name') or ''}".strip()
         total_bytes = row.get("gpu_total_bytes") if pid is None else None
-        self.gpus[row.get("gpu_uuid") or device, pid] = Gpu(now_s, name, pid, used_bytes, total_bytes)
+        self.gpus[key] = Gpu(now_s, index, name, pid, used_bytes, total_bytes, bool(row.get("is_ours")))
 
     def _member(self, process: Process) -> Member:
         return self.members.setdefault(process, Member(process[0]))

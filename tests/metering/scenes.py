@@ -28,7 +28,7 @@ class Run:
     def rows(self, *rows: tuple[str, dict[str, Any]]) -> None:
         dated = [(table, {"time_mono_ns": int(self.now_s * 1e9) + 1, **row}) for table, row in rows]
         for table, row in dated:
-            self.totals.take_in(table, row, self.now_s)
+            self.totals.take_in(table, row)
         self.scene.take_in(dated)
         self.floors.add(self.now_s, self.scene.figures.last_bytes)
 
