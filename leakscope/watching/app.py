@@ -11,7 +11,6 @@ import time
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -21,7 +20,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static
 
 from ..units import format_bytes, format_count, format_duration
-from .frame import ALARM, FAINT, HEAD, Line, events, fitted
+from .frame import ALARM, FAINT, HEAD, Line, end_of, events, fitted
 from .frame import head as head_lines
 from .history import sparkline
 from .holders import Holder, Process
@@ -142,7 +141,7 @@ class Columns(DataTable[Text]):
             self.remove_row(self.coordinate_to_cell_key(Coordinate(self.row_count - 1, 0)).row_key)
         room = self._room()
         for number, row in enumerate(self._rows):
-            cells = (_end_of(row.cells[0], room), *row.cells[1:])
+            cells = (end_of(row.cells[0], room), *row.cells[1:])
             texts = [Text(cell, justify="right" if at else "left") for at, cell in enumerate(cells)]
             if number >= self.row_count:
                 self.add_row(*texts)
@@ -459,12 +458,6 @@ def _signed(size: int | None) -> str:
 
 def _cpu(member: Member) -> str:
     return "" if member.cpu_fraction is None else f"{member.cpu_fraction:.0%}"
-
-
-def _end_of(name: str, width: int) -> str:
-    """Of a long path the end says most; control characters would move the cursor."""
-    name = "".join(letter if letter.isprintable() else " " for letter in name)
-    return name if cell_len(name) <= width else "…" + name[-(width - 1) :]
 
 
 def _text(lines: Sequence[Line], width: int) -> Text:
