@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from .findings import Excerpt, Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
-from .units import format_bytes, format_duration, format_per_step, format_rate, signal_name
+from .signals import signal_name
+from .units import format_bytes, format_duration, format_per_step, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
 
