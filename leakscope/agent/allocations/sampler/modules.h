@@ -149,7 +149,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
                 continue;
             /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
              * not come to this one's free. libc finds its own by its handle, and the other one as it calls. */
-            void *by_handle = is_later ? dlsym(pin, hook->name) : NULL;
+            void *by_handle = is_later ? real_dlsym(pin, hook->name) : NULL;
             if (is_later && (is_libc ? (uintptr_t)by_handle == now : by_handle != *hook->real))
                 continue;
             word.is_read_only = (uint16_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
@@ -261,14 +261,14 @@ static void find_words(void)
 
 /* While no module can go, and none has: what leads to the real function leads here. Somebody else's is left as it is,
  * and counted. A variable in a library's data may be set to another function by its owner (cJSON_InitHooks), or to none:
- * that is left as it is, too. */
-static int write_words(struct dl_phdr_info *info, size_t size, void *to)
+ * that is left as it is, too. ``first``: the first of the hooks that are put in place. */
+static int write_words(struct dl_phdr_info *info, size_t size, void *first)
 {
-    (void)size, (void)to;
+    (void)size;
     if (info->dlpi_adds != known_at.adds || info->dlpi_subs != known_at.subs)
         return 1; /* the next time */
     foreign_count = 0;
-    for (int hook = 0; hook < HOOKS; hook++)
+    for (int hook = *(const int *)first; hook < HOOKS; hook++)
         for (uint32_t i = 0; i < word_count; i++) {
             const struct word *one = &words[i];
             if (one->hook != hook)
@@ -280,7 +280,7 @@ static int write_words(struct dl_phdr_info *info, size_t size, void *to)
             int is_later = one->kind == BY_CALL && to_where && to_where->module == one->module;
             if (now == real || is_later)
                 write_word(one, (uintptr_t)hooks[hook].ours);
-            else if (one->kind != BY_WORD) {
+            else if (one->kind != BY_WORD && hook < BY_NAME) {
                 foreign_count++;
                 foreign_at = now;
             }
@@ -295,7 +295,7 @@ static int count_modules(struct dl_phdr_info *info, size_t size, void *to)
     return 1;
 }
 
-static int put_hooks(void)
+static int put_hooks(int first)
 {
     struct counted now = {0, 0};
     walk_modules(count_modules, &now);
@@ -303,7 +303,7 @@ static int put_hooks(void)
         find_words();
     if (known_at.adds == ~0ull)
         return 0; /* modules come and go all the time: the next time */
-    walk_modules(write_words, NULL);
+    walk_modules(write_words, &first);
     return !word_count ? REFUSED_NO_WORDS : foreign_count ? REFUSED_TAKEN_OVER : 0;
 }
 
@@ -341,7 +341,8 @@ static int find_functions(void)
     Dl_info home, found;
     if (!libc || !first || !dladdr(first, &home))
         return REFUSED_OTHER_MALLOC;
-    for (int i = 0; i < HOOKS; i++) {
+    real_dlsym = dlsym;
+    for (int i = 0; i < BY_NAME; i++) {
         int is_mapping = strstr(hooks[i].name, "map") != NULL, is_of_cpp = *hooks[i].name == '_';
         void *real = is_mapping ? dlsym(libc, hooks[i].name) : dlsym(RTLD_DEFAULT, hooks[i].name);
         int is_at_home = real && (is_mapping || (dladdr(real, &found) && found.dli_fbase == home.dli_fbase));
@@ -349,7 +350,6 @@ static int find_functions(void)
             return REFUSED_OTHER_MALLOC;
         *hooks[i].real = is_at_home ? real : NULL;
     }
-    walk_modules(find_python, (void *)L.type_type->deallocate);
     return 0;
 }
 
