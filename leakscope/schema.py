@@ -332,7 +332,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("takes", "agent", "One snapshot of the Python heap: when, where and at what cost", (
             *_PROCESS, *_TAKE,
-            _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),
+            _c("reason", "str", "", "schedule, growth, fall, pressure, exception, exit, user"),
             _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, cuda-oom, exit"),
             _STEP,
             _c("duration_s", "float", "s", "time the snapshot held its thread"),

@@ -37,7 +37,6 @@ from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
-from ..facts.where.wrapped import WRAPPED
 from ..findings import BY_THE_END
 from ..units import format_bytes, format_count
 
@@ -291,19 +290,6 @@ def _unbounded_cache(one: Held) -> list[str] | None:
         library = one.named.path.split(".", 1)[0]
         how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
     return [f"{how}: that would save up to {one.size} {BY_THE_END}"]
-
-
-def _retraced(one: Held) -> list[str] | None:
-    """A library's decorator is round it, and what it makes of the function grows."""
-    if one.named.reference.edge_kind != WRAPPED:
-        return None
-    wrapper, keys = one.named.type_name.split(".", 1)[0], one.new_keys
-    given = f" ({keys})" if keys else ""
-    return [
-        f"call {one.variable}{one.where} with arguments that repeat{given}: {wrapper} keeps what it makes of it for "
-        f"each new kind of arguments, and for each new value of a Python number. Give it arrays or tensors of the same "
-        f"shape and type instead: what is in these makes nothing new; {one.would_free}"
-    ]
 
 
 # What members carry.
@@ -797,7 +783,6 @@ MECHANISMS: dict[str, Proof] = {
     "exit-handlers": _exit_handlers,
     "cache-keeps-self": _cache_keeps_self,
     "unbounded-cache": _unbounded_cache,
-    "retraced-function": _retraced,
     "exception-raised-again": _exception_raised_again,
     "hooks": _hooks,
     "registered-callables": _registered,
