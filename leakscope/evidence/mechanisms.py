@@ -514,6 +514,8 @@ def _offered(one: Held) -> tuple[str, list[str]] | None:
     inner: list[str] = []
     while at.parent is not None and not at.is_user:
         owner, attribute = at.parent, str(at.reference.variable)
+        if owner.reference.edge_kind == "namespace" and owner.parent is not None:
+            owner = owner.parent
         if at.reference.edge_kind == "attribute":
             methods = code.methods(owner.type_name, attribute, inner)
             if not methods and (inner or best is not None):
