@@ -7,8 +7,8 @@ import json
 import pytest
 
 from leakscope.fleet import rendering, report
-from leakscope.fleet.synthetic import faults
 from tests.fleet.fleets import RUNS, indexed, planted, scored
+from tests.fleet.synthetic import faults
 
 
 @pytest.mark.cases(3)
