@@ -35,7 +35,7 @@ BILL_NAMES = {
     "leakscope": "leakscope's own",
     "workers": "other processes, their own",
     "workers-shared": "other processes, shared with them",
-    "since-snapshot": "not there in the snapshot",
+    "since-snapshot": "not in the snapshot",
     "not-measured": "not measured",
     "others": "others",
 }
