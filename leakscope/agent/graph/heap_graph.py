@@ -629,7 +629,7 @@ class HeapGraph:
         """Those of which one wants to know who holds them, however little they retain."""
         for at in range(graph.type_count):
             kind = graph.kinds[at]
-            if kind.base or not kind.is_made_in_c or not kind.type:
+            if not kind.type or (kind.base and kind.is_made_in_c):
                 continue
             key = kind.type, kind.is_gc
             is_wanted = self._is_wanted.get(key)

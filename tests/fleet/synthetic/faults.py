@@ -310,7 +310,7 @@ def kills_of_pod(planter: Planter) -> Fault:
 
 def _kill(run: Run) -> None:
     run.killed, run.cannot_tell, run.judged, run.fate = True, False, True, "final"
-    kill = finding("oom-kill", run.job, "the cgroup's limit", "critical", 0, 0.0, "train.py", 1)
+    kill = finding("oom-kill", run.job, "Trainer.batches (list)", "critical", 0, 0.0, "train.py", 88)
     run.findings.insert(0, kill)
 
 
