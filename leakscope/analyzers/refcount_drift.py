@@ -96,8 +96,7 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - MOST) * growth.growth_bytes:  # else it has a holder, and objects without one are a by-product
-        held = any(f.tells(GROWTH) and f.subject.path and f.subject.pid == process.pid for f in so_far)
-        yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
+        yield from leaked(case, process, left, _KIND, min_own_share=min_own_share)
 
 
 def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:

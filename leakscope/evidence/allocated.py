@@ -64,18 +64,18 @@ def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJE
     return _made(lines[0]) if lines and _made_most(lines) else None
 
 
-def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> MadeAt | None:
+def made_of_type(case: Case, process: ProcessGrowth, type_name: str) -> MadeAt | None:
     """The line at which an extension, none of Python's own, made most objects of a type that stay; None where none did.
 
     Python keeps what is freed of numbers, lists and dicts for the next ones of the type. Of what an extension makes and
     forgets most blocks were asked for where others of the kind were made and freed, so that the sum of all types names
     that line.
     """
-    makers = _MAKERS.get(type_name or "", ())
+    makers = _MAKERS.get(type_name, ())
     lines = lines_of(case.growth, process, case.sources, OBJECTS, makers=makers) if makers else []
     if not lines or lines[0].share < _MOST_OF_TYPE or lines[0].sample_count < _LEAST_SAMPLES:
         return None
-    made = replace(_made(lines[0]), what=str(type_name))
+    made = replace(_made(lines[0]), what=type_name)
     return made if made.package is not None and made.package not in STANDARD_LIBRARY else None
 
 

@@ -1,9 +1,7 @@
 """Objects that pile up and that nobody refers to: what is left when an extension forgets to drop its references.
 
 The graph of the heap has all objects that the collector knows, and those that only C code refers to among them; of the
-others (strings, numbers, bytes) a sample of the allocator's pools shows those that no object refers to. Where no
-snapshot has a graph there is one sign: small objects the collector does not track grow in number while nothing that
-could hold them does.
+others (strings, numbers, bytes) a sample of the allocator's pools shows those that no object refers to.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ import numpy as np
 
 from ..confidence import Ground
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.imports import STANDARD_LIBRARY, only_package
-from ..facts.code.index import index_of
+from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
@@ -24,18 +21,14 @@ from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import only, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
 from .allocated import given_at, made_at, made_of_type
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
-_BY_NUMBERS = (Ground("by numbers alone: more small objects than snapshots find", 0.5),)
 _OF_HANDLES = (Ground("handles were counted that nothing refers to", 0.7),)
 _OF_SAMPLES = (Ground("samples saw them made and never freed, and the graph has none of them", 0.65),)
 # Of the objects that no collector knows, those that may be large: the functions of Python that ask malloc for them.
@@ -46,10 +39,8 @@ _MADE_BY = {
     "PyByteArray_FromStringAndSize": "bytearray",
     "PyByteArray_Resize": "bytearray",
 }
-_SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
 _LEAST_TAKES = 4  # snapshots: three intervals that are alike
 _IN_GRAPH = 0.2  # of what the process gained
-_FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
 
 
 def leaked(
@@ -58,18 +49,15 @@ def leaked(
     left: int,
     kind: str,
     *,
-    has_holder: bool,
     min_own_share: float,
 ) -> Iterator[Finding]:
     """One finding, or none. ``left``: bytes of growth that nothing else explains.
-
-    ``has_holder``: some of it was seen to be held, so that numbers alone do not say that nobody holds the rest.
 
     Where the user's code holds a C object that cannot be looked into, its table is the likelier holder, unless objects
     without any were counted.
     """
     opaque = opaque_holders(case.heap(process.pid))
-    growth, takes = case.growth, process.rows("takes")
+    growth = case.growth
     window_s = growth.end_s - growth.start_s
     strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
     alone = _most_alone(strays, window_s) if strays is not None else None
@@ -91,13 +79,6 @@ def leaked(
     if large is not None and large.bytes >= min_own_share * left:
         yield _finding(case, process, left, kind, large.type_name, _OF_SAMPLES, [large.evidence], has_native=True)
         return
-    if opaque or (strays is not None and strays.knows_pools):
-        return  # what nobody refers to was counted
-    if has_holder:
-        return
-    small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
-    if small is not None:
-        yield _finding(case, process, left, kind, None, _BY_NUMBERS, [small])
 
 
 class _Alone(NamedTuple):
@@ -209,43 +190,17 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
     return max(found, key=lambda one: one.bytes, default=None)
 
 
-def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:
-    """Whether the growth is one of small untracked objects, which no container that grows could hold."""
-    time_s, blocks = series(sentinels, "allocated_blocks")
-    tracked = only(takes, takes["gc_object_count"].notna() & ~takes["truncated"].fillna(False).astype(bool))
-    if time_s.size < 2 or len(tracked) < 2:
-        return None
-    first_s, last_s = (float(tracked["time_s"].iloc[i]) for i in (0, -1))
-    passed_s = last_s - first_s
-    if passed_s <= 0:
-        return None
-    # Both between the same snapshots: what was imported before the first has made small objects, and its containers.
-    gained = (level_at(time_s, blocks, last_s) - level_at(time_s, blocks, first_s)) / passed_s
-    least, largest = _SMALL_OBJECT_BYTES
-    each_bytes = left / (growth.end_s - growth.start_s) / gained if gained > 0 else 0.0
-    counted = tracked["gc_object_count"].astype(float) + tracked["gc_frozen_count"].astype(float).fillna(0.0)
-    containers = float(counted.iloc[-1] - counted.iloc[0]) / passed_s
-    if not least <= each_bytes <= largest or containers > _FEW * gained:
-        return None
-    more = f"{format_count(gained * passed_s)} small objects more in {format_duration(passed_s)}"
-    return Evidence(
-        f"{more}, {format_bytes(each_bytes)} each; objects that could refer to them did not grow",
-        {"small_objects_per_s": round(gained, 1), "containers_per_s": round(containers, 1)},
-    )
-
-
 def _finding(
     case: Case,
     process: ProcessGrowth,
     left: int,
     kind: str,
-    type_name: str | None,
+    type_name: str,
     grounds: Sequence[Ground],
     evidence: list[Evidence],
     opaque: Sequence[Place] = (),
     has_native: bool = False,
 ) -> Finding:
-    what = type_name or "small ones: strings, numbers, bytes"
     doubts = ["a table inside C code that Python cannot reach would look the same"]
     if opaque:
         held = f"{opaque[0].reference.variable}, a {opaque[0].type_name}"
@@ -258,7 +213,7 @@ def _finding(
     line, package = None, None
     if made is not None:
         # Where a package's own objects stay, their memory tells who made them, and not who was given them.
-        is_its_own = type_name is not None and type_name.split(".", 1)[0] == made.package
+        is_its_own = type_name.split(".", 1)[0] == made.package
         called = made.package_called(case) if is_its_own or not has_native else None
         given = None if has_native or of_type is not None else given_at(case, process)
         if given is not None:
@@ -267,13 +222,12 @@ def _finding(
             evidence, line, package = [*evidence, made.evidence], made.line, called or made.package or made.line.library
     else:
         doubts.append("the line was not observed: allocations were not sampled, or several lines made such objects")
-    is_maker = package is not None and type_name is not None and type_name.split(".", 1)[0] == package
-    if is_maker and only_package(index_of(case.sources, "import")) != package:
+    if package is not None and type_name.split(".", 1)[0] == package:
         package = None  # its own objects: it made them, and who keeps them may have got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
     return case.finding(
         kind,
-        f"Unreferenced objects pile up ({what}): {who} keeps references it should drop",
+        f"Unreferenced objects pile up ({type_name}): {who} keeps references it should drop",
         grounds=grounds,
         bytes=left,
         process=process,
