@@ -11,7 +11,7 @@ from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
-from ..facts.processes.table import DATALOADER_WORKER
+from ..facts.processes.table import DATALOADER_WORKER, POOL_WORKER
 from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
@@ -22,7 +22,7 @@ from .suspects import DATA_SHARE, Suspect
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_CALLED = {DATALOADER_WORKER: "loader worker", "pool-worker": "pool worker"}
+_CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
 _FEW = 4  # curves of workers that can be told apart in one chart
 _POINTS = 500  # of each
 _BESIDE = 1.2  # times what a parent no longer shares, which is estimated: more is growth of its own

@@ -25,7 +25,7 @@ from ..addresses import as_url, without_credentials
 from ..agent.journal import GPU_SNAPSHOT
 from ..errors import BadInput, LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
-from . import seal
+from . import seal, thinning
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import merge
@@ -413,16 +413,19 @@ def without_units(recording: _R) -> _R:
     return made
 
 
-def thinned(recording: _R, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> _R:
+def thinned(recording: _R, most_rows: int | None = None, time_s: Window = (-math.inf, math.inf)) -> _R:
     """A copy with about ``most_rows`` of each table that grows with each second of each process.
 
-    Only what lies between two moments is read of them, and never all at once. A note says what was left out.
+    None: as many as are judged. Only what lies between two moments is read of them, and never all at once. A note says
+    what was left out.
     """
-    tables = recording.tables
-    counts = {name: sum(tables.groups(name).values()) for name in THINNED}
+    tables, most_rows = recording.tables, most_rows or thinning.MOST_ROWS
+    counts = {name: sum(tables.groups(name).values()) for name in THINNED if name not in tables._makers}
     long = [name for name, count in counts.items() if count > most_rows or time_s != (-math.inf, math.inf)]
     if not long:
         return recording
+    if recording._window is not None:
+        time_s = max(time_s[0], recording._window[0]), min(time_s[1], recording._window[1])
     read = {name: tables._thinned(name, most_rows, time_s) for name in long}
     made = derived(recording, {name: partial(frame.copy, deep=False) for name, (frame, _) in read.items()})
     made.notes = [*recording.notes, *(thinned_note(name, len(read[name][0]), read[name][1]) for name in long)]

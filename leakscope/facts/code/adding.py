@@ -115,6 +115,8 @@ def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         for value in removed_from(site.node):
             strength = names.strength(value, scope)
+            if _is_get(site.node) and holder.type_name.endswith("ContextVar"):
+                continue  # a queue's takes one out
             yield _Event(site.node, REMOVES, strength if strength >= _WHOLE else 0.0)
 
     return _ranked(index, events)
@@ -127,9 +129,12 @@ def removed_from(node: ast.AST) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Call) and node.args and last_name(node.func) in _PULLS:
         yield node.args[0]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        is_of_queue = node.func.attr == "get" and not node.args  # a mapping's takes a key, and leaves the member
-        if node.func.attr in _REMOVERS or is_of_queue:
-            yield node.func.value
+        yield from [node.func.value] if node.func.attr in _REMOVERS or _is_get(node) else []
+
+
+def _is_get(node: ast.AST) -> bool:
+    """A queue's; that of a mapping is given a key, and leaves the member."""
+    return isinstance(node, ast.Call) and last_name(node.func) == "get" and not node.args
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:

@@ -48,10 +48,14 @@ class Loop(NamedTuple):
 
 
 class Site(NamedTuple):
-    """A node that may do something to an object, and the loops of its own function around it, the outermost first."""
+    """A node that may do something to an object, and the loops of its own function around it, the outermost first.
+
+    ``is_statement``: a call whose result nobody asks for.
+    """
 
     node: ast.AST
     loops: tuple[Loop, ...]
+    is_statement: bool = False
 
 
 @dataclass(eq=False)
@@ -394,6 +398,7 @@ class Index:
 
     def _add(self, tree: ast.Module, source: Source) -> None:
         module = Scope("module", "<module>", "<module>", source, node=tree)
+        statements: set[int] = set()
         self.scopes.append(module)
         waiting: list[tuple[ast.AST, Scope, tuple[Loop, ...]]] = [(node, module, ()) for node in reversed(tree.body)]
         while waiting:  # no recursion: generated sources nest deeply
@@ -408,7 +413,9 @@ class Index:
             if isinstance(node, _SITES) and not (
                 isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
             ):
-                scope.sites.append(Site(node, loops))
+                scope.sites.append(Site(node, loops, id(node) in statements))
+            if isinstance(node, ast.Expr):
+                statements.add(id(node.value))
             within = loops
             if isinstance(node, (*LOOPS, *COMPREHENSIONS)):
                 within = (*loops, Loop(source.file, node.lineno, node.end_lineno or node.lineno))

@@ -313,7 +313,7 @@ def _parts(node: ast.expr) -> Iterator[tuple[ast.expr | None, str]]:
 
 def _given_back(function: Scope) -> Iterator[str]:
     """Parameters that a function returns as they are."""
-    for node, _ in function.sites:
+    for node in (site.node for site in function.sites):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Name) and node.value.id in function.params:
             yield node.value.id
 
