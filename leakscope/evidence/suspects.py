@@ -10,7 +10,7 @@ from ..facts.code.adding import CALLS, Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.teams import Team
-from ..facts.where.stacks import GrowthLine, growth_lines, places_of
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Finding
 from ..units import MOST
 
@@ -77,13 +77,13 @@ def copied_in(team: Team) -> Suspect:
 def _own_lines(case: Case, worker: ProcessGrowth) -> list[GrowthLine]:
     """Lines under which memory of a worker grew, without those of its parent that made it."""
     lines = growth_lines(case.growth, worker, case.sources)
-    return [line for line in lines if line.file in {file for _, file in places_of(_since_fork(line.stack))}]
+    return [line for line in lines if line.file in _files_since_fork(line.stack)]
 
 
-def _since_fork(stack: str) -> str:
-    """The calls since the process began: those before are its parent's, which stand on its stack for ever."""
+def _files_since_fork(stack: str) -> set[str]:
+    """Of the calls since the process began: those before are its parent's, which stand on its stack for ever."""
     calls = stack.split("\n")
     begins = [
         i for i, call in enumerate(calls) if "multiprocessing/process.py:" in call or call.endswith(" _bootstrap")
     ]
-    return "\n".join(calls[begins[-1] + 1 :] if begins else calls)
+    return {call.rpartition(" ")[0].rpartition(":")[0] for call in calls[begins[-1] + 1 if begins else 0 :]}

@@ -160,12 +160,6 @@ def _with(line: GrowthLine, calls: Sequence[GrowthLine]) -> GrowthLine:
     )
 
 
-def places_of(stack: str) -> frozenset[tuple[int, str]]:
-    """Line and file of each call of a stack."""
-    places = (call.rsplit(" ", 1)[0].rpartition(":") for call in stack.split("\n"))
-    return frozenset((int(line), file) for file, _, line in places if line.isdigit())
-
-
 def _text(lines: list[str] | None, line: int) -> str:
     return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
 
