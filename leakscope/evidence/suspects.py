@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 
-_MOST_ERROR = 0.25  # of what a line allocated, by samples
 DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python objects of the data set
 
 
@@ -51,7 +50,7 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
         first = max(inside, key=lambda finding: finding.bytes)
         return Suspect("found", first.subject.holder, finding=first)
     grown = _own_lines(case, max(team.alive, key=lambda worker: worker.growth_bytes))
-    if grown and grown[0].share >= MOST and grown[0].error_share <= _MOST_ERROR:
+    if grown and grown[0].share >= MOST and grown[0].is_sure:
         most = grown[0]
         line = Line(most.file, most.line, most.function, most.text, CALLS, most.share)
         kept = kept_as(case.sources, line)

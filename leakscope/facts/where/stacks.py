@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...units import SOME
 from ..code.adding import Source
 from ..code.imports import package_named
 from ..code.index import index_of
@@ -18,7 +19,7 @@ from .allocations import NATIVE, Allocations, allocations
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 
 
-_MAKES = 0.1  # of what stays, at the line that makes an object: less, and it is made now and then
+_MOST_ERROR = 0.25  # of what a line allocated
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class GrowthLine:
     stack: str
     alive: tuple[Allocations, ...]
     through: tuple[GrowthLine, ...] = ()
+
+    @property
+    def is_sure(self) -> bool:
+        """Enough samples are alive to say how much it is."""
+        return self.error_share <= _MOST_ERROR
 
     @property
     def error_share(self) -> float:
@@ -139,7 +145,7 @@ def by_creation(lines: Sequence[GrowthLine], sources: Sequence[Source]) -> list[
     calls: dict[tuple[str, int], list[GrowthLine]] = {}
     for at, maker in called.items():
         is_one = by_place[at].library is not None and by_place[at].library == by_place[maker].library
-        if is_one and at not in made and by_place[maker].share >= _MAKES:
+        if is_one and at not in made and by_place[maker].share >= SOME:
             calls.setdefault(maker, []).append(by_place[at])
     put_down = {(one.file, one.line) for found in calls.values() for one in found}
     told = [_with(line, calls.get(at, ())) for at, line in by_place.items() if at not in put_down]
