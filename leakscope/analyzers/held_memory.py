@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
-AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model")
+AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
 _MOST_NAMED = 3
 _MUCH = 0.25  # of what the process holds
@@ -84,7 +84,8 @@ def findings(
             if not (one.place.said in told or _is_explained(case, process, one.place, idle, so_far)):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
-    resting = list(idle_pools(case, _KIND))
+    # Where one is made after the other, that is told, and of whom.
+    resting = [] if any(f.kind == "process-pileup" for f in so_far) else list(idle_pools(case, _KIND))
     yield from resting
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
