@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
 from ..evidence.use import Use, use_of
@@ -166,7 +166,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         _KIND,
         f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
         severity="warning" if is_scarce or total >= _MUCH * held else "note",
-        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", 0.8)],
+        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", STRONG)],
         bytes=total,
         process=process,
         line=first.line or defined_at(first.named),
@@ -215,7 +215,7 @@ def _finding(
         _KIND,
         f"{name} holds {size}, {since}",
         severity="note",
-        grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
+        grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", SURE)],
         bytes=int(one.held_bytes),
         process=process,
         line=_line(lines) or defined_at(named),

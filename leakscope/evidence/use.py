@@ -10,13 +10,13 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.code.reading import Reached, reads_of
 from ..facts.tables import without_last
 from ..facts.where.progress import reached
+from ..units import MOST
 
 if TYPE_CHECKING:
     from ..facts.case import Case
     from ..facts.code.names import Holder
     from ..facts.growth.processes import ProcessGrowth
 
-_OF_THE_REST = 0.5  # of the time after the last snapshot: as a program ends it does something else
 _KEY = re.compile(r"\['([^'\]]+)'\]$")
 
 
@@ -80,4 +80,4 @@ def _reached(case: Case, process: ProcessGrowth) -> Reached:
     takes = without_last(takes, takes)
     last_s = float(takes["time_s"].iloc[-1]) if len(takes) else case.growth.end_s
     end_s = min(float(process.time_s[-1]), process.exit_s)
-    return reached(process, last_s + _OF_THE_REST * max(0.0, end_s - last_s))
+    return reached(process, last_s + MOST * max(0.0, end_s - last_s))

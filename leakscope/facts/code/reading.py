@@ -20,7 +20,6 @@ _SHARES = frozenset((
     "as_tensor", "asarray", "ascontiguousarray", "asanyarray", "frombuffer", "from_dlpack", "from_numpy", "py_buffer",
     "broadcast_to", "reshape", "ravel", "squeeze", "transpose", "view",
 ))  # fmt: skip
-_LOOKED_UP = (ast.Name, ast.Attribute, ast.Subscript)
 _SURELY = 0.5  # the object itself, not one of its members
 _LOOKS = frozenset(("print", "len", "repr", "str", "type", "isinstance", "id", "list", "tuple", "dict", "sorted", "max",
                     "min", "sum", "enumerate", "zip", "map", "filter", "range", "iter", "next", "set"))  # fmt: skip
@@ -125,7 +124,11 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     waiting: list[ast.AST] = [node]
     while waiting:
         one = waiting.pop()
-        if one is not added_to and isinstance(one, _LOOKED_UP) and isinstance(one.ctx, ast.Load):
+        if (
+            one is not added_to
+            and isinstance(one, (ast.Name, ast.Attribute, ast.Subscript))
+            and isinstance(one.ctx, ast.Load)
+        ):
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)
