@@ -85,7 +85,8 @@ def findings(
                 takes_s = [round(float(s), 3) for s in heap.time_s]
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
     # Where one is made after the other, that is told, and of whom.
-    resting = [] if any(f.kind == "process-pileup" for f in so_far) else list(idle_pools(case, _KIND))
+    is_told = any(f.kind == "process-pileup" for f in so_far)
+    resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share, _MUCH))
     yield from resting
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])

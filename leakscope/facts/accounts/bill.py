@@ -272,7 +272,7 @@ def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]
     rows: list[BillRow] = []
     if len(maps):
         times = figures(maps, "time_s")  # each map has its own: to read them all takes a moment
-        maps = only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S / 4)
+        maps = only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S)
         told = [(path, float(size)) for path, size in cells(maps, "map_path", "map_pss_bytes") if path is not None]
         whole = sum(size for _, size in told)
         data = [(path, size) for path, size in told if not _LIBRARY_FILE.search(path)]
