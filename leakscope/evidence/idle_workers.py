@@ -72,7 +72,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, 
             Evidence(f"that is {share:.0%} of what the job held at the end", {"share": round(share, 3)}),
             *([at_line(line, "starts them")] if line is not None else ()),
         ],
-        doubts=["the pool may be wanted again: then starting it anew costs time"],
+        doubts=["the pool may be wanted again: then starting another costs time"],
         remedy=[
             "close the pool once its work is done (`with Pool(…) as pool:`, or terminate() and join()): "
             f"frees about {size}"
