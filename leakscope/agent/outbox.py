@@ -159,6 +159,15 @@ class Outbox:
             if file not in self._sources_written and names.is_user_file(file):
                 self._sources_written.add(file)
                 self.add("sources", {"module": of_module, "file": file, "source_text": text[:_SOURCE_BYTES]})
+        for file in self._files_named():  # functions that were sent here, as by Ray and Spark, are of no module
+            module = os.path.basename(file)[: -len(".py")]
+            if file not in self._sources_written and len(self._sources_written) <= _MOST_SOURCES:
+                self._add_source("sources", module, file)
+
+    def _files_named(self) -> set[str]:
+        """Files of the user's that rows name, and that are here."""
+        named = {row.get("owner_file") for _, row in self._rows}
+        return {file for file in named if type(file) is str and file.endswith(".py") and names.is_user_file(file)}
 
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
