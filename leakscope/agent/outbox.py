@@ -208,9 +208,9 @@ def _unfiled() -> Iterator[tuple[str, str, str]]:
             yield "__main__", "<stdin>", _standard_input()
     cache = names.getattr_plain(sys.modules.get("linecache"), "cache")
     for name, entry in list(cache.items()) if type(cache) is dict else ():
-        if type(name) is str and name.startswith("<") and type(entry) is tuple and len(entry) == 4:
-            lines = entry[2] if type(entry[2]) is list else []
-            yield name.strip("<>"), name, "".join(line for line in lines if type(line) is str)
+        if type(name) is str and type(entry) is tuple and len(entry) == 4 and (name[:1] == "<" or entry[1] is None):
+            lines = entry[2] if type(entry[2]) is list else []  # a cell of Jupyter's names a file that is none
+            yield os.path.basename(name).strip("<>"), name, "".join(line for line in lines if type(line) is str)
 
 
 def _standard_input() -> str:
