@@ -160,9 +160,9 @@ class Outbox:
                 self._sources_written.add(file)
                 self.add("sources", {"module": of_module, "file": file, "source_text": text[:_SOURCE_BYTES]})
         for file in self._files_named():  # functions that were sent here, as by Ray and Spark, are of no module
-            module = os.path.basename(file)[: -len(".py")]
+            stem = os.path.basename(file)[: -len(".py")]
             if file not in self._sources_written and len(self._sources_written) <= _MOST_SOURCES:
-                self._add_source("sources", module, file)
+                self._add_source("sources", stem, file)
 
     def _files_named(self) -> set[str]:
         """Files of the user's that rows name, and that are here."""

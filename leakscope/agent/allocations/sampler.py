@@ -46,7 +46,7 @@ _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
 _REFUSALS = {
     1: "its library is of another version: reinstall leakscope",
-    2: "malloc and its kin are of several allocators",
+    2: "malloc is a sanitizer's, or not all of its kin are of one allocator",
     3: "there is no memory for it",
     4: "no library calls malloc through a word that can be replaced",
     5: "another tool answers for malloc",

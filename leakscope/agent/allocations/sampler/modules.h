@@ -345,8 +345,12 @@ static int find_functions(void)
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *first = dlsym(RTLD_DEFAULT, "malloc");
     Dl_info home, found;
+    static const char *const sanitizers[] = {"__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"};
     if (!libc || !first || !dladdr(first, &home))
         return REFUSED_OTHER_MALLOC;
+    for (size_t i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++)
+        if (dlsym(RTLD_DEFAULT, sanitizers[i])) /* they judge who calls */
+            return REFUSED_OTHER_MALLOC;
     real_dlsym = dlsym;
     for (int i = 0; i < BY_NAME; i++) {
         int is_mapping = strstr(hooks[i].name, "map") != NULL, is_of_cpp = *hooks[i].name == '_';
