@@ -74,7 +74,7 @@ class Advice(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """A holder with what the sources say at its lines, and what mending it gives: ``would_free``, a clause.
+    """A holder with what the sources say at its lines.
 
     ``bases``: of types that are derived from str, bytes, int or float, which of these. ``library_code``: of the
     libraries of which an object has grown.
@@ -82,8 +82,6 @@ class Held:
 
     found: Retained
     sources: Sequence[Source]
-    would_free: str
-    size: str
     bases: Mapping[str, str]
     library_code: Library
 
@@ -135,17 +133,50 @@ class Held:
         return ", ".join(new_each_time(self.sources, line.file, line.line)[:3]) if line is not None else ""
 
     @property
+    def keys_said(self) -> str:
+        return f" ({self.new_keys})" if self.new_keys else ""
+
+    @property
+    def adds_what_is_missing(self) -> bool:
+        """The statement looks there first, and removes nothing."""
+        pair = stored(self.statement) if self.statement is not None else None
+        return pair is not None and self.statement is not None and is_looked_up_first(self.statement, pair[0])
+
+    @property
+    def waits(self) -> str:
+        """Where its tasks wait."""
+        return tasks_wait_in(self.found)[-1].said
+
+    @property
+    def smaller(self) -> str:
+        """What to put in instead, where its members are objects that carry much."""
+        kind, member = tail(self.found.kept.type_name), tail(self.member_type)
+        is_much = self.found.holder.handle is not None and member and kind != member
+        return f", and put in only what is read of each {member}, which keeps {kind} objects" if is_much else ""
+
+    @property
+    def edge(self) -> str | None:
+        return self.named.reference.edge_kind
+
+    @property
     def member_type(self) -> str:
         return self.place.member_type or ""
+
+    @cached_property
+    def up(self) -> list[Place]:
+        """The place and those above it, below the first that is the user's."""
+        found: list[Place] = []
+        at: Place | None = self.place
+        while at is not None and not at.is_user:
+            found.append(at)
+            at = at.parent
+        return found
 
     @property
     def library(self) -> str | None:
         """Whose container it is: that of its owner, or of the nearest object above it."""
-        module = self.place.reference.owner_module
-        above: Place | None = self.place
-        while module is None and above is not None and not above.is_user:
-            module = above.type_name if "." in above.type_name and not above.type_name.startswith(_PLAIN) else None
-            above = above.parent
+        types = (at.type_name for at in self.up if "." in at.type_name and not at.type_name.startswith(_PLAIN))
+        module = self.place.reference.owner_module or next(types, None)
         return module.split(".", 1)[0].lstrip("_") if module is not None else None
 
     @property
@@ -166,16 +197,14 @@ def advice(
     library_code: Library | None = None,
 ) -> Advice:
     """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
-    size = format_bytes(total)
-    would_free = f"that would save about {size} {BY_THE_END}"
+    up_to = "up to" if found.named.reference.edge_kind == "cache" else "about"  # some of a cache is of use
+    would_free = f"that would save {up_to} {format_bytes(total)} {BY_THE_END}"
     if _HARDLY * total <= total - held < _MUCH * total:
         would_free += f", including {format_bytes(total - held)} of freed memory fragmented around its objects"
-    one = Held(found, sources, would_free, size, bases or {}, library_code or Library(()))
-    for mechanism, proof in MECHANISMS.items():
-        sentences = proof(one)
-        if sentences is not None:
-            return Advice(mechanism, sentences)
-    return Advice(None, [f"see what keeps what {one.variable} has{one.filled}; {one.would_free}"])
+    one = Held(found, sources, bases or {}, library_code or Library(()))
+    proved = ((mechanism, told) for mechanism, proof in MECHANISMS.items() if (told := proof(one)) is not None)
+    mechanism, (first, *more) = next(proved, (None, [f"see what keeps what {one.variable} has{one.filled}"]))
+    return Advice(mechanism, [f"{first}; {would_free}", *more])
 
 
 def also_held_by(found: Retained) -> list[str]:
@@ -204,12 +233,10 @@ def holds_hooks(found: Retained) -> bool:
 
 def _let_go(one: Held) -> list[str] | None:
     """It is a registry of a library that grows, or lies below an object, for which it is known what lets go."""
-    above: Place | None = one.place
-    while above is not None and not above.is_user:
+    for above in one.up:
         how = _LET_GO.get(above.type_name) or (_of_registry(above) if above is one.place or _longer(above) else None)
         if how is not None:
-            return [f"{how}; {one.would_free}"]
-        above = above.parent
+            return [how]
     return None
 
 
@@ -232,83 +259,36 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
     return None
 
 
-def _results_of_cells(one: Held) -> list[str] | None:
-    if not are_results_of_cells(one.place):
-        return None
-    return [
-        f"end the last line of a cell with a semicolon, or assign it to a variable: IPython keeps what it returns; "
-        f"{one.would_free} (%reset -f out frees what is there, InteractiveShell.cache_size = 0 keeps none)"
-    ]
-
-
-def _exit_handlers(one: Held) -> list[str] | None:
-    """Only C code holds it, and it was handed over to be called."""
-    if one.place.root_kind != OUTSIDE:
-        return None
-    return [
-        f"unregister what is registered{one.where} after use (as atexit.unregister does), or register one function "
-        f"for all; {one.would_free}"
-    ]
-
-
 # Caches and what is made of a function.
 
 
 def _cache_keeps_self(one: Held) -> list[str] | None:
     """A cache round a method, in which objects of its class were seen: its keys are all arguments, self among them."""
-    function = _method_with_cache(one)
-    if function is None:
+    node, cls = (one.statement.node, one.statement.cls) if one.statement is not None else (None, None)
+    if one.edge != "cache" or cls is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
-    decorator, owner = function
+    names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
+    several = any(tail(part.type_name) == cls.name and part.count[-1] > 1 for part in _all_below(one.place))
+    if not several or not node.args.args or "staticmethod" in names or "classmethod" in names:
+        return None
     return [
-        f"{decorator} on the method {owner} keeps every object it is called on, and its results, in one cache: "
-        f"keep the results in the object itself (functools.cached_property, or a dict that __init__ makes), or cache a "
-        f"function that is not given self; that would save up to {one.size} {BY_THE_END}"
+        f"@{next((name for name in names if 'cache' in name), names[0])} on the method {cls.name}.{node.name}() keeps "
+        f"every object it is called on, and its results, in one cache: keep the results in the object itself "
+        f"(functools.cached_property, or a dict that __init__ makes), or cache a function that is not given self"
     ]
 
 
-def _method_with_cache(one: Held) -> tuple[str, str] | None:
-    if one.named.reference.edge_kind != "cache" or one.statement is None:
-        return None
-    node = one.statement.node
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or one.statement.cls is None:
-        return None
-    names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
-    if not node.args.args or "staticmethod" in names or "classmethod" in names:
-        return None
-    own = one.statement.cls.name
-    if not any(tail(part.type_name) == own and part.count[-1] > 1 for part in _all_below(one.place)):
-        return None  # one object, or nobody saw it there
-    return f"@{next((name for name in names if 'cache' in name), names[0])}", f"{one.statement.cls.name}.{node.name}()"
-
-
 def _unbounded_cache(one: Held) -> list[str] | None:
-    if one.named.reference.edge_kind != "cache":
+    if one.edge != "cache":
         return None
     how = f"give the cache{one.where} a maxsize, or call it with arguments that repeat"
     if not one.named.is_user and one.named.root_kind == "module":
         library = one.named.path.split(".", 1)[0]
         how = f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
-    return [f"{how}: that would save up to {one.size} {BY_THE_END}"]
+    return [how]
 
 
 # What members carry.
-
-
-def _exception_raised_again(one: Held) -> list[str] | None:
-    if one.line is None or not one.line.text.startswith("raise "):
-        return None
-    return [
-        f"raise a new exception each time{one.where}, not the one that {one.variable} keeps: its traceback keeps the "
-        f"locals of every function it passed through; {one.would_free}"
-    ]
-
-
-def _hooks(one: Held) -> list[str] | None:
-    if not holds_hooks(one.found):
-        return None
-    handle = f"registering a hook{one.where} returns a handle: keep it"
-    return [f"{handle}, and call its remove() once the hook has done its work; {one.would_free}"]
 
 
 def _registered(one: Held) -> list[str] | None:
@@ -318,34 +298,7 @@ def _registered(one: Held) -> list[str] | None:
     found = _offered(one)
     undoes = _undoes(one, found[1]) if found is not None else None
     by = f", by {undoes}" if undoes is not None else ""
-    return [f"unregister what is registered{one.where} after use{by}; {one.would_free}"]
-
-
-def _waiters(one: Held) -> list[str] | None:
-    if one.place.reference.variable != "_waiters":
-        return None
-    return [f"cancel what waits for {one.variable}{one.where} once it is no longer needed; {one.would_free}"]
-
-
-def _timers(one: Held) -> list[str] | None:
-    """Its members are timers, or it is where an event loop keeps them."""
-    is_loop = one.place.reference.variable == "_scheduled" and one.library == "asyncio"
-    if not is_loop and not _TIMERS.search(one.member_type):
-        return None
-    return [
-        f"cancel each timer that is no longer needed: keep what is returned{one.where}, and call its cancel(). Until "
-        f"its time has come, a timer keeps its function and the arguments of it; {one.would_free}"
-    ]
-
-
-def _autograd_history(one: Held) -> list[str] | None:
-    if not one.found.is_graph:
-        return None
-    return [
-        f"detach what {one.variable} keeps{one.where}, by .detach() or, where a number is enough, .item(): each tensor "
-        f"carries the history it was computed by; {one.would_free}",
-        "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history",
-    ]
+    return [f"unregister what is registered{one.where} after use{by}"]
 
 
 def _chain(one: Held) -> list[str] | None:
@@ -356,18 +309,7 @@ def _chain(one: Held) -> list[str] | None:
         return None
     kind = tail(link.type_name)
     by = f"as its {link.reference.variable}" if one.found.link is not None else "before it"
-    how = f"end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"
-    return [f"{how}; {one.would_free}"]
-
-
-def _unending_tasks(one: Held) -> list[str] | None:
-    calls = tasks_wait_in(one.found)
-    if not calls:
-        return None
-    return [
-        f"end the tasks that {one.variable} keeps: give what they wait for in {calls[-1].said} a timeout, or cancel "
-        f"those that are no longer needed; {one.would_free}"
-    ]
+    return [f"end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"]
 
 
 def _context_not_reset(one: Held) -> list[str] | None:
@@ -377,28 +319,21 @@ def _context_not_reset(one: Held) -> list[str] | None:
     if any(child.chained for child in one.place.children):
         return [
             f"reset {one.variable} after use, with the token that set() returns{one.where}: each value keeps the one "
-            f"before; {one.would_free}"
+            f"before"
         ]
     made = has_default(one.sources, str(one.named.reference.variable), "ContextVar")
     if made is None:
         return None
     return [
         f"give {one.variable} no default ({made}), which all contexts share: set a new one where a context begins, and "
-        f"reset it there; {one.would_free}"
+        f"reset it there"
     ]
 
 
-def _write_buffer(one: Held) -> list[str] | None:
-    """Of a transport: what was written and nobody has read yet."""
-    above, steps = one.place.parent, 0
-    while above is not None and steps < 3 and not _TRANSPORT.search(above.type_name):
-        above, steps = above.parent, steps + 1
-    if "buffer" not in str(one.place.reference.variable) or above is None or steps == 3:
-        return None
-    return [
-        f"whoever reads from it is slower than what is written{one.where}: await drain() after writing, or close the "
-        f"connections of those that do not keep up; {one.would_free}"
-    ]
+def _is_written_and_unread(one: Held) -> bool:
+    """It is a buffer of a transport."""
+    above = (at.type_name for at in one.up[1:4])
+    return "buffer" in str(one.place.reference.variable) and any(map(_TRANSPORT.search, above))
 
 
 def _tracebacks(one: Held) -> list[str] | None:
@@ -406,7 +341,7 @@ def _tracebacks(one: Held) -> list[str] | None:
     if not any(part.type_name == "traceback" for part in _much_of_members(one.found.holder.largest or one.place)):
         return None
     keeps = "the exceptions keep the locals of every function they passed through, by their tracebacks: keep"
-    return [f"{keeps} str(error), or error.with_traceback(None), instead{one.where}; {one.would_free}", *_bound(one)]
+    return [f"{keeps} str(error), or error.with_traceback(None), instead{one.where}", *_unbounded(one)]
 
 
 def _views(one: Held) -> list[str] | None:
@@ -420,16 +355,16 @@ def _views(one: Held) -> list[str] | None:
         if part.parent is not None and part.type_name == part.parent.type_name in _ARRAYS and is_base:
             how = ".clone()" if is_torch else ".copy()"
             keeps = "the members are views that keep a larger array alive: keep a"
-            return [f"{keeps} {how} of the part instead{one.where}; {one.would_free}", *_bound(one)]
+            return [f"{keeps} {how} of the part instead{one.where}", *_unbounded(one)]
     if one.member_type in _OF_A_WHOLE:
         instead, whole = _OF_A_WHOLE[one.member_type]
         kind = tail(one.member_type)
-        return [f"each {kind} keeps {whole} alive: keep {instead} instead{one.where}; {one.would_free}", *_bound(one)]
+        return [f"each {kind} keeps {whole} alive: keep {instead} instead{one.where}", *_unbounded(one)]
     is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
     if not is_part or one.found.is_graph:
         return None
     keeps = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part instead"
-    return [f"{keeps}{one.where}; {one.would_free}", *_bound(one)]
+    return [f"{keeps}{one.where}", *_unbounded(one)]
 
 
 def _carries(one: Held) -> list[str] | None:
@@ -440,14 +375,14 @@ def _carries(one: Held) -> list[str] | None:
     keeps = f"keep {base}() of each {tail(kind)}{one.where}: it keeps what it came from alive"
     inside = [part for part in _much_of_members(one.place) if part.reference.edge_kind == "attribute"]
     if inside:
-        return [f"{keeps}, by its {inside[0].reference.variable} ({tail(inside[0].type_name)}); {one.would_free}"]
+        return [f"{keeps}, by its {inside[0].reference.variable} ({tail(inside[0].type_name)})"]
     others = [part for part in one.place.children if part.type_name not in (kind, base)]  # several members share it
     heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
     if heavy is None or float(heavy.deep_bytes[-1]) < _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1]):
         return None
     by = [part for part in others if part.reference.edge_kind == "attribute" and part.type_name == heavy.type_name]
     how = f", by its {by[0].reference.variable}" if by else ""
-    return [f"{keeps}{how}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all; {one.would_free}"]
+    return [f"{keeps}{how}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"]
 
 
 def _all_below(place: Place) -> list[Place]:
@@ -479,7 +414,7 @@ def _stored_for_good(one: Held) -> list[str] | None:
         return None
     return [
         f"what {line.place} stores is kept in {one.place.said} for good, and most of it is {within_member(below)}: "
-        f"store less there, or keep it elsewhere and only as long as it is needed; {one.would_free}"
+        f"store less there, or keep it elsewhere and only as long as it is needed"
     ]
 
 
@@ -491,7 +426,7 @@ def _never_read(one: Held) -> list[str] | None:
     is_derived = one.statement is not None and one.statement.cls is not None and one.statement.cls.bases
     if one.line.kind != "adds" or is_derived or not is_never_read(one.sources, name):
         return None  # what a class is derived from may know the name
-    return [f"nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}"]
+    return [f"nothing in the sources reads {one.variable}: leave out what adds to it{one.where}"]
 
 
 def _rebuilt(one: Held) -> list[str] | None:
@@ -506,7 +441,7 @@ def _rebuilt(one: Held) -> list[str] | None:
         return None
     return [
         f"each pass makes {name} anew from all that it had and more{one.where}: keep only the latest of it, or write "
-        f"each part to a file and keep a summary; {one.would_free}"
+        f"each part to a file and keep a summary"
     ]
 
 
@@ -519,7 +454,7 @@ def _values_keep_their_keys(one: Held) -> list[str] | None:
     attribute = f"{leads[0].reference.owner}.{leads[0].reference.variable}"
     return [
         f"see whether the values of {one.variable} lead to their own keys, as by {attribute}: then no key ever goes. "
-        f"Let a value keep a weakref.ref of its key, or what it needs of it{one.where}; {one.would_free}"
+        f"Let a value keep a weakref.ref of its key, or what it needs of it{one.where}"
     ]
 
 
@@ -532,28 +467,8 @@ def _finished_work(one: Held) -> list[str] | None:
     takes = f"add_done_callback({one.written}.{out})"
     return [
         f"each {kind} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
-        f"{takes} or as its result is read; {one.would_free}"
+        f"{takes} or as its result is read"
     ]
-
-
-def _slow_consumer(one: Held) -> list[str] | None:
-    """A queue: what is put in is also taken out, but more slowly."""
-    kinds = (one.named.type_name, one.place.type_name)
-    if not any(map(_QUEUES.search, kinds)) or not one.found.removing or one.found.limit is not None:
-        return None
-    taking = one.found.removing[0]
-    return [
-        f"more is put into {one.variable}{one.where} than {taking.place} takes out: give the queue a maxsize, so that "
-        f"who puts waits, or take out faster{_smaller(one)}; {one.would_free}"
-    ]
-
-
-def _smaller(one: Held) -> str:
-    """What to put in instead, where its members are objects that carry much."""
-    kind = one.found.kept.type_name
-    member = tail(one.member_type)
-    is_much = one.found.holder.handle is not None and member and tail(kind) != member
-    return f", and put in only what is read of each {member}, which keeps {tail(kind)} objects" if is_much else ""
 
 
 def _removal_not_reached(one: Held) -> list[str] | None:
@@ -577,7 +492,7 @@ def _removal_not_reached(one: Held) -> list[str] | None:
         why = f"see why {removing.place} removes fewer members of {variable} than are added{one.where}: it may be "
         why += "skipped after an exception"
         why += ", or not find the key" if re.search(r"(remove|discard|pop)\(\w|del .*\[", removing.text) else ""
-    return [f"{why}{also}; {one.would_free}"]
+    return [f"{why}{also}"]
 
 
 def _begins_at(node: ast.stmt, line: Line) -> bool:
@@ -607,10 +522,10 @@ def _way_out(one: Held) -> list[str] | None:
     if undoes is None and one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
         return [
             f"{library} keeps an entry in {one.place.said} {_each_new(one.new_keys)}{one.where}: let these repeat (no "
-            f"ids), or call {offered} for what is done with; {one.would_free}"
+            f"ids), or call {offered} for what is done with"
         ]
     kept = f"{library} keeps it in {one.place.said} until then"
-    return [f"call {offered} once what is made{one.where} is done with: {kept}; {one.would_free}"]
+    return [f"call {offered} once what is made{one.where} is done with: {kept}"]
 
 
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:
@@ -670,20 +585,14 @@ def _let_library(one: Held, library: str) -> list[str]:
         met = f"{_each_new(keys)} {at}" if keys else f"for each new key that it meets {at}"
         told = [
             f"{library} keeps an entry in {place.said} {met}: let these repeat (no ids, no new objects), or end "
-            f"what is done with by {ends} that removes it; {one.would_free}"
-        ]
-    elif more and _takes_nothing_out(one):
-        told = [
-            f"{library} keeps one more in {place.said} for what is done {at}, and no function of it takes it out: do "
-            f"that once and use it again, or do without it; {one.would_free}"
-        ]
-    elif more:
-        told = [
-            f"{library} keeps one more in {place.said} for what is done {at}: do that once and use it again, or end "
-            f"what is done with by {ends} that removes it; {one.would_free}"
+            f"what is done with by {ends} that removes it"
         ]
     else:
-        told = [f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}; {one.would_free}"]
+        one_more = "one more in " if more else "in "
+        ending = f"end what is done with by {ends}"
+        if more and _takes_nothing_out(one):
+            ending = "do without it: no function of it takes that out"
+        told = [f"{library} keeps {one_more}{place.said} for what is done {at}: do that once, or {ending}"]
     if not one.named.is_user and library not in STANDARD_LIBRARY:
         told.append(f"check whether a newer {library} removes it")
     return told
@@ -695,66 +604,16 @@ def _takes_nothing_out(one: Held) -> bool:
     return one.place.reference.edge_kind == "global" and one.library_code.knows_module(module)
 
 
-def _default_argument(one: Held) -> list[str] | None:
-    if one.named.reference.edge_kind != "default":
-        return None
-    name = str(one.named.reference.variable)
-    return [
-        f"make None the default of {name}, and a new container in the function if it is None: a default value is made "
-        f"once, as the function is defined, and all calls that give none share it; {one.would_free}"
-    ]
-
-
-def _class_attribute(one: Held) -> list[str] | None:
-    """A container that a class body makes, and a method fills by its self: all objects share it."""
-    if one.named.reference.edge_kind != "class-attribute" or not one.written.startswith(("self.", "cls.")):
-        return None
-    return [
-        f"{one.variable} is made once, in the class, and all its objects share it: make one for each object in "
-        f"__init__, or, if it is meant for all, remove what is no longer needed{one.filled}; {one.would_free}"
-    ]
-
-
-def _keys_that_do_not_repeat(one: Held) -> list[str] | None:
-    """A cache of the program's own: it looks there first, adds what is missing, and removes nothing."""
-    pair = stored(one.statement) if one.statement is not None else None
-    if pair is None or one.statement is None or not is_looked_up_first(one.statement, pair[0]):
-        return None
-    keys = f" ({one.new_keys})" if one.new_keys else ""
-    return [
-        f"bound {one.variable}{one.filled}: it is a cache, and its keys{keys} hardly repeat. Keep the latest N, as "
-        f"functools.lru_cache(maxsize=N) does, or make keys that repeat; {one.would_free}"
-    ]
-
-
-def _callables(one: Held) -> list[str] | None:
-    """What it is given are functions or methods: each keeps the object that it is of, or what it encloses."""
-    if one.member_type not in CALLABLES or not one.place.is_user:
-        return None
-    keeps = "the object that it is of" if one.member_type == "method" else "what it encloses"
-    weak = ", or keep a weakref.WeakMethod of it" if one.member_type == "method" else ""
-    return [
-        f"take each {one.member_type} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps "
-        f"{keeps}; {one.would_free}"
-    ]
-
-
 def _unbounded(one: Held) -> list[str] | None:
-    """A container of the program's own, which is filled and never emptied."""
-    return _bound(one, whole=True)
-
-
-def _bound(one: Held, *, whole: bool = False) -> list[str]:
-    """How to bound it, by its type. ``whole``: nothing else is known, so that this tells what it saves."""
+    """A container of the program's own, which is filled and never emptied: how to bound it, by its type."""
     place, named, variable = one.place, one.named, one.variable
-    saves = f"; {one.would_free}" if whole else ""
     beside = f", and from {one.others} as well" if one.others else ""
     is_inside = named is not place or one.found.holder.largest is not None
     if is_inside and not named.has_members:  # an optimizer, a parser
-        return [f"remove from {place.said}, which {variable} has, what is no longer needed{one.filled}{beside}{saves}"]
+        return [f"remove from {place.said}, which {variable} has, what is no longer needed{one.filled}{beside}"]
     if not named.has_members:
-        return [f"empty {variable}{one.filled}{beside}{saves}"]
-    told = [f"{_how_to_bound(one, named if named.has_length else place)}{beside}{saves}"]
+        return [f"empty {variable}{one.filled}{beside}"]
+    told = [f"{_how_to_bound(one, named if named.has_length else place)}{beside}"]
     member = one.member_type or one.found.kept.type_name
     if member.startswith("torch.") and one.found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         told.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
@@ -777,22 +636,65 @@ def _how_to_bound(one: Held, place: Place) -> str:
     return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
 
 
+def _says(proves: Callable[[Held], object], *texts: str) -> Proof:
+    """Where it is proved, sentences with what is known of the holder, ``one``."""
+    return lambda one: [text.format(one=one) for text in texts] if proves(one) else None
+
+
 MECHANISMS: dict[str, Proof] = {
     "library-registry": _let_go,
-    "results-of-cells": _results_of_cells,
-    "exit-handlers": _exit_handlers,
+    "results-of-cells": _says(
+        lambda one: are_results_of_cells(one.place),
+        "end the last line of a cell with a semicolon, or assign it to a variable: IPython keeps what it returns "
+        "(%reset -f out frees what is there, InteractiveShell.cache_size = 0 keeps none)",
+    ),
+    "exit-handlers": _says(  # only C code holds it, and it was handed over to be called
+        lambda one: one.place.root_kind == OUTSIDE,
+        "unregister what is registered{one.where} after use (as atexit.unregister does), or register one function for "
+        "all",
+    ),
     "cache-keeps-self": _cache_keeps_self,
     "unbounded-cache": _unbounded_cache,
-    "exception-raised-again": _exception_raised_again,
-    "hooks": _hooks,
+    "exception-raised-again": _says(
+        lambda one: one.line is not None and one.line.text.startswith("raise "),
+        "raise a new exception each time{one.where}, not the one that {one.variable} keeps: its traceback keeps the "
+        "locals of every function it passed through",
+    ),
+    "hooks": _says(
+        lambda one: holds_hooks(one.found),
+        "registering a hook{one.where} returns a handle: keep it, and call its remove() once the hook is done with",
+    ),
     "registered-callables": _registered,
-    "timers": _timers,
-    "waiters": _waiters,
-    "autograd-history": _autograd_history,
+    "timers": _says(  # or where an event loop keeps them
+        lambda one: (
+            _TIMERS.search(one.member_type)
+            or (one.place.reference.variable == "_scheduled" and one.library == "asyncio")
+        ),
+        "cancel each timer that is no longer needed: keep what is returned{one.where}, and call its cancel(). Until "
+        "its time has come, a timer keeps its function and the arguments of it",
+    ),
+    "waiters": _says(
+        lambda one: one.place.reference.variable == "_waiters",
+        "cancel what waits for {one.variable}{one.where} once it is no longer needed",
+    ),
+    "autograd-history": _says(
+        lambda one: one.found.is_graph,
+        "detach what {one.variable} keeps{one.where}, by .detach() or, where a number is enough, .item(): each tensor "
+        "carries the history it was computed by",
+        "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history",
+    ),
     "context-not-reset": _context_not_reset,
     "chain": _chain,
-    "unending-tasks": _unending_tasks,
-    "write-buffer": _write_buffer,
+    "unending-tasks": _says(
+        lambda one: tasks_wait_in(one.found),
+        "end the tasks that {one.variable} keeps: give what they wait for in {one.waits} a timeout, or cancel those "
+        "that are no longer needed",
+    ),
+    "write-buffer": _says(
+        _is_written_and_unread,
+        "whoever reads from it is slower than what is written{one.where}: await drain() after writing, or close the "
+        "connections of those that do not keep up",
+    ),
     "stored-for-good": _stored_for_good,
     "tracebacks": _tracebacks,
     "views": _views,
@@ -801,13 +703,37 @@ MECHANISMS: dict[str, Proof] = {
     "rebuilt-with-more": _rebuilt,
     "values-keep-their-keys": _values_keep_their_keys,
     "finished-work": _finished_work,
-    "slow-consumer": _slow_consumer,
+    "slow-consumer": _says(
+        lambda one: (
+            any(_QUEUES.search(at.type_name) for at in (one.named, one.place))
+            and one.found.removing
+            and one.found.limit is None
+        ),
+        "more is put into {one.variable}{one.where} than {one.found.removing[0].place} takes out: give the queue a "
+        "maxsize, so that who puts waits, or take out faster{one.smaller}",
+    ),
     "removal-not-reached": _removal_not_reached,
     "library-way-out": _way_out,
     "library-keeps": _library_keeps,
-    "default-argument": _default_argument,
-    "class-attribute": _class_attribute,
-    "kept-callables": _callables,
-    "keys-that-do-not-repeat": _keys_that_do_not_repeat,
+    "default-argument": _says(
+        lambda one: one.edge == "default",
+        "make None the default of {one.named.reference.variable}, and a new container in the function if it is None: a "
+        "default value is made once, as the function is defined, and all calls that give none share it",
+    ),
+    "class-attribute": _says(  # a class body makes it, and a method fills it by its self
+        lambda one: one.edge == "class-attribute" and one.written.startswith(("self.", "cls.")),
+        "{one.variable} is made once, in the class, and all its objects share it: make one for each object in "
+        "__init__, or, if it is meant for all, remove what is no longer needed{one.filled}",
+    ),
+    "kept-callables": _says(
+        lambda one: one.member_type in CALLABLES and one.place.is_user,
+        "take each {one.member_type} out of {one.variable} once it is no longer called{one.filled}: a method keeps its "
+        "object, unless a weakref.WeakMethod of it is kept, and a function what it encloses",
+    ),
+    "keys-that-do-not-repeat": _says(  # a cache of the program's own
+        lambda one: one.adds_what_is_missing,
+        "bound {one.variable}{one.filled}: it is a cache, and its keys{one.keys_said} hardly repeat. Keep the latest "
+        "N, as functools.lru_cache(maxsize=N) does, or make keys that repeat",
+    ),
     "unbounded-container": _unbounded,
 }
