@@ -699,10 +699,10 @@ MECHANISMS: dict[str, Proof] = {
     "tracebacks": _tracebacks,
     "views": _views,
     "values-with-more": _carries,
+    "finished-work": _finished_work,
     "never-read": _never_read,
     "rebuilt-with-more": _rebuilt,
     "values-keep-their-keys": _values_keep_their_keys,
-    "finished-work": _finished_work,
     "slow-consumer": _says(
         lambda one: (
             any(_QUEUES.search(at.type_name) for at in (one.named, one.place))

@@ -149,11 +149,12 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
         (FUTURES, of_members("_base.Future"), "finished-work", ["add_done_callback(self.rows.remove)"]),
+        (COUNTS, of_members("_asyncio.Task"), "finished-work", ["add_done_callback(self.rows.remove)"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "done", "match", "anew", "spans"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "done", "unread", "match", "anew", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
