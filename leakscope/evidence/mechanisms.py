@@ -430,15 +430,16 @@ def _never_read(one: Held) -> list[str] | None:
 
 
 def _rebuilt(one: Held) -> list[str] | None:
-    """``self.frame = concat([self.frame, rows])``: what is no container becomes larger by what it had."""
+    """``self.frame = concat([self.frame, rows])``, ``text += line``: what is no container takes in what it had."""
     node = one.statement.node if one.statement is not None else None
-    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-    if target is None or not one.named.is_user or last_name(target) != one.named.reference.variable:
+    target = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        own = ast.dump(node.targets[0]).replace("Store()", "Load()")
+        target = node.targets[0] if any(ast.dump(part) == own for part in ast.walk(node.value)) else None
+    is_it = target is not None and last_name(target) == one.named.reference.variable and one.named.is_user
+    if target is None or not is_it or one.named.type_name in _FILLED:
         return None
-    own, name = ast.dump(target).replace("Store()", "Load()"), ast.unparse(target)
-    value = node.value if isinstance(node, ast.Assign) else None
-    if value is None or one.named.type_name in _FILLED or all(ast.dump(part) != own for part in ast.walk(value)):
-        return None
+    name = ast.unparse(target)
     return [
         f"each pass makes {name} anew from all that it had and more{one.where}: keep only the latest of it, or write "
         f"each part to a file and keep a summary"
@@ -702,6 +703,10 @@ MECHANISMS: dict[str, Proof] = {
     "finished-work": _finished_work,
     "never-read": _never_read,
     "rebuilt-with-more": _rebuilt,
+    "buffer-not-emptied": _says(
+        lambda one: one.named.type_name in ("_io.StringIO", "_io.BytesIO"),
+        "empty {one.variable} once what it has is read: seek(0), then truncate(); or write to a file",
+    ),
     "values-keep-their-keys": _values_keep_their_keys,
     "slow-consumer": _says(
         lambda one: (
