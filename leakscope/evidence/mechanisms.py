@@ -413,7 +413,7 @@ def _is_never_read(one: Held) -> bool:
 def _rebuilt(one: Held) -> str | None:
     """``self.frame = concat([self.frame, rows])``, ``text += line``: what is no container takes in what it had."""
     node = one.statement.node if one.statement is not None else None
-    target = node.target if isinstance(node, ast.AugAssign) else None
+    target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         own = ast.dump(node.targets[0]).replace("Store()", "Load()")
         target = node.targets[0] if any(ast.dump(part) == own for part in ast.walk(node.value)) else None
