@@ -53,11 +53,12 @@ Events = Callable[[Scope, Site], Iterator[_Event]]
 
 # Calls that look as if they only read, take away or end something.
 _READING = re.compile(
-    r"(get|keys|items|values|len|copy|pop|popleft|popitem|remove|discard|clear|close|join|read|seek|tell|truncate|flush"
-    r"|commit|rollback|is|has|count|index|sort|reverse|wait|zero_grad|state_dict|parameters|named_parameters|eval|to"
-    r"|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|find|search|stop|start|cancel|done|result|empty|full"
-    r"|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size|cursor|save|backward"
-    r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|fetch\w*$|__\w+__$"
+    r"(get|getbuffer|getvalue|keys|items|values|len|copy|pop|popleft|popitem|remove|discard|clear|close|join|read|seek"
+    r"|tell|truncate|flush|commit|rollback|is|has|count|index|sort|reverse|wait|zero_grad|state_dict|parameters"
+    r"|named_parameters|eval|to|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|find|search|stop|start|cancel|done"
+    r"|result|empty|full|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size"
+    r"|cursor|save|backward|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$"
+    r"|fetch\w*$|__\w+__$"
 )
 _FIRST_ARGUMENT = PUSHES | {"setattr", "setitem"}
 JOINERS = frozenset(
