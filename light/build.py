@@ -26,7 +26,7 @@ PARTS = (
     "agent/**/*", "recorder/**/*", "metering/**/*", "integrations/**/*",
     "storage/**/*", "torch_snapshots/**/*", "uploading/**/*",
     "watching/__init__.py", "watching/chart.py", "watching/cursor.py", "watching/feeds.py",
-    "watching/history.py", "watching/scene.py",
+    "watching/history.py", "watching/holders.py", "watching/scene.py",
 )  # fmt: skip
 _UNWANTED = {".pyc", ".so"}
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
