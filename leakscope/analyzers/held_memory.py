@@ -121,8 +121,8 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
             key = place.said[len(holder.said) + 2 : -2]
             by_key = [line for line in adding_lines(case.sources, holder.as_holder(key)) if line.kind == "adds"]
             lines = by_key[:1] or lines
-        use = use_of(case, process, holder.as_holder(), place.said)
         references = min((referred[number] for number in place.numbers if number in referred), default=math.inf)
+        use = use_of(case, process, holder.as_holder(), place.said, is_alone=references <= 1)
         if use.is_over and references <= 1 + use.filling:  # who waits to add to it refers to it as well
             made = lines[0] if holder is not place and lines else _line(lines)
             yield _Idle(place, named, round(float(place.deep_bytes[-1])), made, use)

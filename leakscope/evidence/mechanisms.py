@@ -500,8 +500,8 @@ def _way_out(one: Held) -> str | None:
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:
     """``self.progress.remove_task()`` for a line that calls ``self.progress.add_task()``, where that is offered."""
     calls = [node for node in ast.walk(one.statement.node) if isinstance(node, ast.Call)] if one.statement else []
-    for func in (call.func for call in calls):
-        for name in methods if isinstance(func, ast.Attribute) else ():
+    for func in (call.func for call in calls if isinstance(call.func, ast.Attribute)):
+        for name in methods:
             does, undoes = (re.findall(r"[a-z]+|[A-Z][a-z]*", word) for word in (func.attr, name))
             if name in (f"un{func.attr}", f"dis{func.attr}") or (len(does) > 1 and does[1:] == undoes[1:]):
                 return f"{ast.unparse(func.value)}.{name}()"
@@ -514,6 +514,8 @@ def _offered(one: Held) -> tuple[str, list[str]] | None:
     inner: list[str] = []
     while at.parent is not None and not at.is_user:
         owner, attribute = at.parent, str(at.reference.variable)
+        if owner.reference.edge_kind == "namespace" and owner.parent is not None:
+            owner = owner.parent
         if at.reference.edge_kind == "attribute":
             methods = code.methods(owner.type_name, attribute, inner)
             if not methods and (inner or best is not None):

@@ -42,8 +42,19 @@ class Use(NamedTuple):
         return f"read last at {where}" if self.is_over else f"{where} reads it"
 
 
-def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: Collection[str] = ()) -> Use:
-    """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it."""
+def use_of(
+    case: Case,
+    process: ProcessGrowth,
+    holder: Holder,
+    path: str,
+    made: Collection[str] = (),
+    *,
+    is_alone: bool = False,
+) -> Use:
+    """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it.
+
+    ``is_alone``: nothing else refers to it, so that no library that was given it has kept it.
+    """
     progress = case.once(_reached, process)
     key = _KEY.search(path)
     reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
@@ -53,7 +64,8 @@ def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: 
         return Use(False, on.line)
     if not is_seen:  # what runs: all of it may be to come
         return Use(None, None)
-    if any(read.is_over is None or (read.is_given and read.line.place not in made) for read in reads):
+    may_be_kept = () if is_alone else (read.line.place for read in reads if read.is_given)
+    if any(read.is_over is None for read in reads) or not set(made).issuperset(may_be_kept):
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):
         return Use(None, None)  # its name is not in the sources

@@ -76,7 +76,8 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     unit = case.step_unit
     steps = steps_passed(case.recording, growth, unit)
     elsewhere = any(f.tells(ELSEWHERE) and not f.wasted for f in findings)
-    is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
+    # Then the limit was reached, or nobody gets there.
+    is_over = kill is not None or case.kills.of_root or any(map(_is_crash, findings))
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
     told = Told(growth, gained, others, end, wasted, signal, steps, unit, case.rank_growth)

@@ -153,6 +153,28 @@ def test_what_new_data_hides_is_seen(tmp_path):
     assert finding.evidence[1].figures["last_rest"] == -5000
 
 
+def watched(builder, losing):
+    row = {"call_count": 40, "file": "/job/train.py"}
+    for line, (function, count) in enumerate(losing.items(), 7):
+        builder.row("lost_references", 12.0, PID, function=function, line=line, losing_count=count, **row)
+    return builder
+
+
+def test_the_function_that_was_seen_to_lose_them_is_named(tmp_path):
+    """One of Python's own lets go of what it is given, and one that does so seldom is none."""
+    builder = counted(tmp_path, falling(100))
+    losing = {"list.clear": 40, "fast.parse": 39, "fast.close": 5}
+    (finding,), _, _ = looked(watched(builder, losing).open())
+    assert finding.title.startswith("fast.parse()") and finding.subject.library == "fast"
+    assert (finding.subject.file, finding.subject.line) == ("/job/train.py", 8)
+    assert "train.py:8" in finding.remedy[0] and "--probe" not in " ".join(finding.remedy)
+
+
+def test_where_nobody_was_seen_the_report_says_how_to_look(tmp_path):
+    (finding,), _, _ = looked(watched(counted(tmp_path, falling(100)), {"list.clear": 40}).open())
+    assert finding.subject.line is None and "--probe" in " ".join(finding.remedy)
+
+
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "rest",
