@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import STRONG, Ground
 from ..facts.code.starts import process_start_line
 from ..facts.growth.limits import is_short
 from ..facts.processes.table import POOL_WORKER, Process
 from ..facts.series.arithmetic import level_at
 from ..findings import Evidence, Finding
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import MOST, MiB, format_bytes, format_count, format_duration
 from .sentences import at_line
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_REST = 0.5  # of its life: between two evaluations a pool has nothing to do
 _LEAST_S = 10.0
 _LEAST_BYTES = 16 * MiB  # of all of them
 _LEAST_SHARE = 0.05  # of what the job holds
@@ -31,7 +30,10 @@ class _Rest(NamedTuple):
 
 
 def idle_pools(case: Case, kind: str) -> Iterator[Finding]:
-    """One finding per parent whose pools rest: they worked once, and have not since most of their life."""
+    """One finding per parent whose pools rest: they worked once, and have not since most of their life.
+
+    Between two evaluations a pool has nothing to do.
+    """
     end_s = case.growth.end_s
     held = level_at(case.growth.time_s, case.growth.held_bytes, end_s)
     for team in case.teams:
@@ -42,7 +44,7 @@ def idle_pools(case: Case, kind: str) -> Iterator[Finding]:
 
 def _rest(alive: list[Process], end_s: float) -> _Rest | None:
     since = {id(one): one.idle_since_s(end_s) for one in alive}
-    idle = [one for one in alive if end_s - since[id(one)] >= max(_LEAST_S, _REST * (end_s - one.born_s))]
+    idle = [one for one in alive if end_s - since[id(one)] >= max(_LEAST_S, MOST * (end_s - one.born_s))]
     if not idle:
         return None
     since_s = max(since[id(one)] for one in idle)
@@ -62,7 +64,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float) 
         f"{who} hold{'s' if count == 1 else ''} {size} and {'has' if count == 1 else 'have'} done nothing since "
         f"{format_duration(rest.since_s)}",
         severity="warning" if case.kills.of_root or is_short(case.limits) or share >= _MUCH else "note",
-        grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", 0.8)],
+        grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", STRONG)],
         bytes=rest.bytes,
         process=rest.workers[0],
         line=line,
@@ -71,7 +73,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float) 
         evidence=[
             Evidence(text, figures),
             Evidence(f"that is {share:.0%} of what the job held at the end", {"share": round(share, 3)}),
-            *([at_line(line, "starts them")] if line is not None else ()),
+            at_line(line, "starts them"),
         ],
         doubts=["the pool may be wanted again: then starting it anew costs time"],
         remedy=[
