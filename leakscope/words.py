@@ -35,7 +35,7 @@ BILL_NAMES = {
     "leakscope": "leakscope's own",
     "workers": "other processes, their own",
     "workers-shared": "other processes, shared with them",
-    "since-snapshot": "not there in the snapshot",
+    "since-snapshot": "not in the snapshot",
     "not-measured": "not measured",
     "others": "others",
 }
@@ -204,7 +204,7 @@ def in_cell(string: str) -> str:
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table whose cells are texts of the job's."""
     cells = (" | ".join(map(in_cell, row)) for row in rows)
-    return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *(f"| {row} |" for row in cells)]
+    return [f"| {' | '.join(heads).lstrip()} |", "|---" * len(heads) + "|", *(f"| {row} |" for row in cells)]
 
 
 def numbered(excerpt: Excerpt) -> list[tuple[int, str, bool]]:

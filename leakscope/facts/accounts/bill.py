@@ -298,7 +298,7 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
 
 def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float) -> BillRow:
     """What came between a snapshot and the moment, by who asked for it."""
-    name = "more than in the snapshot" if at_s >= since_s else "gone before the snapshot"
+    name = "came after it" if at_s >= since_s else "was gone by then"
     line = _asked_at(process, at_s)
     if line is not None:
         name += f", asked for in {line[0]}"
