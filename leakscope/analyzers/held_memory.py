@@ -133,8 +133,13 @@ _LEAST_IDLE = 4 * MiB  # of one of several
 
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
-    names = {holder_name(named), holder_name(place), place.said}
-    return any(f.wasted and any(name in f.title for name in names) for f in so_far) or any(
+    """By its name, or with all that something holds which could go."""
+    names, above = {holder_name(named), holder_name(place), place.said}, [place]
+    while above[-1].parent is not None:
+        above.append(above[-1].parent)
+    within = {one.said for one in above}
+    wasted = [f for f in so_far if f.wasted]
+    return any(f.subject.path in within or any(name in f.title for name in names) for f in wasted) or any(
         f.subject.path == place.said for f in so_far
     )
 
