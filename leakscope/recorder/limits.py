@@ -191,7 +191,6 @@ class Limits:
             self._reached[limit.name] = reached
         return []
 
-
     def _look_for_stalls(self, row: Row) -> list[Alarm]:
         """Tasks that wait for memory, whatever the limits say: with swap, or a ``memory.high``, none may be near."""
         stalled, name = row.get("psi_full_avg10") or 0.0, _name(row)

@@ -91,7 +91,9 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
     library = text_of(process.rows("sentinels").iloc[-1], "malloc_library")
     serving = served_by(library)
     if serving.is_missing:
-        raise BadInput(f"malloc was {library}'s, which is not installed here: the replay needs what it is compared with")
+        raise BadInput(
+            f"malloc was {library}'s, which is not installed here: the replay needs what it is compared with"
+        )
     rng = np.random.default_rng(0)
     lives = lives_of(process.rows("allocation_lives"), rng)
     if lives.error() > _MOST_ERROR:

@@ -69,6 +69,8 @@ def served_by(library: str | None) -> Variant:
     """What served the job: ``library`` in place of libc's malloc, by its file's name; None: libc's."""
     if library is None:
         return Variant(AS_RECORDED)
-    other = next((one for one in _OTHERS if library.startswith(one.pattern.split(".")[0].replace("_minimal", ""))), None)
+    other = next(
+        (one for one in _OTHERS if library.startswith(one.pattern.split(".")[0].replace("_minimal", ""))), None
+    )
     found = _other(other) if other is not None else Variant(library, is_missing=True)
     return replace(found, name=AS_RECORDED)

@@ -94,7 +94,9 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
 
 def _owner(place: Place, handle: Place | None) -> Place | None:
     """Whoever has an address of C's stands for what lies there."""
-    while handle is not None and handle.type_name == _ADDRESS and handle.parent is not None and handle.parent is not place:
+    while (
+        handle is not None and handle.type_name == _ADDRESS and handle.parent is not None and handle.parent is not place
+    ):
         handle = handle.parent
     return handle
 
