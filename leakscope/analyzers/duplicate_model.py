@@ -12,7 +12,6 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,8 +22,7 @@ from ..evidence.sentences import at_line
 from ..evidence.use import use_of
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.gpu.budget import DeviceBudget
-from ..facts.gpu.roles import MODEL
-from ..facts.gpu.snapshots import Stack
+from ..facts.gpu.copies import SecondSet, second_set
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.place import Place
 from ..facts.subject import About
@@ -49,8 +47,6 @@ RULE = "no-duplicates"
 AFTER = ()
 _KIND = "duplicate-model"
 _UNNAMED = "memory that no snapshot reached"
-# On a GPU by sizes alone. Fewer different ones are layers that are all alike: one model.
-_LEAST_TENSORS, _LEAST_SIZES, _LEAST_ON_GPU, _EQUAL_SHARE = 8, 3, 16 * MiB, 0.9
 
 
 class _Told(NamedTuple):
@@ -110,7 +106,8 @@ def findings(
     warning_share: float = 0.1,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
-    copies = [copy for budget in case.last_gpu_budgets if (copy := _on_device(case, budget)) is not None]
+    sets = [(budget, second_set(budget)) for budget in case.last_gpu_budgets]
+    copies = [_on_device(case, budget, second) for budget, second in sets if second is not None]
     yield from copies
     if not len(case.rows("weights")):
         yield from () if copies else [_no_model(case)]
@@ -406,19 +403,7 @@ def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], devic
 # ---- on one GPU, by a memory snapshot of torch
 
 
-class _Copy(NamedTuple):
-    """Sizes of the tensors of a second set of weights. ``half``: in elements of half the size."""
-
-    sizes: Sequence[int]
-    first: Stack
-    second: Stack
-    half: bool
-
-
-def _on_device(case: Case, budget: DeviceBudget) -> Finding | None:
-    copy = _copy(budget)
-    if copy is None:
-        return None
+def _on_device(case: Case, budget: DeviceBudget, copy: SecondSet) -> Finding:
     size, count = sum(copy.sizes), len(copy.sizes)
     how = "the same shapes in half the precision" if copy.half else "the same shapes"
     text = f"{count} tensors of {len(set(copy.sizes))} sizes, in order, were allocated at {copy.first.place} and again "
@@ -434,40 +419,3 @@ def _on_device(case: Case, budget: DeviceBudget) -> Finding | None:
         remedy=[f"if the second set is a leftover, drop it before training: frees about {format_bytes(size)}"],
         wasted=True,
     )
-
-
-def _copy(budget: DeviceBudget) -> _Copy | None:
-    groups: dict[tuple[str | None, int | None], list[tuple[int, Stack]]] = {}
-    for one, role in zip(budget.device.allocations, budget.roles):
-        if role == MODEL and one.freed is None:
-            stack = budget.device.stack(one.stack)
-            groups.setdefault((stack.file, stack.line), []).append((one.size, stack))  # the line that loads a set
-    sets = [group for group in groups.values() if _is_model([size for size, _ in group])]
-    for number, group in enumerate(sets):
-        sizes = [size for size, _ in group]
-        middle = len(sizes) // 2
-        first, second = sizes[:middle], sizes[middle:]
-        if first == second and _is_model(first) and not _repeats(first):
-            return _Copy(first, group[0][1], group[middle][1], False)
-        for other in sets[number + 1 :]:
-            others = [size for size, _ in other]
-            for factor in (1, 2):
-                if _alike(sizes, others, factor) or _alike(others, sizes, factor):
-                    smaller = min(sizes, others, key=sum)
-                    return _Copy(smaller, group[0][1], other[0][1], factor == 2)
-    return None
-
-
-def _is_model(sizes: Sequence[int]) -> bool:
-    return len(sizes) >= _LEAST_TENSORS and sum(sizes) >= _LEAST_ON_GPU and len(set(sizes)) >= _LEAST_SIZES
-
-
-def _repeats(sizes: Sequence[int]) -> bool:
-    """Whether it is one pattern several times over: layers, and no whole model."""
-    count = len(sizes)
-    return any(count % p == 0 and list(sizes) == list(sizes[:p]) * (count // p) for p in range(1, count // 2 + 1))
-
-
-def _alike(sizes: Sequence[int], others: Sequence[int], factor: int) -> bool:
-    shared = Counter(sizes) & Counter(size * factor for size in others)
-    return sum(shared.values()) >= _EQUAL_SHARE * max(len(sizes), len(others))

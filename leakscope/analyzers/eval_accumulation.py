@@ -11,7 +11,7 @@ Do:            empty what the holder gathers after each evaluation, or keep numb
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ TELLS = (GROWTH, WHEN)
 AFTER = ("*",)  # the holder of what evaluation gathers is theirs to name
 KIND = "eval-accumulation"
 _NEVER_BLAMED = ("train", "start-up")
+_LATE_S = 5.0  # rows come every flush: the last one may be a little late
 _FIGURES = ["entry_count", "gained_bytes", "phase_s", "peak_gain_bytes"]
 
 
@@ -62,21 +63,15 @@ def findings(
         yield Skipped(KIND, "no evaluation or saving was recognised in the judged part of the run")
 
 
-class _Passages:
+class _Passages(NamedTuple):
     """What one phase did to one process inside a window, all its passages together."""
 
-    def __init__(self, phase: str, rows: pd.DataFrame) -> None:
-        first, last = rows.iloc[0], rows.iloc[-1]
-        self.phase = phase
-        self.entries = int(last["entry_count"] - first["entry_count"])
-        self.gained_bytes = int(last["gained_bytes"] - first["gained_bytes"])
-        self.seconds = float(last["phase_s"] - first["phase_s"])
-        self.peak_bytes = int(last["peak_gain_bytes"])
-        self.series = Series(
-            f"bytes left behind by {phase}",
-            [round(float(t), 3) for t in rows["time_s"]],
-            [float(v) for v in rows["gained_bytes"]],
-        )
+    phase: str
+    entries: int
+    gained_bytes: int
+    peak_bytes: int
+    seconds: float
+    series: Series
 
     @property
     def each_bytes(self) -> float:
@@ -84,17 +79,24 @@ class _Passages:
 
     @property
     def figures(self) -> dict[str, object]:
-        return {
-            "phase": self.phase,
-            "entries": self.entries,
-            "gained_bytes": self.gained_bytes,
-            "peak_gain_bytes": self.peak_bytes,
-            "phase_s": round(self.seconds, 2),
-        }
+        figures = {"phase": self.phase, "entries": self.entries, "gained_bytes": self.gained_bytes}
+        return figures | {"peak_gain_bytes": self.peak_bytes, "phase_s": round(self.seconds, 2)}
 
     @property
     def words(self) -> str:
         return {"eval": "evaluation", "save": "saving"}.get(self.phase, f"phase {self.phase!r}")
+
+
+def _passages(phase: str, rows: pd.DataFrame, *, begins: bool) -> _Passages:
+    """``begins``: before the first of the rows there was nothing."""
+    values = rows[_FIGURES].to_numpy(dtype=np.float64)
+    first = np.zeros(len(_FIGURES)) if begins else values[0]
+    entries, gained, seconds, _ = values[-1] - first
+    at_s, left = rows["time_s"].tolist(), values[:, 1].tolist()
+    if begins:
+        at_s, left = [at_s[0], *at_s], [0.0, *left]
+    series = Series(f"bytes left behind by {phase}", [round(float(s), 3) for s in at_s], left)
+    return _Passages(phase, int(entries), int(gained), int(values[-1, 3]), float(seconds), series)
 
 
 def _phases(
@@ -108,28 +110,17 @@ def _phases(
         own = only(rows, rows["phase"] == phase)
         before = only(own, own["time_s"] < start_s).tail(1)
         window = only(own, own["time_s"] >= (before["time_s"].iloc[0] if len(before) else start_s))
-        # Rows come every flush: the last one may be a little late.
-        window = only(window, window["time_s"] <= end_s + 5.0)
+        window = only(window, window["time_s"] <= end_s + _LATE_S)
         if len(window) < 2 and not len(before):  # it began inside the window: before its first row there was nothing
             window = own.head(1) if len(own) else own
         if not len(window):
             continue
-        if not len(before) and not process.is_fork:  # a fork goes on from what its parent had counted
-            window = _with_zero(window)
-        passages = _Passages(phase, window)
+        # A fork goes on from what its parent had counted.
+        passages = _passages(phase, window, begins=not len(before) and not process.is_fork)
         steps = window["step"].dropna().to_numpy(dtype=np.float64)
         passed = float(steps[-1] - steps[0]) if len(steps) > 1 else 0.0
         if passages.entries and (not passed or passages.entries <= max_entries_per_step * passed):
             yield passages
-
-
-def _with_zero(rows: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    zero = rows.head(1).copy()
-    for column in _FIGURES[:3]:
-        zero[column] = zero[column] * 0
-    return pd.concat([zero, rows])
 
 
 def _finding(
@@ -138,27 +129,20 @@ def _finding(
     holders = [f for f in so_far if f.subject.pid == process.pid and f.subject.holder and not f.wasted]
     holder = max(holders, key=lambda f: f.bytes * f.confidence, default=None)
     each = format_bytes(passages.each_bytes, signed=True)
-    text = f"{each} in each {passages.words}, {_comes_back(share)}"
-    evidence = [
-        Evidence(
-            f"{passages.words} ran {passages.entries} times, {passages.seconds:.1f} s in all, and gained "
-            f"{format_bytes(passages.gained_bytes)}; the process gained {format_bytes(process.growth_bytes)} in all",
-            {**passages.figures, "process_growth_bytes": process.growth_bytes},
-        )
-    ]
-    if holder is not None:
-        evidence.append(Evidence(f"what is left behind is held by {holder.subject.holder}"))
+    ran = f"{passages.words} ran {passages.entries} times, {passages.seconds:.1f} s in all, and gained "
+    ran += f"{format_bytes(passages.gained_bytes)}; the process gained {format_bytes(process.growth_bytes)} in all"
+    held = Evidence(f"what is left behind is held by {holder.subject.holder}") if holder is not None else None
     return case.finding(
         KIND,
-        f"{passages.words.capitalize()} leaves memory behind: {text}",
+        f"{passages.words.capitalize()} leaves memory behind: {each} in each {passages.words}, {_comes_back(share)}",
         # Whoever names the variable is the answer; this says when it happens.
         severity="warning" if holder is not None else severity,
         grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", graded(share, NEUTRAL, SURE))],
         bytes=min(passages.gained_bytes, process.growth_bytes),
         process=process,
         subject=holder.subject if holder is not None else None,
-        evidence=evidence,
-        doubts=[] if holder is not None else ["no variable was found that holds the memory left behind"],
+        evidence=[Evidence(ran, {**passages.figures, "process_growth_bytes": process.growth_bytes}), held],
+        doubts=[None if holder is not None else "no variable was found that holds the memory left behind"],
         remedy=holder.remedy if holder is not None else [],
         series=[passages.series],
     )

@@ -110,7 +110,8 @@ def _is_cut_up(use: DeviceUse, min_retries: int, min_split_fraction: float) -> b
     if not split.size or use.last("alloc_retry_count") < min_retries:
         return False
     early, _, late = (part if part.size else split for part in np.array_split(split, 3))
-    return float(np.median(late)) >= max(min_split_fraction, np.nextafter(float(np.median(early)), 1.0))
+    usual = float(np.median(late))
+    return usual >= min_split_fraction and usual > float(np.median(early))
 
 
 def _ran_out(case: Case, use: DeviceUse, ooms: Sequence[Oom]) -> Finding:

@@ -73,24 +73,11 @@ def _finding(
     temporary = sorted(temporary, key=lambda line: line.end_bytes - line.peak_bytes)
     first = temporary[0]
     accounts = budget.alive_at(device.peak_position)
-    evidence = [
-        Evidence(f"{format_bytes(peak)} were in use at the peak: {parts(accounts)}", dict(accounts)),
-        Evidence(
-            f"{format_bytes(temporary_bytes)} of it were freed by the end, {format_bytes(stays)} stay",
-            {"temporary_bytes": temporary_bytes, "stays_bytes": stays, "peak_bytes": peak},
-        ),
-        largest_lines(budget),
-        *between_marks(budget),
-        *as_program_says(budget, budget.device.peak_position),
-    ]
-    if device.cached_bytes >= temporary_bytes / 2:
-        evidence.append(
-            Evidence(
-                f"{format_bytes(device.cached_bytes)} of that are still reserved as a cache: nvidia-smi counts them, "
-                "and they are no leak",
-                {"cached_bytes": device.cached_bytes},
-            )
-        )
+    freed = f"{format_bytes(temporary_bytes)} of it were freed by the end, {format_bytes(stays)} stay"
+    figures = {"temporary_bytes": temporary_bytes, "stays_bytes": stays, "peak_bytes": peak}
+    cached = f"{format_bytes(device.cached_bytes)} of that are still reserved as a cache: nvidia-smi counts them, and "
+    cached += "they are no leak"
+    is_cached = device.cached_bytes >= temporary_bytes / 2
     return case.finding(
         _KIND,
         f"The peak of {format_bytes(peak)} on {device.label} is temporary by {format_bytes(temporary_bytes)}: "
@@ -99,9 +86,16 @@ def _finding(
         grounds=[Ground("the history of the allocator says what was alive then", SURE)],
         bytes=0,
         subject=subject_in(device, first.stack),
-        evidence=evidence,
+        evidence=[
+            Evidence(f"{format_bytes(peak)} were in use at the peak: {parts(accounts)}", dict(accounts)),
+            Evidence(freed, figures),
+            largest_lines(budget),
+            *between_marks(budget),
+            *as_program_says(budget, device.peak_position),
+            Evidence(cached, {"cached_bytes": device.cached_bytes}) if is_cached else None,
+        ],
         doubts=too_late(budget),
-        remedy=list(_remedy(temporary, min_line_share * peak)),
+        remedy=_remedy(temporary, min_line_share * peak),
         series=allocated_curve(device),
     )
 

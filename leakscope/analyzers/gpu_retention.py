@@ -73,7 +73,7 @@ def findings(
         trend = judge(one.time_s, one.counted, started_s=one.first_step_s, **(of_torch if one.use else _OF_DRIVER))
         filled = _filled(one.use, min_growth_bytes) if one.use and trend.verdict == CANNOT_TELL else None
         if trend.verdict == GROWING or filled is not None:
-            yield _finding(case, one, filled or trend, min_named_share, histories.pop((one.pid, one.device), None))
+            yield _finding(case, one, filled or trend, min_named_share, histories.pop((one.pid or 0, one.device), None))
         elif trend.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{one.label}: {trend.reason}")
         else:
@@ -97,7 +97,9 @@ class _Curve:
 
     @property
     def first_step_s(self) -> float | None:
-        steps = self.use.rows.loc[self.use.rows["step"].notna(), "time_s"] if self.use is not None else ()
+        if self.use is None:
+            return None
+        steps = self.use.rows.loc[self.use.rows["step"].notna(), "time_s"]
         return float(steps.iloc[0]) if len(steps) else None
 
     def gained(self, case: Case, start_s: float, end_s: float) -> float:

@@ -79,7 +79,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
         subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
         evidence=_evidence(case, seen, kill, sure, hog, blamed),
         doubts=_doubts(seen, kill),
-        remedy=[*_remedy(kill, blamed), *_enough(case, kill, so_far)],
+        remedy=[*_remedy(kill, blamed), _enough(case, kill, so_far)],
         series=_curve(case, hog),
     )
 
@@ -134,10 +134,9 @@ def _limit(case: Case, kill: Kill) -> int | None:
         return None
     if counter.hit_count:
         return counter.limit_bytes
-    limits = [
-        c for c in above(case.recording, kill.victim.cgroup) if c.limit_bytes
-    ]  # version 1 does not say whose it was
-    tightest = min(limits, key=lambda c: c.limit_bytes or 0, default=None)
+    # Version 1 does not say whose it was.
+    limits = [counter for counter in above(case.recording, kill.victim.cgroup) if counter.limit_bytes]
+    tightest = min(limits, key=lambda counter: counter.limit_bytes or 0, default=None)
     return tightest.limit_bytes if tightest is not None and (tightest.used_fraction or 0) >= MOST else None
 
 
@@ -243,14 +242,11 @@ def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
         yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
 
 
-def _enough(case: Case, kill: Kill, so_far: Sequence[Finding]) -> Iterator[str]:
+def _enough(case: Case, kill: Kill, so_far: Sequence[Finding]) -> str | None:
     """Last: what would have fitted, in bytes."""
-    limit = _limit(case, kill)
-    nearest_limit = case.nearest_limit
-    size = float(limit) if limit is not None else float(nearest_limit.limit_bytes[-1]) if nearest_limit else 0.0
-    told = enough.remedy(case, so_far, size, _held_bytes(kill)) if size else None
-    if told is not None:
-        yield told
+    nearest = case.nearest_limit
+    size = float(_limit(case, kill) or (nearest.limit_bytes[-1] if nearest else 0.0))
+    return enough.remedy(case, so_far, size, _held_bytes(kill)) if size else None
 
 
 def _curve(case: Case, hog: Member | None) -> list[Series]:

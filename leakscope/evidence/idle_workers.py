@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import STRONG, Ground
 from ..facts.code.starts import process_start_line
 from ..facts.growth.limits import is_short
 from ..facts.processes.table import POOL_WORKER, Process
@@ -61,7 +61,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, 
         f"{who} hold{'s' if count == 1 else ''} {size} and {'has' if count == 1 else 'have'} done nothing since "
         f"{format_duration(rest.since_s)}",
         severity="warning" if is_much else "note",
-        grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", 0.8)],
+        grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", STRONG)],
         bytes=rest.bytes,
         process=rest.workers[0],
         line=line,
@@ -70,7 +70,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, 
         evidence=[
             Evidence(text, figures),
             Evidence(f"that is {share:.0%} of what the job held at the end", {"share": round(share, 3)}),
-            *([at_line(line, "starts them")] if line is not None else ()),
+            at_line(line, "starts them"),
         ],
         doubts=["the pool may be wanted again: then starting another costs time"],
         remedy=[

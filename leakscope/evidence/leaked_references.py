@@ -134,7 +134,7 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     growth = case.growth
     strays, window_s = strays_of(process, growth.start_s, growth.end_s), growth.end_s - growth.start_s
     loose = [one.loose_bytes for one in strays.types if piles_up(one.loose_bytes)] if strays is not None else []
-    in_graph = growth_of(case.ledger, "python-objects", process.label)
+    in_graph: float = growth_of(case.ledger, "python-objects", process.label)
     in_graph -= sum(strays.gained(bytes, window_s) for bytes in loose) if strays is not None else 0
     if in_graph >= _IN_GRAPH * process.growth_bytes:
         return None

@@ -127,7 +127,7 @@ def _failure(oom: Oom) -> Moment:
 
 def _shown(values: pd.Series[float]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """Positions of the points to draw."""
-    return extremes(values.to_numpy(dtype=np.float64, na_value=0.0), _MOST_POINTS // 2)
+    return extremes(np.asarray(values.fillna(0.0), dtype=np.float64), _MOST_POINTS // 2)
 
 
 def _times(rows: pd.DataFrame) -> list[float]:

@@ -127,9 +127,9 @@ def _laps(
         values = held[part]
         keep = extremes(values, _CELLS) if number in drawn else np.arange(0)
         along, shown = np.round((at[part] - at[part[0]])[keep], 2).tolist(), np.round(values[keep]).astype(int).tolist()
-        when = (round(float(moments[number]), 2) for moments in (starts, ends))
+        start_s, end_s = (round(float(moments[number]), 2) for moments in (starts, ends))
         floor, peak = round(float(values.min())), round(float(values.max()))
-        found.append(Lap(names[number], *when, floor, peak, along, shown))
+        found.append(Lap(names[number], start_s, end_s, floor, peak, along, shown))
     return Laps(by, unit, found, len(kept) - len(listed))
 
 
