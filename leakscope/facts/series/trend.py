@@ -271,9 +271,9 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if risen[0] >= rises.size // 2 and risen.size >= 3 and quiet == 0 and not was_there:
         return cannot_tell("grew towards its end only, and was still growing; a longer run would show")
     heights, troughs = _falls(y)
-    if len(troughs) > 2 and (np.diff(troughs) > 0).all():
-        if troughs[-1] - troughs[0] >= max(least, _SHARE * float(np.median(heights))):
-            return cannot_tell("rises and falls, and each floor was higher; a longer run would show")
+    all_rise = len(troughs) > 2 and bool((np.diff(troughs) > 0).all())
+    if all_rise and troughs[-1] - troughs[0] >= max(least, _SHARE * float(np.median(heights))):
+        return cannot_tell("rises and falls, and each floor was higher; a longer run would show")
     reason = _stood(y, least)
     if quiet > 1:
         reason = f"grew, then was flat for the last {format_duration(quiet / rises.size * float(t[-1] - t[0]))}"
@@ -310,7 +310,7 @@ def _of_growth(
 
 
 def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
-    """The first and the last sample near the floor of the first and of the last stretch: in between is what was gained."""
+    """The first and the last sample near the floor of the first stretch and of the last: between them is what was gained."""
     above = y - slope_per_s * t
     parts = _stretches(y.size)
     first, last = (part[above[part] <= np.median(above[part])] for part in (parts[0], parts[-1]))
@@ -337,8 +337,8 @@ def _narrows(heights: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bo
 def _pace(at: Floats, floors: Floats) -> float:
     """What the last third gained, as a share of what is foretold by all before and by the third before it.
 
-    Their geometric mean: a line through all before makes little of a leak that slows down a little, and the stretch just
-    before may have had much or little by chance.
+    Their geometric mean: a line through all before makes little of a leak that slows down a little, and the stretch
+    just before may have had much or little by chance.
     """
     size, third = floors.size, floors.size // 3
     first, second = np.triu_indices(size - third, 1)
@@ -382,13 +382,8 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
 def _is_repeated(steps: list[tuple[float, float]], at: Floats, least: float) -> bool:
     """Two steps of like size that do not belong together: where the second ends the run, there may be a third."""
     at_s, sizes = zip(*steps)
-    apart_s = float(at[-1] - at[0]) / at.size
-    return (
-        len(steps) > 1
-        and _is_late(steps, at)
-        and min(sizes) >= max(least, MOST * max(sizes))
-        and max(at_s) - min(at_s) >= apart_s
-    )
+    are_alike = len(steps) > 1 and min(sizes) >= max(least, MOST * max(sizes))
+    return are_alike and _is_late(steps, at) and max(at_s) - min(at_s) >= float(at[-1] - at[0]) / at.size
 
 
 def _is_late(steps: list[tuple[float, float]], at: Floats) -> bool:
