@@ -11,7 +11,7 @@ import sys
 if not __package__:  # a script of ``python -I``, as isolation.py has begun it anew: nothing of ours is found yet
     sys.path.append(__file__.rpartition("/")[0].rpartition("/")[0])
 
-from leakscope.isolation import go_on_isolated
+from leakscope.isolation import go_on_isolated, spare_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def _run() -> "NoReturn":
         if status is not None:
             sys.exit(status)
         sys.argv[2:] = ["--help"]
+    spare_memory()
     try:
         from leakscope.cli import main as others
     except ModuleNotFoundError:  # leakscope-record has no cli, and nothing that it needs

@@ -23,6 +23,7 @@ from .evidence.edits import edited_by
 from .facts.case import Case
 from .facts.code.edits import Edited
 from .findings import Finding, Report
+from .isolation import given_environment
 from .reporting import report_of
 from .storage import open_recording
 from .units import format_bytes
@@ -193,7 +194,7 @@ def _copy_one(source: Path, target: Path) -> None:
 
 def _run(command: Sequence[str], folder: Path, seconds: float, by: int | None) -> None:
     """Until it ends; what was stopped by a signal before is stopped so again, after as long."""
-    own = subprocess.Popen(command, cwd=folder, stdout=2, stdin=subprocess.DEVNULL)
+    own = subprocess.Popen(command, cwd=folder, env=given_environment(), stdout=2, stdin=subprocess.DEVNULL)
     try:
         own.wait(seconds if by is not None else _LONGER * seconds + 60.0)
     except subprocess.TimeoutExpired:

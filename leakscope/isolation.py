@@ -12,6 +12,8 @@ _HERE = __file__.rpartition("/")[0]
 _OPTION = "leakscope"  # -X leakscope=PATH: where packages are installed, for who runs without the module site
 _SEPARATOR = ":"
 _ALONE = ("record", "attach")  # beside the job: they need no package, and no package's code that runs at each start
+_POOL = "ARROW_DEFAULT_MEMORY_POOL"
+_added: "list[str]" = []  # to the environment of this process, by us
 _SITES = ("site-packages", "dist-packages")
 
 
@@ -77,6 +79,22 @@ def settle() -> None:
         _set_encoding(sys.stdin, encoding, errors)
         _set_encoding(sys.stdout, encoding, errors)
         _set_encoding(sys.stderr, encoding, "")  # which says what it can, whatever is asked for
+
+
+def spare_memory() -> None:
+    """pyarrow is to take memory from malloc: its own pool keeps 35 MB of what was freed. It asks as it is loaded."""
+    from os import environ as variables
+
+    if _POOL not in variables:
+        variables[_POOL] = "system"
+        _added.append(_POOL)
+
+
+def given_environment() -> "dict[str, str]":
+    """For a program of the user's, without what is for our own process."""
+    from os import environ as variables
+
+    return {name: value for name, value in variables.items() if name not in _added}
 
 
 def _set_encoding(stream: object, encoding: str, errors: str) -> None:

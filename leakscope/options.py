@@ -188,7 +188,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Take no heap snapshots; read only cheap counters.", None, False, ("--no-takes",)),
     Option(("--probe",), "View inside", "probe", "", "",
            "At the end of each process, measure what gc, malloc_trim, empty_cache and Arrow free, however long that "
-           "takes.", None),
+           "takes. Up to Python 3.11, watch calls of C functions for a moment: which loses references to None?", None),
     Option(("--no-source",), "View inside", "sources", "", "",
            "Record no text of the program: neither its modules' source nor lines of it in tracebacks, nor what follows "
            "python -c.", None, False),

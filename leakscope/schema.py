@@ -332,7 +332,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("takes", "agent", "One snapshot of the Python heap: when, where and at what cost", (
             *_PROCESS, *_TAKE,
-            _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),
+            _c("reason", "str", "", "schedule, growth, fall, pressure, exception, exit, user"),
             _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, cuda-oom, exit"),
             _STEP,
             _c("duration_s", "float", "s", "time the snapshot held its thread"),
@@ -690,6 +690,15 @@ TABLES: dict[str, Table] = {
             _c("freed_count", "int", "", "objects freed, where the remedy says"),
             _c("experiment_s", "float", "s", "time it took"),
             _TEXT,
+        )),
+        Table("lost_references", "agent", "References to None before and after calls of C functions (--probe)", (
+            *_PROCESS,
+            _c("function", "str", "", "the C function; null = the sum of all calls that were watched", "name"),
+            _c("file", "str", "", "file that calls it", "file"),
+            _c("line", "int", "", "line that calls it"),
+            _c("call_count", "int", "", "calls that were watched"),
+            _c("losing_count", "int", "", "of these, in which the count fell, or behind which before any other call"),
+            _c("gained_count", "int", "", "references that came in them and behind them, less those that went"),
         )),
         Table("imports", "importer", "A file of another tool from which rows were imported", (
             _c("format", "str", "", "whose file: mprof, nvidia-smi, ..."),

@@ -1,9 +1,8 @@
-"""Bytes, seconds and signals to text, and back. 1 GiB = 2**30; durations in seconds."""
+"""Bytes and seconds to text, and back. 1 GiB = 2**30; durations in seconds."""
 
 from __future__ import annotations
 
 import re
-import signal
 
 from .errors import BadInput
 
@@ -110,11 +109,3 @@ def format_per_step(bytes_per_step: float, step_unit: str, signed: bool = False)
 def format_count(value: float) -> str:
     """``12,345``: thousands separated, no decimals."""
     return f"{value:,.0f}"
-
-
-def signal_name(number: int) -> str:
-    """``SIGKILL``; ``signal 40`` for one without a name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -29,7 +29,7 @@ from .ignoring import Ignores, read_ignores, without_ignored
 from .renderers import render
 from .renderers.html import timeline_data
 from .reporting import Judged
-from .storage import Recording, open_recording, thinned
+from .storage import Recording, open_recording
 from .storage.finalize import JOURNAL_SUFFIX, journal_of
 from .units import format_bytes, format_count
 from .version import __version__
@@ -38,7 +38,6 @@ from .words import printable
 LEAST_S = 5.0  # between two makings of the page; the recorder writes as often
 MOST_SHARE = 0.1  # of a core: to make it may take seconds, and the job needs them
 _MOST_TABLES = 6  # named while a recording is read
-MOST_ROWS = 600_000  # of a table: more are thinned, and read again where somebody zooms in
 _LOOPBACK = "127.0.0.1"
 _NAMES = (_LOOPBACK, "localhost")
 _REQUEST_S = 10.0
@@ -120,7 +119,7 @@ class Site:
         if judged is None:
             return None
         with self._reading:
-            drawn = judged.window(start_s, end_s, MOST_ROWS)
+            drawn = judged.window(start_s, end_s)
         return timeline_data(replace(judged.report, timeline=drawn)) if drawn is not None else None
 
     def state(self) -> dict[str, object]:
@@ -151,8 +150,7 @@ class Site:
             whole = open_recording(self._output)
             is_live = _is_live(whole.meta)
             number = self._version + 1
-            recording = thinned(whole, MOST_ROWS)
-            judged = Judged(recording, whole)
+            judged = Judged(whole)
             report = without_ignored(judged.report, self._ignores)
             text = render(report, "html", renewal=number if is_live else None, is_paged=judged.has_more)
             page = text.encode()

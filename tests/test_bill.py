@@ -118,3 +118,44 @@ def test_the_first_screen_names_what_fills_the_memory() -> None:
     )
     (line,) = [line for line in text.split("\n") if line.startswith("what your variables hold")]
     assert "main() pipeline" in line and "45.0 MiB" in line
+
+
+def test_a_peak_that_the_last_snapshot_met_is_not_the_level(tmp_path: Path) -> None:
+    """Two snapshots at work, the second while a stage held three copies for a moment: the first shows the level."""
+    held_mb = [100] * 8 + [400] * 2 + [105] * 20
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[n * MiB for n in held_mb], every_s=1.0)
+    for number, at_s, size in ((1, 4.0, 60), (2, 8.5, 350)):
+        held = [{"path": "main() table", "type_name": "numpy.ndarray", "deep_bytes": size * MiB}]
+        builder.take(PARENT, number, at_s, holders=held, array_bytes=size * MiB)
+    (level, peak) = Case(builder.ends(at_s=30.0, exit_code=0).open()).bills
+    assert (level.snapshot_s, peak.snapshot_s) == (4.0, 8.5)
+    assert level.total_bytes == pytest.approx(100 * MiB, rel=0.1)
+    assert peak.total_bytes == pytest.approx(400 * MiB, rel=0.05)
+
+
+def test_files_are_told_though_each_map_was_read_at_its_own_moment(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(
+        PARENT, rss=[300 * MiB] * 10, every_s=1.0, anon_bytes=[80 * MiB] * 10, file_bytes=[220 * MiB] * 10,
+        pss_anon_bytes=[80 * MiB] * 10,
+    )  # fmt: skip
+    for number, (path, size) in enumerate((("/data/features.npy", 200), ("/usr/lib/libc.so.6", 20))):
+        columns = {"map_kind": "file", "map_path": path, "map_pss_bytes": size * MiB, "map_rss_bytes": size * MiB}
+        builder.row("memory_maps", 5.0 + number * 1e-5, PARENT, **columns)
+    level = Case(builder.ends(at_s=10.0, exit_code=0).open()).bills[0]
+    of_account = {row.account: row for row in level.rows}
+    assert of_account["mapped-files"].bytes == 200 * MiB
+    assert [part.name for part in of_account["mapped-files"].parts] == ["features.npy"]
+    assert of_account["code"].bytes == 20 * MiB
+
+
+def test_pages_of_files_that_others_have_mapped_too_count_for_their_share(tmp_path: Path) -> None:
+    """Half of them are another job's as well: a tenth less than is resident, and no noise of two readings."""
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(
+        PARENT, rss=[300 * MiB] * 10, every_s=1.0, anon_bytes=[100 * MiB] * 10, file_bytes=[200 * MiB] * 10,
+        pss_bytes=[284 * MiB] * 10, pss_anon_bytes=[100 * MiB] * 10,
+    )  # fmt: skip
+    level = Case(builder.ends(at_s=10.0, exit_code=0).open()).bills[0]
+    assert level.total_bytes == pytest.approx(284 * MiB, rel=0.01)

@@ -294,7 +294,7 @@ def test_every_output_has_a_suffix_of_its_own():
 
 def _links(page: Path) -> Iterator[tuple[str, str]]:
     """(path, anchor) of each link of a page into this checkout."""
-    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\((?!https?:)([^)\s]*)\)", text):
         path, _, anchor = target.partition("#")
         yield path, anchor

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from leakscope import isolation
 from leakscope.cli import main
 from tests.end_to_end.programs import record_command
 from tests.golden import RECORDINGS
@@ -58,6 +60,17 @@ def test_what_cannot_be_done_is_told_in_a_line(
 ) -> None:
     assert main(["fix", str(RECORDINGS / f"{name}.parquet"), *more]) == 2
     assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_program_is_run_without_what_leakscope_sets_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "_added", [])
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
+    isolation.spare_memory()
+    assert isolation.given_environment()["ARROW_DEFAULT_MEMORY_POOL"] == "mimalloc"
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
+    isolation.spare_memory()
+    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "system"
+    assert "ARROW_DEFAULT_MEMORY_POOL" not in isolation.given_environment()
 
 
 @pytest.mark.slow

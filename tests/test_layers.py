@@ -28,6 +28,8 @@ FOUNDATION = {
     "version",
     "addresses",
     "isolation",
+    "locks",
+    "signals",
 }
 ABOVE = {"__init__", "__main__", "cli", "light", "api", "jupyter", "deep"}  # they may import every room
 
@@ -75,7 +77,7 @@ ROOMS = {
     | {"agent", "storage", "facts", "own_heap", "words"},  # measures inside the tests' own process
     "importing": FOUNDATION | {"agent", "oom", "storage", "torch_snapshots"},  # files of other tools
     "redacting": FOUNDATION | {"storage", "facts"},
-    "words": {"findings", "units"},
+    "words": {"findings", "signals", "units"},
     "pages": {"errors", "findings", "units", "version", "words"},
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,

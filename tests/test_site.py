@@ -46,3 +46,4 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
     assert len(pages) > 80
     loads = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"(https?:[^\"]*)")
     assert not [loaded for page in pages for loaded in loads.findall(page.read_text("utf-8"))]
+    assert "search_index.js" in "".join(path.name for path in (tmp_path / "search").iterdir())  # read from disk, too

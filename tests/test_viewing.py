@@ -19,6 +19,7 @@ from leakscope import viewing
 from leakscope.agent.journal import Journal
 from leakscope.cli import main
 from leakscope.ignoring import Ignores
+from leakscope.storage import thinning
 from leakscope.units import MiB
 from tests.builders import RecordingBuilder
 from tests.recorder.runs import PYTHON, TIMEOUT_S, environment, until
@@ -111,7 +112,7 @@ def test_the_first_page_says_that_the_recording_is_being_read(browser, ended, mo
 
 def test_a_long_recording_is_paged(browser, tmp_path, monkeypatch):
     """The page has what can be seen of it; a part that is asked for has every second, and the same bands."""
-    monkeypatch.setattr(viewing, "MOST_ROWS", 2000)
+    monkeypatch.setattr(thinning, "MOST_ROWS", 2000)
     builder = RecordingBuilder(tmp_path).process(7).process(8)
     rss = [(100 + i // 50 + (900 if i == 3001 else 0)) * MiB for i in range(6000)]
     visitor = browser(builder.samples(7, rss).samples(8, [5 * MiB] * 6000).ends(6001.0).write())

@@ -14,7 +14,6 @@ everybody. A reader stops at the first frame that is short or fails its CRC.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import struct
@@ -32,13 +31,24 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
-NEW_FILE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # only ever a new one
+
+
+def flag(name: str) -> int:
+    """Windows, where recordings are read alone, has not all of them."""
+    found: int = getattr(os, name, 0)
+    return found
+
+
+_OURS = flag("O_NOFOLLOW") | flag("O_CLOEXEC") | flag("O_BINARY")
+_READ = os.O_RDONLY | flag("O_NONBLOCK") | flag("O_NOCTTY") | _OURS
+NEW_FILE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | flag("O_NOFOLLOW")  # only ever a new one
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
 MAX_BLOCK_BYTES = 256 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
 MAX_BLOCK_VALUES = 8 * 1000 * 1000  # and each "[]," of it to 64 bytes; three times what ours may have
 GPU_SNAPSHOT = ".gpu.pickle"  # of a file that torch wrote: its memory snapshot
 WHOLE_HEAP = ".graph"  # of a file with a whole graph of the heap
+WHOLE_HEAP_MAGIC = b"LSGRAPH1"  # then the bytes of a header in JSON (64 bits), the header, the columns
 REQUEST_TAKE = "request-take"  # a file that asks every agent for a snapshot
 FOR_ALL = "full-heap"  # how its text begins where the whole graph of the heap is asked for
 
@@ -138,7 +148,7 @@ class NotOurs(OSError):
 
 def create(path: str | os.PathLike[str], flags: int = NEW_FILE) -> int:
     """A descriptor of a new file that only its owner can read; what is there already stays. **Errors** OSError."""
-    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL | _OURS, 0o600)
 
 
 def create_high(path: str) -> int:
@@ -147,9 +157,8 @@ def create_high(path: str) -> int:
 
 def open_regular(path: str | os.PathLike[str]) -> int:
     """A descriptor to read from; a fifo keeps nobody waiting. **Errors** NotOurs, OSError."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, _READ)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
             raise NotOurs(errno.EINVAL, _NOT_REGULAR, path) from None
@@ -165,12 +174,13 @@ def open_regular(path: str | os.PathLike[str]) -> int:
     raise NotOurs(errno.EPERM, reason, path)
 
 
+_HAS_USERS = hasattr(os, "geteuid")
 _NOT_REGULAR = "it is not a regular file: remove it"
 
 
 def is_trusted(uid: int) -> bool:
     """Whether files of this user are taken for a recording's: our own and root's; root reads everybody's."""
-    return os.geteuid() in (0, uid) or uid == 0
+    return not _HAS_USERS or os.geteuid() in (0, uid) or uid == 0
 
 
 def is_there(folder: str) -> bool:
@@ -185,8 +195,10 @@ def is_there(folder: str) -> bool:
 def high(descriptor: int) -> int:
     """Moves a file to a number that the job does not come to: its own files get those they always had."""
     try:
+        import fcntl
+
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST_FD)
-    except OSError:  # so many are not allowed
+    except (ImportError, OSError):  # on Windows; or so many are not allowed
         return os.dup(descriptor)
     finally:
         os.close(descriptor)

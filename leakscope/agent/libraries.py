@@ -59,6 +59,15 @@ THINGS = (
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
     Thing("logging.Logger.manager.loggerDict", REGISTRY, library="logging",
           let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good"),
+    Thing("handlers", REGISTRY, made_by=("addHandler",), library="logging",
+          let_go="add a handler to each logger once, as a program starts (`if not logger.handlers`), or take it off "
+                 "after use: logger.removeHandler(handler)"),
+    Thing("unittest.mock._CallList", KEEPER, library="unittest",
+          let_go="call the mock's reset_mock() now and then, or give the program a plain object instead: a mock keeps "
+                 "the arguments of every call"),
+    Thing("id_to_local_proxy_obj", REGISTRY, library="multiprocessing",
+          let_go="store plain values (dict(...), list(...)), no proxies: the manager keeps each proxy that is put into "
+                 "another managed object, also after it is taken out"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
           let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",

@@ -13,7 +13,7 @@ from .interpreter import around, doors, names, waiting
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .interpreter.turns import give_way
 from .journal import stamps
-from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
+from .life import experiments, fatal_signals, hooks, last_words, lost_references, phases, sentinels
 from .native import allocators, memory, tracked_segments
 from .outbox import WATCHED, Outbox
 from .probes import compile_counters
@@ -94,6 +94,7 @@ class Agent:
         self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.taker.may_take else None
         self._sampling_from = monotonic() + (SAMPLING_AFTER_S if stress_s is None else 0.0)
         sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())
+        self._lost = lost_references.LostReferences(bool(options["probe"]))
         self._fatal_signals: fatal_signals.FatalSignals | None = None
         self._hooks = hooks.Hooks(self._callbacks())
         self._next_sentinel = self._next_flush = monotonic()
@@ -184,6 +185,9 @@ class Agent:
         self._look_for_watchers()
         self._thread.ticked()
         self._hooks.tick()
+        moment = stamps()  # rows that belong together
+        for row in self._lost.tick(now):
+            self.outbox.add_stamped("lost_references", dict(row, **moment))
         pymalloc_bytes = None
         if now >= self._next_sentinel:
             self._next_sentinel = now + self._options["sentinel_interval_s"]
@@ -228,6 +232,8 @@ class Agent:
 
     def _look_for_watchers(self) -> None:
         """While somebody traces, profiles or debugs no snapshot is made: it would be seen, and what it reads used."""
+        if self._lost.watches():
+            return
         outbox, is_watched = self.outbox, not doors.is_unwatched()
         if (is_watched or self._thread.waited_unseen()) and not outbox.watched_is_noted:
             outbox.watched_is_noted = True
@@ -332,6 +338,7 @@ class Agent:
             outbox.abandon()
             taker.abandon()
             self._thread.restart.forget()
+            self._lost.forked()
             doors.this_is_the_main_thread()
             if self._sampler is not None:
                 self._sampler.forked()

@@ -13,7 +13,6 @@ Do:            as the finding says; an ordinary exception only needs its line me
 from __future__ import annotations
 
 import shlex
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -47,7 +46,7 @@ from ..facts.tables import cells, int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_in_crash
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
-from ..units import signal_name
+from ..signals import Signal, signal_name
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -170,7 +169,7 @@ def _of_root(root: Member | None, stderr: str) -> list[Failure]:
     if root.exit_signal is not None:  # sent from outside: stderr has nothing to do with it
         return []
     text = last_traceback(stderr)
-    if text or known(said(stderr), signal.SIGABRT):
+    if text or known(said(stderr), Signal.SIGABRT):
         last = exception_of(text) if text else None
         return [] if last in _ASKED_TO_END else [Failure(root, text or stderr, exception_type=last)]
     return []
@@ -188,7 +187,7 @@ def _meaning(case: Case, failure: Failure, stderr: str) -> tuple[Meaning | None,
         # Python, malloc and C++ say on stderr why they abort; faulthandler knows only where.
         why = said(stderr)
         if (meaning := known(why, failure.signal)) is None:
-            is_full = failure.signal == signal.SIGBUS and was_shared_memory_full(case)
+            is_full = failure.signal == Signal.SIGBUS and was_shared_memory_full(case)
             meaning = of_full_shared_memory() if is_full else of_signal(failure.signal)
         return meaning, why
     for text in (said(final(failure.text)), words):

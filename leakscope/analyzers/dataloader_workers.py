@@ -47,7 +47,7 @@ def findings(
     if not teams:
         yield RuledOut(_KIND, "no loader worker was seen")
     for team in teams:
-        copied = copied_in(case, team)
+        copied = copied_in(team)
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and team.is_growing(growth) and team.gained >= enough:
             yield growing(case, _KIND, team, _suspect(case, team, copied, so_far))

@@ -77,7 +77,7 @@ def findings(
     for team in case.teams:
         if team.is_loader:  # dataloader-workers tells of them
             continue
-        rows = copied_in(case, team)
+        rows = copied_in(team)
         if is_costly(team, rows, growth):
             found = True
             # Where most of what the job gained is copies, copying is what grows, and no waste beside it.

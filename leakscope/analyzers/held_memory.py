@@ -19,11 +19,13 @@ Weights of a model and the state of its optimizer are left out, and of what only
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import Ground
 from ..evidence import retained
+from ..evidence.idle_workers import idle_pools
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
@@ -79,14 +81,16 @@ def findings(
             yield _of_idle(case, process, idle)
             told |= {one.place.said for one in idle}
         for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
-            if one.place.said not in told and not _is_explained(case, process, one.place, idle, so_far):
+            if not (one.place.said in told or _is_explained(case, process, one.place, idle, so_far)):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
+    resting = list(idle_pools(case, _KIND))
+    yield from resting
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
-    elif not found and not has_idle:
+    elif not (found or has_idle or resting):
         yield RuledOut(
             _KIND, "no holder of yours filled during the run and kept it, or holds what nothing reads any more"
         )
@@ -104,13 +108,13 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
     """The largest first; what other kinds told is left out."""
     nodes = process.rows("heap_nodes")
     nodes = only(nodes, nodes["take"] == heap.takes[-1])
-    alone = {node for node, edges, counted in cells(nodes, "node", "edge_count", "reference_count")
-             if edges is not None and edges <= 1 and (counted or 0) <= 1}  # fmt: skip
+    referred = {node: max(edges, counted or 0) for node, edges, counted in
+                cells(nodes, "node", "edge_count", "reference_count") if edges is not None}  # fmt: skip
     places = [place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)]
     for place in sorted(places, key=lambda one: -float(one.deep_bytes[-1])):
         named, lines = named_in(case.sources, place)
         is_named = place.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or _is_told(place, named, so_far) or place.numbers.isdisjoint(alone):
+        if not is_named or _is_told(place, named, so_far):
             continue
         holder = place.parent if place.parent is not None and has_key(place) else place
         if holder is not place:
@@ -118,7 +122,8 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
             by_key = [line for line in adding_lines(case.sources, holder.as_holder(key)) if line.kind == "adds"]
             lines = by_key[:1] or lines
         use = use_of(case, process, holder.as_holder(), place.said)
-        if use.is_over:
+        references = min((referred[number] for number in place.numbers if number in referred), default=math.inf)
+        if use.is_over and references <= 1 + use.filling:  # who waits to add to it refers to it as well
             made = lines[0] if holder is not place and lines else _line(lines)
             yield _Idle(place, named, round(float(place.deep_bytes[-1])), made, use)
 
@@ -140,6 +145,8 @@ def _is_explained(
     """What it holds is told in parts, or is seen to be read; where unclear whether memory grows it is told."""
     told = sum(one.bytes for one in idle if one.place.said.startswith(place.said))
     told += sum(f.bytes for f in so_far if f.wasted and (f.subject.path or "").startswith(place.said))
+    if any(f.wasted and holder_name(named_in(case.sources, place)[0]) in f.title for f in so_far):
+        return True
     if told >= MOST * float(place.deep_bytes[-1]):
         return True
     is_known = case.growth.leaking is not None

@@ -3,10 +3,9 @@
 Looks for:     growth of what malloc has allocated that no Python object, array or tensor explains.
 Why:           a bug or a cache inside a library does not show in any list of objects.
 Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
-               the line and the library are those that allocated most of what stays, by samples of allocations; in older
-               recordings, those seen while it grew, or a repeated call that the source shows there. Or blocks of
-               Python's own allocator grow, and objects in them do not: C code may ask there, too. A known cache that
-               took much and fills ever more slowly is waste: it may not be a leak.
+               the line and the library are those that allocated most of what stays, by samples of allocations. Or
+               blocks of Python's own allocator grow, and objects in them do not: C code may ask there, too. A known
+               cache that took much and fills ever more slowly is waste: it may not be a leak.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
 Do:            check whether a newer version mends it, or a setting bounds what it keeps; or call it in a process that
                ends now and then.
@@ -23,15 +22,12 @@ from ..confidence import Ground
 from ..evidence.explained import is_explained
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.leaked_references import leaked_handles, leaked_large
-from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.mechanisms import of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
-from ..evidence.sentences import at_line, curve, grew_at, imports_only
+from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import has_unweighed_tensors
-from ..facts.code.adding import Line
-from ..facts.code.foreign_calls import handing_out
-from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
+from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Blocks, kept_by_c
@@ -131,10 +127,8 @@ class _Look(NamedTuple):
     lines: list[GrowthLine]
     cache: Cache | None
     opaque: Place | None
-    call: Line | None  # where no line was seen: the one C function that the program itself calls
-    package: str | None  # that asked for it, that the line calls, or the only one imported
+    package: str | None  # that asked for it, or that the line calls
     asked: Allocations | None = None  # by samples: most of what stays
-    library_calls: LibraryCalls = LibraryCalls(None)
     blocks: Blocks | None = None
 
     @property
@@ -142,18 +136,15 @@ class _Look(NamedTuple):
         return self.asked.native_function if self.asked is not None else None
 
     @property
-    def place(self) -> GrowthLine | Line | None:
-        """The line to name: that allocated it; else a call of the library below that where growth was seen."""
-        return self.library_calls.line or (self.lines[0] if self.lines else self.call)
+    def line(self) -> GrowthLine | None:
+        """The one to name: most of it was allocated there."""
+        return self.lines[0] if self.lines else None
 
     @property
     def bytes(self) -> int:
         return self.native_bytes + self.outside_bytes
 
 
-# Of the growth, what has to be watched for a line to say more than the one call that hands out memory: a burst of looks
-# may meet the program four times, and then as well at the line after.
-_LEAST_WATCHED = 0.02
 _LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
 
 
@@ -177,14 +168,9 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
     if blocks is not None:  # the ledger may have less of it: it cuts where all together is more than there is
         native = max(native, round(min(blocks.gained_bytes, process.growth_bytes)))
-    call = handing_out(case.sources) if asked is None else None
-    if line is not None and line.bytes >= _LEAST_WATCHED * native:
-        call = None
-    elif call is not None:
-        lines, line = [], None
-    package = line.library if line is not None else _only_package(case) if asked is None else asked.package
+    package = line.library if line is not None else asked.package if asked is not None else None
     opaque = _opaque_in(line, case, process)
-    return _Look(native, max(0, outside), lines, cache, opaque, call, package, asked, blocks=blocks)
+    return _Look(native, max(0, outside), lines, cache, opaque, package, asked, blocks)
 
 
 def _blocks(growth: TreeGrowth, process: ProcessGrowth, *, min_share: float = 0.5) -> Blocks | None:
@@ -256,17 +242,10 @@ def _is_standard(opaque: Place) -> bool:
 
 def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     leaking = case.growth.leaking
-    line = look.lines[0] if look.lines else None
-    if look.call is None and look.asked is None:
-        under = (line.line, line.file) if line is not None else None
-        calls = calls_of(case, process, look.package, under=under)
-        look = look._replace(library_calls=calls)
-    place, library, cache = look.place, look.package or look.library_calls.package, look.cache
+    line, library, cache = look.line, look.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
-    function = place.function if place is not None else None
+    function = line.function if line is not None else None
     where = f" under {function}()" if function not in (None, "<module>") else ""
-    if where and place is not line:
-        where = f", perhaps{where}"
     if look.native_function is not None:
         where += f", in {look.native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
@@ -274,7 +253,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     if not leaking:
         title = f"Memory {by} grew{where}, ever more slowly: {format_bytes(bytes)} that no Python object holds"
     whose = f"native memory of {library}" if library else "native memory"
-    known = of_call(case.sources, place.file, place.line) if place is not None else None
+    known = of_call(case.sources, line.file, line.line) if line is not None else None
     return case.finding(
         _KIND,
         title,
@@ -286,14 +265,14 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         ],
         bytes=bytes,
         process=process,
-        line=place,
+        line=line,
         holder=cache.name if cache is not None else whose,
         library=cache.library if cache is not None else library,
         variable=look.opaque.reference.variable if look.opaque is not None else None,
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
-        doubts=_doubts(look, frozen_in(case, process)),
-        remedy=cache.remedy if cache is not None else [known or _remedy(place, library)],
+        doubts=_doubts(process, look, frozen_in(case, process)),
+        remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
         mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
@@ -313,18 +292,12 @@ def _is_partly_read(process: ProcessGrowth) -> bool:
     return bool(len(graphs)) and bool(graphs["is_sampled"].fillna(False).astype(bool).sum() * 2 > len(graphs))
 
 
-def _remedy(place: GrowthLine | Line | None, library: str | None) -> str:
+def _remedy(line: GrowthLine | None, library: str | None) -> str:
     if library:
         fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
         return f"{fixes}; otherwise call it in a process that ends"
-    name = f"{place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else "C code"
+    name = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else "C code"
     return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
-
-
-def _only_package(case: Case) -> str | None:
-    """The one package that the program's own modules import, unless they call C functions themselves."""
-    index = index_of(case.sources, "import")
-    return None if imports_any(index, C_LOADERS) else only_package(index)
 
 
 def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]:
@@ -342,15 +315,10 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
     if look.cache is not None and look.cache.leaves_free and look.outside_bytes:
         text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
         evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
-    told = [line for line in look.lines if line is look.lines[0] or line.share >= 0.1]
+    told = [line for line in look.lines if line is look.line or line.share >= 0.1]
     evidence += [grew_at(line) for line in told]
-    if look.call is not None:
-        evidence.append(at_line(look.call, "is the only line that calls a C function that allocates"))
     if not look.lines and look.asked is not None:
         evidence.append(_asked_by(look.asked))
-    elif not look.lines and look.package is not None:
-        evidence.append(imports_only(look.package))
-    evidence += look.library_calls.evidence()
     if look.cache is not None:
         evidence.append(look.cache.evidence)
     if not growth.leaking:
@@ -377,18 +345,20 @@ def _asked_by(asked: Allocations) -> Evidence:
     return Evidence(text, {"samples": asked.sample_count})
 
 
-def _doubts(look: _Look, frozen: Frozen | None) -> list[str]:
+def _doubts(process: ProcessGrowth, look: _Look, frozen: Frozen | None) -> list[str]:
     doubts = []
     if frozen is not None:
         count = format_count(frozen.gained_count)
         doubts.append(f"gc.freeze() hid {count} more objects from the collector: their cycles may hold part of it")
-    line, cache = look.lines[0] if look.lines else None, look.cache
+    line, cache = look.line, look.cache
     if line is None and look.asked is not None:
         doubts.append("no function of the program's was on the stack: a thread of the library's allocates it")
-    elif look.place is not line:
-        doubts.append(look.library_calls.doubt)
+    elif line is None and len(process.rows("allocation_stacks")):
+        doubts.append("no line was seen to allocate it: a library asked for it past malloc, or many lines did")
     elif line is None:
-        doubts.append("no single line is responsible for its growth: a thread of the library may allocate it")
+        doubts.append(
+            "the line was not observed, since allocations were not sampled (--no-sampling, or see the blind spots)"
+        )
     elif line.share < 0.5:
         doubts.append("it was allocated under several lines: this line has the largest part, but less than half")
     if cache is not None and cache.is_bounded:

@@ -27,6 +27,7 @@ from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.endings.meanings import known
 from ..facts.endings.texts import Frame, frames, innermost_user, said
+from ..facts.growth.lost_references import losing
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
@@ -237,18 +238,31 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     if at is not None:
         text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
         evidence.append(Evidence(text, {"line": at.line}))
-    title = f"A C extension drops references to None that it does not own ({rate})"
+    seen = losing(one.process)
+    if seen is not None:
+        at = Frame(seen.file, seen.line, "")
+        text = (
+            f"calls were watched for a moment: {seen.losses:,} of {seen.calls:,} of {seen.function}() lost one or more"
+        )
+        evidence.append(Evidence(text, {"calls": seen.calls, "losses": seen.losses}))
+    who = f"{seen.function}()" if seen is not None else "A C extension"
+    title = f"{who} drops references to None that it does not own ({rate})"
     drops = "references to None"
     if per_step:
         drops = f"{format_count(-per_step)} reference{'s' if per_step < -1 else ''} in one {case.step_unit}"
     where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None else "in use"
+    extension = (seen.library if seen is not None else None) or "the extension"
     remedy = [
-        f"fix or update the extension {where} that can drop {drops}",
+        f"fix or update {extension}, {where}, which drops {drops}"
+        if seen is not None
+        else f"fix or update the extension {where} that can drop {drops}",
         "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
     ]
-    doubts = ["the count does not show which extension it is"]
+    doubts = ["the count does not show which extension it is"] if seen is None else []
+    if seen is None and not one.aborted:
+        remedy.append("record it with --probe, which watches calls of C functions for a moment, to see which it is")
     is_short = one.rest is not None and one.rest.rest[-1] < 0  # objects have more than there are
-    if not one.aborted and not is_short:
+    if not one.aborted and not is_short and seen is None:
         doubts.append("code and compiled patterns that are freed, and a table in C code, let go of None as well")
     return case.finding(
         _KIND,
@@ -263,6 +277,7 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         line=at,
         holder="references to None",
         type="NoneType",
+        library=seen.library if seen is not None else None,
         evidence=evidence,
         doubts=doubts,
         remedy=remedy,

@@ -12,10 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
 from ..evidence import retained
-from ..evidence.suspects import kept_in
-from ..evidence.teams import growing
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import MiB
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
 NEEDS = retained.NEEDS
 TELLS = (GROWTH,)
 AFTER = ()
-_ALONE = (Ground("the only container that forks add to", 0.55),)
-_AMONG = (Ground("the likeliest of several containers that forks add to", 0.4),)
 
 
 def findings(
@@ -37,19 +32,4 @@ def findings(
     min_bytes: int = 1 * MiB,  # what estimates from samples are sure of
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
-    in_forks = list(_in_forks(case, case.worth_a_look(min_bytes)))
-    yield from in_forks
-    for result in retained.findings(case, retained.OBJECTS, min_share=min_share, min_bytes=min_bytes):
-        if isinstance(result, Finding) or not in_forks:
-            yield result
-
-
-def _in_forks(case: Case, min_bytes: float) -> Iterator[Finding]:
-    """Of forks that took no snapshots, which would copy the pages they share: what the code they run adds to."""
-    for team in case.teams if case.growth.leaking else ():
-        forks = team.without_takes()
-        if team.is_loader or not forks.alive or forks.is_copying or forks.gained < min_bytes:
-            continue
-        suspect = kept_in(case, forks)
-        if suspect.how == "adds":
-            yield growing(case, retained.OBJECTS, forks, suspect, _AMONG if suspect.others else _ALONE)
+    return retained.findings(case, retained.OBJECTS, min_share=min_share, min_bytes=min_bytes)

@@ -13,7 +13,8 @@ from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
 from ..facts.tables import only
 from ..findings import Evidence, Finding
-from ..units import MOST, format_bytes, format_count, signal_name
+from ..signals import signal_name
+from ..units import MOST, format_bytes, format_count
 from .memory_refused import refusal, requested_bytes, shared_memory_use
 from .oom_culprit import Culprit, culprit, would_have_been_enough
 

@@ -106,7 +106,7 @@ def _length_of(kept: Kept, heaps: Sequence[Heap]) -> float | None:
 
 
 def _replaced(kept: Kept, there: float) -> Evidence:
-    text = f"{_name(kept)} keeps only {there:.0f} of them: each new one takes the place of another, which goes on"
+    text = f"{kept.name} keeps only {there:.0f} of them: each new one takes the place of another, which goes on"
     return Evidence(
         f"{text} ({kept.line.place}: {kept.line.text})", {"kept_count": round(there), "line": kept.line.line}
     )
@@ -215,12 +215,8 @@ def _gained(objects: Sequence[Place]) -> float:
     return float(counts[-1] - counts[0])
 
 
-def _name(kept: Kept) -> str:
-    return f"{kept.owner}.{kept.variable}" if kept.owner else kept.variable
-
-
 def _by_source(kept: Kept) -> Keeper:
-    name = _name(kept)
+    name = kept.name
     what = "each is put into" if kept.is_container else "each is kept as"
     evidence = [Evidence(f"by the source, {what} {name}: {kept.line.text}", {"line": kept.line.line})]
     adding = kept.line if kept.is_container else None

@@ -15,11 +15,8 @@ import numpy as np
 
 from ..confidence import Ground
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.adding import CALLS, Line, line_at
-from ..facts.code.handed_over import handed_over
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
-from ..facts.code.operands import is_only_operand
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
@@ -29,12 +26,9 @@ from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import only, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
-from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
 from .allocated import given_at, made_at, made_of_type
-from .library_calls import calls_of
-from .sentences import imports_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +68,7 @@ def leaked(
     Where the user's code holds a C object that cannot be looked into, its table is the likelier holder, unless objects
     without any were counted.
     """
-    opaque = [one for one in opaque_holders(case.heap(process.pid)) if _may_be_given(case, one)]
+    opaque = opaque_holders(case.heap(process.pid))
     growth, takes = case.growth, process.rows("takes")
     window_s = growth.end_s - growth.start_s
     strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
@@ -215,13 +209,6 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
     return max(found, key=lambda one: one.bytes, default=None)
 
 
-def _may_be_given(case: Case, opaque: Place) -> bool:
-    """Whether the program does more with an object than to compute with it: a vector that others are added to and
-    multiplied by is given nothing to keep."""
-    variable = opaque.reference.variable
-    return variable is None or not is_only_operand(case.sources, variable)
-
-
 def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:
     """Whether the growth is one of small untracked objects, which no container that grows could hold."""
     time_s, blocks = series(sentinels, "allocated_blocks")
@@ -247,14 +234,6 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
     )
 
 
-def _handed_over(case: Case, package: str, made: GrowthLine) -> Line | None:
-    """The one line at which a package is given what the program makes elsewhere: there it is forgotten."""
-    index = index_of(case.sources, "import")
-    found = handed_over(index, package, made.file, made.line)
-    lines = {line_at(index, scope, call, CALLS, 1.0) for _, call, scope in found}
-    return lines.pop() if len(lines) == 1 else None
-
-
 def _finding(
     case: Case,
     process: ProcessGrowth,
@@ -276,32 +255,18 @@ def _finding(
     if made is None:  # a handle is an object, too
         of_type, has_native = made_of_type(case, process, type_name), False
         made = of_type or made_at(case, process, OBJECTS)
-    line: GrowthLine | Line | None
+    line, package = None, None
     if made is not None:
         # Where a package's own objects stay, their memory tells who made them, and not who was given them.
         is_its_own = type_name is not None and type_name.split(".", 1)[0] == made.package
         called = made.package_called(case) if is_its_own or not has_native else None
-        evidence, line, package = [*evidence, made.evidence], made.line, called or made.package or made.line.library
         given = None if has_native or of_type is not None else given_at(case, process)
         if given is not None:
-            evidence, line, package = [*evidence, given.evidence], given.line, given.package
-        elif package is not None and package not in (called, made.package):
-            handed = _handed_over(case, package, made.line)
-            if handed is not None:  # Python made it, at a line that only makes
-                text = f"by its source, what is made there is handed to {package} at {handed.file}:{handed.line}"
-                evidence = [*evidence, Evidence(f"{text}: {handed.text}", {"line": handed.line})]
-                line = handed
-                doubts.append("the line was found in the source, not observed")
+            evidence, line, package = [*evidence, made.evidence, given.evidence], given.line, given.package
+        else:
+            evidence, line, package = [*evidence, made.evidence], made.line, called or made.package or made.line.library
     else:
-        # The only package that the program imports, and so the one that made them.
-        package = only_package(index_of(case.sources, "import"))
-        if package:
-            evidence = [*evidence, imports_only(package)]
-        calls = calls_of(case, process, package)
-        evidence = [*evidence, *calls.evidence()]
-        package, line = calls.package, calls.line
-        if line is not None:
-            doubts.append(calls.doubt)
+        doubts.append("the line was not observed: allocations were not sampled, or several lines made such objects")
     is_maker = package is not None and type_name is not None and type_name.split(".", 1)[0] == package
     if is_maker and only_package(index_of(case.sources, "import")) != package:
         package = None  # its own objects: it made them, and who keeps them may have got them from the program

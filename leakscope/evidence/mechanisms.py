@@ -21,12 +21,14 @@ from ..facts.code.statements import (
     Guard,
     Statement,
     guard_of,
+    has_default,
     is_looked_up_first,
     is_never_read,
     new_each_time,
     statement_at,
     stored,
     stores_part,
+    taken_out_after,
 )
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
@@ -35,7 +37,6 @@ from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
-from ..facts.where.wrapped import WRAPPED
 from ..findings import BY_THE_END
 from ..units import format_bytes, format_count
 
@@ -46,6 +47,7 @@ _LET_GO = {
     for thing in libraries.all_of(kind)
     if thing.let_go
 }
+_REGISTRIES = {thing.name: thing for thing in libraries.all_of(libraries.REGISTRY) if thing.library is not None}
 _ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
 _MOST = 0.5  # of what it gained
 _HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
@@ -56,6 +58,11 @@ _TRANSPORT = re.compile(r"(Transport|StreamWriter|IOStream)$")
 _PLAIN = ("collections.", "builtins.", "__main__.")
 _FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
+# What keeps the whole that it is of, and what to keep in its place.
+_OF_A_WHOLE = {
+    "memoryview": ("bytes() of the part", "the buffer that it is of"),
+    "re.Match": ("what .group() returns", "the text in which it was found"),
+}
 
 
 class Advice(NamedTuple):
@@ -144,8 +151,7 @@ class Held:
     @property
     def has_more_members(self) -> bool:
         """Or it is not known how many it has."""
-        named = self.named
-        return not named.has_length or bool(named.length[-1] > named.length[0])
+        return not self.named.has_length or _longer(self.named)
 
 
 Proof = Callable[[Held], Optional[list[str]]]
@@ -197,16 +203,25 @@ def holds_hooks(found: Retained) -> bool:
 
 
 def _let_go(one: Held) -> list[str] | None:
-    """It lies in a registry of a library, or below an object, for which it is known what lets go."""
+    """It is a registry of a library that grows, or lies below an object, for which it is known what lets go."""
     above: Place | None = one.place
-    types = set()
     while above is not None and not above.is_user:
-        types.add(above.type_name)
-        above = above.parent
-    for registry, how in _LET_GO.items():
-        if one.place.path.startswith(registry) or registry in types:
+        how = _LET_GO.get(above.type_name) or (_of_registry(above) if above is one.place or _longer(above) else None)
+        if how is not None:
             return [f"{how}; {one.would_free}"]
+        above = above.parent
     return None
+
+
+def _of_registry(place: Place) -> str | None:
+    """By its path, or by the attribute that it is of an object of the library."""
+    known = _REGISTRIES.get(str(place.reference.variable)) if place.reference.edge_kind == "attribute" else None
+    is_its = known is not None and known.library == (place.reference.owner_module or "").split(".", 1)[0]
+    return _LET_GO.get(place.path) or (known.let_go if known is not None and is_its else None)
+
+
+def _longer(place: Place) -> bool:
+    return place.has_length and bool(place.length[-1] > place.length[0])
 
 
 def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
@@ -233,16 +248,6 @@ def _exit_handlers(one: Held) -> list[str] | None:
     return [
         f"unregister what is registered{one.where} after use (as atexit.unregister does), or register one function "
         f"for all; {one.would_free}"
-    ]
-
-
-def _nested_proxies(one: Held) -> list[str] | None:
-    """The table in which a manager's server keeps each proxy that was put into another managed object."""
-    if (one.place.reference.variable, one.library) != ("id_to_local_proxy_obj", "multiprocessing"):
-        return None
-    return [
-        f"store plain values{one.where} (dict(...), list(...)), no proxies: the manager keeps each proxy that is put "
-        f"into another managed object, also after it is taken out; {one.would_free}"
     ]
 
 
@@ -287,19 +292,6 @@ def _unbounded_cache(one: Held) -> list[str] | None:
     return [f"{how}: that would save up to {one.size} {BY_THE_END}"]
 
 
-def _retraced(one: Held) -> list[str] | None:
-    """A library's decorator is round it, and what it makes of the function grows."""
-    if one.named.reference.edge_kind != WRAPPED:
-        return None
-    wrapper, keys = one.named.type_name.split(".", 1)[0], one.new_keys
-    given = f" ({keys})" if keys else ""
-    return [
-        f"call {one.variable}{one.where} with arguments that repeat{given}: {wrapper} keeps what it makes of it for "
-        f"each new kind of arguments, and for each new value of a Python number. Give it arrays or tensors of the same "
-        f"shape and type instead: what is in these makes nothing new; {one.would_free}"
-    ]
-
-
 # What members carry.
 
 
@@ -323,7 +315,10 @@ def _registered(one: Held) -> list[str] | None:
     """A table of a library has functions or methods of the program's, and a line hands them over."""
     if one.place.is_user or one.member_type not in CALLABLES or one.line is None or one.line.kind != "adds":
         return None
-    return [f"unregister what is registered{one.where} after use; {one.would_free}"]
+    found = _offered(one)
+    undoes = _undoes(one, found[1]) if found is not None else None
+    by = f", by {undoes}" if undoes is not None else ""
+    return [f"unregister what is registered{one.where} after use{by}; {one.would_free}"]
 
 
 def _waiters(one: Held) -> list[str] | None:
@@ -376,12 +371,20 @@ def _unending_tasks(one: Held) -> list[str] | None:
 
 
 def _context_not_reset(one: Held) -> list[str] | None:
-    is_variable = one.named.type_name.endswith("ContextVar")
-    if not is_variable or not any(child.chained for child in one.place.children):
+    """Each value of a context variable keeps the one before; or its default is a container that all contexts share."""
+    if not one.named.type_name.endswith("ContextVar"):
+        return None
+    if any(child.chained for child in one.place.children):
+        return [
+            f"reset {one.variable} after use, with the token that set() returns{one.where}: each value keeps the one "
+            f"before; {one.would_free}"
+        ]
+    made = has_default(one.sources, str(one.named.reference.variable), "ContextVar")
+    if made is None:
         return None
     return [
-        f"reset {one.variable} after use, with the token that set() returns{one.where}: each value keeps the one "
-        f"before; {one.would_free}"
+        f"give {one.variable} no default ({made}), which all contexts share: set a new one where a context begins, and "
+        f"reset it there; {one.would_free}"
     ]
 
 
@@ -418,6 +421,10 @@ def _views(one: Held) -> list[str] | None:
             how = ".clone()" if is_torch else ".copy()"
             keeps = "the members are views that keep a larger array alive: keep a"
             return [f"{keeps} {how} of the part instead{one.where}; {one.would_free}", *_bound(one)]
+    if one.member_type in _OF_A_WHOLE:
+        instead, whole = _OF_A_WHOLE[one.member_type]
+        kind = tail(one.member_type)
+        return [f"each {kind} keeps {whole} alive: keep {instead} instead{one.where}; {one.would_free}", *_bound(one)]
     is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
     if not is_part or one.found.is_graph:
         return None
@@ -487,6 +494,48 @@ def _never_read(one: Held) -> list[str] | None:
     return [f"nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}"]
 
 
+def _rebuilt(one: Held) -> list[str] | None:
+    """``self.frame = concat([self.frame, rows])``: what is no container becomes larger by what it had."""
+    node = one.statement.node if one.statement is not None else None
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    if target is None or not one.named.is_user or last_name(target) != one.named.reference.variable:
+        return None
+    own, name = ast.dump(target).replace("Store()", "Load()"), ast.unparse(target)
+    value = node.value if isinstance(node, ast.Assign) else None
+    if value is None or one.named.type_name in _FILLED or all(ast.dump(part) != own for part in ast.walk(value)):
+        return None
+    return [
+        f"each pass makes {name} anew from all that it had and more{one.where}: keep only the latest of it, or write "
+        f"each part to a file and keep a summary; {one.would_free}"
+    ]
+
+
+def _values_keep_their_keys(one: Held) -> list[str] | None:
+    """A mapping that lets go of an entry with its key, and does not."""
+    kinds = [at.type_name for at in (one.place, one.place.parent) if at is not None]
+    leads = [part for part in _all_below(one.place) if part.reference.edge_kind == "attribute" and part.reference.owner]
+    if "weakref.WeakKeyDictionary" not in kinds or not leads or not one.has_more_members:
+        return None
+    attribute = f"{leads[0].reference.owner}.{leads[0].reference.variable}"
+    return [
+        f"see whether the values of {one.variable} lead to their own keys, as by {attribute}: then no key ever goes. "
+        f"Let a value keep a weakref.ref of its key, or what it needs of it{one.where}; {one.would_free}"
+    ]
+
+
+def _finished_work(one: Held) -> list[str] | None:
+    """Futures or tasks that are kept for good, each with what it returned."""
+    kind = tail(one.member_type)
+    if kind not in ("Future", "Task") or not one.place.is_user or one.found.removing:
+        return None
+    out = "discard" if one.place.type_name == "set" else "remove"
+    takes = f"add_done_callback({one.written}.{out})"
+    return [
+        f"each {kind} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
+        f"{takes} or as its result is read; {one.would_free}"
+    ]
+
+
 def _slow_consumer(one: Held) -> list[str] | None:
     """A queue: what is put in is also taken out, but more slowly."""
     kinds = (one.named.type_name, one.place.type_name)
@@ -516,7 +565,11 @@ def _removal_not_reached(one: Held) -> list[str] | None:
     also = f"; remove them from {one.others} as well" if one.others else ""
     empties = bool(re.search(r"\.clear\(", removing.text))
     does = f"{removing.place} {'empties' if empties else 'removes members of'} {variable}"
-    if guard is not None:
+    after = taken_out_after(one.statement) if one.statement is not None else None
+    if after is not None and _begins_at(after[1], removing):
+        why = f"{does} only if nothing raises before: put it into the finally of a try that begins behind{one.where}"
+        why = why.replace("behind at", "behind")
+    elif guard is not None:
         why = f"{does} {_only(guard, removing)} {one.where.strip() or 'somewhere'}"
     elif empties:
         why = f"see why {removing.place}, which empties {variable}, is not reached as often as it is filled{one.where}"
@@ -525,6 +578,10 @@ def _removal_not_reached(one: Held) -> list[str] | None:
         why += "skipped after an exception"
         why += ", or not find the key" if re.search(r"(remove|discard|pop)\(\w|del .*\[", removing.text) else ""
     return [f"{why}{also}; {one.would_free}"]
+
+
+def _begins_at(node: ast.stmt, line: Line) -> bool:
+    return node.lineno <= line.line <= (node.end_lineno or node.lineno)
 
 
 def _only(guard: Guard, removing: Line) -> str:
@@ -544,15 +601,27 @@ def _way_out(one: Held) -> list[str] | None:
     if found is None:
         return None
     owner, methods = found
-    offered = " or ".join(f"{owner}.{name}()" for name in methods[:2])
+    undoes = _undoes(one, methods)
+    offered = undoes or " or ".join(f"{owner}.{name}()" for name in methods[:2])
     library = one.library or owner.partition(".")[0]
-    if one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
+    if undoes is None and one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
         return [
             f"{library} keeps an entry in {one.place.said} {_each_new(one.new_keys)}{one.where}: let these repeat (no "
             f"ids), or call {offered} for what is done with; {one.would_free}"
         ]
     kept = f"{library} keeps it in {one.place.said} until then"
     return [f"call {offered} once what is made{one.where} is done with: {kept}; {one.would_free}"]
+
+
+def _undoes(one: Held, methods: Sequence[str]) -> str | None:
+    """``self.progress.remove_task()`` for a line that calls ``self.progress.add_task()``, where that is offered."""
+    calls = [node for node in ast.walk(one.statement.node) if isinstance(node, ast.Call)] if one.statement else []
+    for func in (call.func for call in calls):
+        for name in methods if isinstance(func, ast.Attribute) else ():
+            does, undoes = (re.findall(r"[a-z]+|[A-Z][a-z]*", word) for word in (func.attr, name))
+            if name in (f"un{func.attr}", f"dis{func.attr}") or (len(does) > 1 and does[1:] == undoes[1:]):
+                return f"{ast.unparse(func.value)}.{name}()"
+    return None
 
 
 def _each_new(keys: str) -> str:
@@ -592,7 +661,7 @@ def _let_library(one: Held, library: str) -> list[str]:
     """What its owner can do about a container that a library has for itself: use less of it, or what ends it."""
     place = one.place
     at = f"at {one.line.place}" if one.line is not None else "by some call"
-    keys, more = one.new_keys, place.has_length and place.length[-1] > place.length[0]
+    keys, more = one.new_keys, _longer(place)
     owner = place.reference.owner if place.reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
     if more and place.type_name.endswith(("dict", "Dict")):
@@ -710,10 +779,8 @@ MECHANISMS: dict[str, Proof] = {
     "library-registry": _let_go,
     "results-of-cells": _results_of_cells,
     "exit-handlers": _exit_handlers,
-    "nested-proxies": _nested_proxies,
     "cache-keeps-self": _cache_keeps_self,
     "unbounded-cache": _unbounded_cache,
-    "retraced-function": _retraced,
     "exception-raised-again": _exception_raised_again,
     "hooks": _hooks,
     "registered-callables": _registered,
@@ -729,6 +796,9 @@ MECHANISMS: dict[str, Proof] = {
     "views": _views,
     "values-with-more": _carries,
     "never-read": _never_read,
+    "rebuilt-with-more": _rebuilt,
+    "values-keep-their-keys": _values_keep_their_keys,
+    "finished-work": _finished_work,
     "slow-consumer": _slow_consumer,
     "removal-not-reached": _removal_not_reached,
     "library-way-out": _way_out,

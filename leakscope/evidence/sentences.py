@@ -42,11 +42,6 @@ def _through(line: GrowthLine) -> str:
     return f", with the calls of what it makes at {places},"
 
 
-def imports_only(package: str) -> Evidence:
-    """Why this package is blamed and no other."""
-    return Evidence(f"{package} is the only package that the program's own modules import")
-
-
 def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Series:
     """The beginning of a series, no longer than a report may be."""
     return Series(name, time_s.tolist()[:_POINTS], values.tolist()[:_POINTS], "s", unit)

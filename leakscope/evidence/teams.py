@@ -11,7 +11,7 @@ from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
-from ..facts.processes.table import DATALOADER_WORKER
+from ..facts.processes.table import DATALOADER_WORKER, POOL_WORKER
 from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
@@ -22,7 +22,7 @@ from .suspects import DATA_SHARE, Suspect
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_CALLED = {DATALOADER_WORKER: "loader worker", "pool-worker": "pool worker"}
+_CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
 _FEW = 4  # curves of workers that can be told apart in one chart
 _POINTS = 500  # of each
 _BESIDE = 1.2  # times what a parent no longer shares, which is estimated: more is growth of its own
@@ -180,8 +180,6 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
         yield Evidence(text, {"line": line.line, "share": round(line.share, 3)})
     if suspect.how != "asks":
         yield from _line_evidence(suspect)
-    if suspect.how == "adds":
-        yield Evidence(f"nothing in the source removes items from {suspect.name}", {})
 
 
 def _handed_out(growth: TreeGrowth, team: Team) -> int:
@@ -199,8 +197,6 @@ def _line_evidence(suspect: Suspect) -> Iterator[Evidence]:
     line = suspect.line
     if line is not None:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
-    if suspect.others:
-        yield Evidence(f"also check: {', '.join(suspect.others)}", {})
 
 
 def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
@@ -208,15 +204,10 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
     is_copying = _is_copying(team, suspect)
     if is_copying:
         yield "copying ends when each worker has its own copy of all it reads; it starts again with new workers"
-    if suspect.how == "adds":
+    if suspect.how == "puts":
         yield (
-            f"the workers' code adds to {suspect.name}; its contents were not measured, since no snapshot was taken "
-            f"in the workers{f': {alone} would measure them' if team.is_loader else ''}"
-        )
-    elif suspect.how == "read" and not is_copying:
-        yield (
-            f"no line of the sources adds to it; members of {suspect.name} may grow when they are used "
-            f"(pictures that are decoded, properties that are cached): {alone} would show it"
+            f"by the source it is put into {suspect.name}, whose contents were not measured: no snapshot was taken in "
+            f"the workers{f', and {alone} would measure them' if team.is_loader else ''}"
         )
     elif suspect.how == "asks":
         yield "samples show who asked for the memory, not who keeps it: no snapshot was taken in the workers"
@@ -226,7 +217,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         )
 
 
-_MECHANISMS = {"found": "workers-keep", "adds": "workers-keep", "asks": "workers-call"}
+_MECHANISMS = {"found": "workers-keep", "puts": "workers-keep", "asks": "workers-call"}
 
 
 def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:
@@ -241,7 +232,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
             f"keep {suspect.name or 'the data set'}{where} as one array, tensor or Arrow table instead of Python "
             f"objects, whose reference counts are written when they are read: saves up to {each} per worker"
         )
-    elif suspect.how in ("found", "adds"):
+    elif suspect.how in ("found", "puts"):
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
         return  # of what comes with each sample, fewer workers get more each
     fewer = f"start fewer workers: each one costs about {each} of this run's growth"

@@ -23,11 +23,13 @@ _KEY = re.compile(r"\['([^'\]]+)'\]$")
 class Use(NamedTuple):
     """``is_over``: True where no line that may still run reads it, False where one does, None where unclear.
 
-    ``line``: one that goes on reading it, else the last that read it; None: nothing does.
+    ``line``: one that goes on reading it, else the last that read it; None: nothing does. ``filling``: how many
+    functions were last seen where they add to it.
     """
 
     is_over: bool | None
     line: Line | None
+    filling: int = 0
 
     @property
     def text(self) -> str:
@@ -55,7 +57,9 @@ def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: 
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):
         return Use(None, None)  # its name is not in the sources
-    return Use(True, reads[-1].line if reads else None)
+    lines = {(line.file, line.function and line.function.rpartition(".")[2], line.line)
+             for line in adding_lines(case.sources, holder) if line.kind == "adds"}  # fmt: skip
+    return Use(True, reads[-1].line if reads else None, sum((*at, line) in lines for at, line in progress.items()))
 
 
 def _reached(case: Case, process: ProcessGrowth) -> Reached:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
-from ..storage import without_units
+from ..storage import thinned, without_units
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
@@ -56,7 +56,7 @@ class Case:
     def __init__(self, recording: Recording, horizon_s: float | None = None) -> None:
         """``horizon_s``: how far ahead growth has to matter; None is a day."""
         self.horizon_s = horizon_s
-        self.recording = without_units(recording)
+        self.recording = without_units(thinned(recording))
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:

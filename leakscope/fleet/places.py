@@ -18,6 +18,7 @@ from ..storage.remote import filesystem, told_in_a_line
 
 _JOURNAL = ".journal"
 _SUFFIX = ".parquet"
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _AT_ONCE = 256  # requests to a remote store that wait at the same time
 
 
@@ -57,7 +58,7 @@ class Source:
     def text_of(self, path: str) -> bytes:
         """A small file. **Errors** OSError."""
         if self.is_local:
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            with os.fdopen(os.open(path, _READ | getattr(os, "O_NOFOLLOW", 0)), "rb") as stream:
                 return stream.read(1 << 20)
         found: bytes = filesystem(self.url)[0].cat_file(path, end=1 << 20)
         return found
@@ -137,13 +138,14 @@ def _merged(places: Iterator[Place]) -> list[Place]:
 def _tail(place: Place) -> bytes | OSError:
     size = place.size_bytes or 0
     try:
-        descriptor = os.open(place.url, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            tail = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+        with os.fdopen(os.open(place.url, _READ), "rb", buffering=0) as file:
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read(TAIL_BYTES)
             needed = bytes_needed(tail, size)
-            return os.pread(descriptor, needed, size - needed) if needed > len(tail) else tail
-        finally:
-            os.close(descriptor)
+            if needed > len(tail):
+                file.seek(size - needed)
+                tail = file.read(needed)
+            return tail
     except OSError as error:
         return error
 

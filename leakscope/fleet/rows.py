@@ -6,11 +6,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from signal import SIGKILL
 from typing import Any
 
 from ..errors import UnreadableRecording
 from ..findings import stands_for_all
+from ..signals import Signal
 from ..storage.footers import NotARecording, footer
 from .columns import BELONGS, FIGURES, FINDING, VERDICT, Column
 from .places import Place, Source
@@ -94,7 +94,7 @@ def _of_recorder(footer: Mapping[str, Any]) -> dict[str, Any]:
     first, last = (_whole(footer.get(key)) for key in ("start_mono_ns", "last_mono_ns"))
     ended, kill_count = footer.get("ended"), _whole(footer.get("kill_count"))
     how, code, number = ended if isinstance(ended, list) and len(ended) == 3 else (None, None, None)
-    if how == "signal" and number == SIGKILL and kill_count:
+    if how == "signal" and number == Signal.SIGKILL and kill_count:
         how = "oom-killed"
     duration = round((last - first) / 1e9, 3) if first is not None and last is not None and last >= first else None
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from .. import isolation
 from ..errors import BadInput
+from ..signals import Signal
 from ..units import GiB
 from . import _formats
 from ._facts import Fact, NotThisFormat
@@ -49,7 +49,7 @@ def facts(name: str, source: Source) -> Iterator[Fact]:
 
 def _why(status: int, most_cpu_s: int) -> str:
     """By the exit status of the process that read it."""
-    if status == -signal.SIGXCPU:
+    if status == -Signal.SIGXCPU:
         return f"took more than {most_cpu_s} s of processor time, which a file of its size never does: it is damaged"
     return "needs more than 1 GiB of memory, or is damaged" if status else "is damaged"
 
@@ -78,14 +78,20 @@ def _said(reader: subprocess.Popen[str], source: Source) -> Generator[Fact, None
     return False
 
 
+def _be_bounded(most_cpu_s: int) -> None:
+    import resource
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (most_cpu_s, most_cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal of that limit leaves one
+
+
 def main() -> None:
     """In the process of its own: one line of JSON a fact, and a last one with what ``Source`` was told."""
     name, source = sys.argv[2], Source(Path(sys.argv[3]))
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
-    most_cpu_s = int(sys.argv[4])
-    resource.setrlimit(resource.RLIMIT_CPU, (most_cpu_s, most_cpu_s + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal of that limit leaves one
+    if sys.platform == "linux":
+        _be_bounded(int(sys.argv[4]))
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what a library prints is no fact
 

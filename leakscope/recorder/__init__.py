@@ -460,7 +460,7 @@ class _Recording:
         if self._helper_status is None:
             return "finishing the file was interrupted"
         if os.WIFSIGNALED(self._helper_status):
-            return f"finishing the file was ended by {console.signal_name(os.WTERMSIG(self._helper_status))}"
+            return f"finishing the file was ended by {console.named_signal(os.WTERMSIG(self._helper_status))}"
         complaint = self._complaint().splitlines()
         return complaint[-1].replace("leakscope: ", "", 1) if complaint else "finishing the file failed"
 

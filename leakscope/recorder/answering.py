@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .. import signals
 from ..units import GiB, MiB, format_bytes, format_duration
 from . import finalizing, proc
 from .companion import Companion, Look, Word
-from .finalizing import ENDS_WAITING
 from .helpers import Room, goes_first, too_full
 
 FIRST_S = 6.0  # shorter runs are too short for a verdict
@@ -66,7 +66,6 @@ _POLL_S = 0.02
 _TELL_S = 1.0
 _NEARLY_LOADED_S = 0.6  # of 0.9 s
 _MOST_BYTES = 65536
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Answer(NamedTuple):
@@ -210,7 +209,7 @@ class Answering(Companion):
             if _cpu_s(self.pid) - used_s > cpu_s:
                 self.why_not = f"there is more to read than {format_duration(cpu_s)} are enough for"
                 return
-            if signal.sigpending() & set(ENDS_WAITING):
+            if signal.sigpending() & set(signals.ENDING):
                 self.why_not = "a signal ended the wait for it"
                 return
             if not is_told and now_s - began_s > _TELL_S:
@@ -293,4 +292,4 @@ class Answering(Companion):
 def _cpu_s(pid: int | None) -> float:
     """What a process has used so far; 0 for one that is gone."""
     fields = (proc.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if len(fields) > 12 else 0.0
+    return (int(fields[11]) + int(fields[12])) / proc.TICKS_PER_S if len(fields) > 12 else 0.0

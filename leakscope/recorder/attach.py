@@ -16,6 +16,7 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
+from .. import signals
 from ..agent.journal import create
 from ..errors import LeakscopeError
 from ..units import format_duration
@@ -25,8 +26,7 @@ from .limits import Kills
 from .staging import Staged
 from .tree import Process, Row, Tree
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # each ends the recording in order
-_WAKING = (signal.SIGCHLD, signal.SIGALRM)  # which wake it, and no more
+_WAKING = signals.here("SIGCHLD", "SIGALRM")  # which wake it, and no more
 LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 
 # What sys.remote_exec runs in the process: the same as at its start, without touching sys.path or its __main__.
@@ -117,7 +117,7 @@ def user_name(uid: int) -> str:
 def block_signals() -> set[int]:
     """Returns those that end the recording: they wait for ``pause``. ^Z stops the recorder as it stops any program."""
     # What was ignored stays so, SIGHUP under nohup: the kernel keeps also an ignored signal for who waits for it.
-    ending: set[int] = {number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN}
+    ending: set[int] = {number for number in signals.ENDING if signal.getsignal(number) is not signal.SIG_IGN}
     signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, *_WAKING})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return ending

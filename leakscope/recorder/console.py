@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 from contextlib import suppress
 
+from ..signals import Signal, signal_name
 from ..units import format_bytes, format_duration
 from .figures import Figures
 from .limits import Kills, Limit
@@ -119,7 +119,7 @@ def ending_text(exit_code: int | None, elapsed_s: float, kills: Kills = NO_KILLS
     ``kills``: a shell, a launcher or a pool of workers may stand between the command and what the kernel killed.
     """
     after = f"after {format_duration(elapsed_s)}"
-    if exit_code is not None and -exit_code == signal.SIGKILL and kills.number:
+    if exit_code is not None and -exit_code == Signal.SIGKILL and kills.number:
         return f"the command was killed by the kernel {after}: {kills.why}"
     who = "a process of it" if kills.number == 1 else f"{kills.number} processes of it"
     blame = f"; the kernel killed {who}: {kills.why}" if kills.number else ""
@@ -127,7 +127,7 @@ def ending_text(exit_code: int | None, elapsed_s: float, kills: Kills = NO_KILLS
         return f"recorded {format_duration(elapsed_s)}; the command goes on{blame}"
     if exit_code >= 0:
         return f"the command exited with status {exit_code} {after}{blame}"
-    return f"the command was ended by {signal_name(-exit_code)} {after}{blame}"
+    return f"the command was ended by {named_signal(-exit_code)} {after}{blame}"
 
 
 def memory_text(figures: Figures) -> str:
@@ -138,10 +138,9 @@ def memory_text(figures: Figures) -> str:
     return figures.peak.text.replace("peak ", about, 1)
 
 
-def signal_name(number: int) -> str:
-    with suppress(ValueError):
-        return f"{signal.Signals(number).name} ({number})"
-    return f"signal {number}"
+def named_signal(number: int) -> str:
+    name = signal_name(number)
+    return f"{name} ({number})" if name.startswith("SIG") else name
 
 
 def _left_edge() -> str:

@@ -10,6 +10,8 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+from .. import signals
+from ..agent.journal import flag
 from ..isolation import installed, interpreter
 from .helpers import Room, goes_first, too_full
 from .launch import HANDLED
@@ -26,11 +28,10 @@ _CODE = (
 )
 # Parts of pyarrow take memory from its default pool, whichever is set later: mimalloc's keeps 10 MB more.
 _ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-ENDS_WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NICE = 19
 # Of its own memory, seen: 19 MiB for a minute, 60 MiB for a day of 20 processes.
 _ROOM_BYTES, _ROOM_IF_SHORT_BYTES, _SHORT_BYTES = 80 << 20, 32 << 20, 1 << 20
-_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_NEW = os.O_CREAT | os.O_EXCL | flag("O_NOFOLLOW")
 
 
 def is_possible() -> bool:
@@ -147,7 +148,7 @@ def wait(pid: int) -> int | None:
         if not _is_alive(pid):
             return None
         info = signal.sigwaitinfo(HANDLED)
-        if info.si_signo in ENDS_WAITING:
+        if info.si_signo in signals.ENDING:
             stop(pid)
             return None
 

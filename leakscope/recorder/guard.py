@@ -14,10 +14,13 @@ with ``--outlive``. What the command had started is left to itself, as it is by 
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import os
+import sys
 from contextlib import suppress
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
 
 from . import proc
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from .. import signals
 from ..errors import LeakscopeError
 from . import console, proc
 
@@ -33,8 +34,7 @@ _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 _PR_SET_DUMPABLE = 4
 # Faults are about the recorder itself, SIGPIPE is ignored by Python, the last two cannot be blocked.
 _NOT_PASSED_ON = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGPIPE", "SIGKILL", "SIGSTOP")
-HANDLED = frozenset(signal.valid_signals()) - {getattr(signal, name) for name in _NOT_PASSED_ON}
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+HANDLED = frozenset(signal.valid_signals()) - set(signals.here(*_NOT_PASSED_ON))
 
 
 class NotStarted(LeakscopeError):
@@ -100,7 +100,7 @@ def occupy_standard_descriptors() -> None:
 def asked_to_end(inherited_mask: set[int]) -> int | None:
     """A signal to end by that came before there was a job to pass it on to."""
     pending = signal.sigpending() - inherited_mask
-    return next((number for number in _ENDING if number in pending), None)
+    return next((number for number in signals.ENDING if number in pending), None)
 
 
 def adopt_orphans() -> None:

@@ -7,7 +7,6 @@ two recorders that start at once never share a name, and an earlier recording is
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from ..agent.journal import REQUEST_TAKE, Journal, create, open_regular
 from ..agent.masking import Masker, new_salt
 from ..errors import BadInput, LeakscopeError
+from ..locks import lock
 from ..private import make_folder, remove_folder
 from . import naming, previous_crash, proc, staging
 from .naming import shown
@@ -102,8 +102,7 @@ class Output:
     def _fill(self, folder: str) -> None:
         self.release()
         self._lock = create(os.path.join(folder, "lock"), os.O_RDWR)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(self._lock)
         self._write_meta(os.path.join(folder, "meta.json"))
 
     def _write_meta(self, path: str) -> None:
@@ -216,9 +215,8 @@ def _in_use_by(journal: str) -> str | None:
     with suppress(OSError):
         descriptor = open_regular(os.path.join(journal, "lock"))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return another
+            if not lock(descriptor):
+                return another
         finally:
             os.close(descriptor)
     with suppress(OSError):

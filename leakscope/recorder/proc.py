@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_HAS_PROC = hasattr(os, "sysconf")  # Windows, where recordings are read alone, has neither
+TICKS_PER_S = os.sysconf("SC_CLK_TCK") if _HAS_PROC else 100
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if _HAS_PROC else 4096
 _READ_BYTES = 65536
 
 

@@ -119,7 +119,7 @@ class Sampler:
                         self._hear(companion, word)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
-                self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
+                self.event(kind, f"{verb} {console.named_signal(value)}", float(value), pid)
 
     def add_companion(self, companion: Companion) -> None:
         """Its processes are ours, and not the job's."""

@@ -8,30 +8,38 @@ Python looks into a folder that is gone, or that it may not read, and says nothi
 
 from __future__ import annotations
 
-import fcntl
 import json
 import marshal
 import mmap
 import os
 import re
+import sys
 import time
+from binascii import crc32
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 from typing import Any
 
+if sys.platform != "win32":
+    import fcntl
+
 from .. import private
 from ..agent import config
 from ..agent.journal import create, is_there, open_regular
+from ..locks import lock
 from ..private import make_folder, make_private, remove_folder
 from . import proc
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RUN = "leakscope-run-"  # analyzers know our own frames by it
+_AGENT = "leakscope-agent-"
 _OWNER = "run.json"  # whose folder it is
+_BOOT, _PLAIN_BOOT, _SITE = "boot", "boot-plain", "sitecustomize.py"  # plain: without entries of C
 _ENTRY = "libleakscope_entry.so"
 _MINOR_VERSIONS = range(8, 16)  # of Python 3, whose sitecustomize it can be; of others it is the file of Python
+_UNUSED_S = 30 * 86400.0
 _ABANDONED_S = 3600.0  # one that does not say whose it is: its recorder was killed while it made it
 
 
@@ -74,6 +82,7 @@ def sweep() -> None:
                 for name in os.listdir(base):
                     if name.startswith(_RUN):
                         _remove_if_left(os.path.join(base, name))
+                _remove_unused(base)
 
 
 def journal_of_agent(pid: int, start_ticks: int) -> str | None:
@@ -126,37 +135,82 @@ def _staged(base: str, journal_path: str, agent_config: Mapping[str, Any], reaso
 
 
 def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Staged:
-    """``boot`` holds nothing but sitecustomize, so that nothing else there can be imported."""
+    """The run's folder leads to the kept copy, so that what is written and removed anew each time is next to nothing.
+
+    ``boot`` holds nothing but sitecustomize, so that nothing else there can be imported.
+    """
+    kept = _kept(base, os.path.join(_PACKAGE, "agent"))
     folder = os.path.join(base, _RUN + os.urandom(16).hex())
     make_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
         with os.fdopen(create(os.path.join(folder, _OWNER)), "w") as stream:
             owner = {"host": os.uname().nodename, "folder": os.path.dirname(journal_path)}
             json.dump({**owner, "journal": _number(journal_path)}, stream)
-        source = os.path.join(_PACKAGE, "agent")
-        make_folder(os.path.join(folder, "boot"))
-        sources = []
-        for above, folders, names in os.walk(source):
-            folders[:] = [name for name in folders if name != "__pycache__"]
-            part = os.path.relpath(above, source) if above != source else ""
-            make_folder(os.path.join(folder, "agent", part))
-            for name in names:
-                if name == "sitecustomize.py":
-                    _copy(os.path.join(above, name), os.path.join(folder, "boot", name))
-                elif name.endswith((".py", ".so")):
-                    _copy(os.path.join(above, name), os.path.join(folder, "agent", part, name))
-                    sources += [os.path.join(part, name)] if name.endswith(".py") else []
-        stage_entries(source, os.path.join(folder, "boot"))
-        write_code(source, sources, folder)
+        for name in os.listdir(kept):
+            if not name.startswith(_BOOT):
+                os.symlink(os.path.join(kept, name), os.path.join(folder, name))
+        boot = _BOOT if _may_run(os.path.join(kept, "agent", _ENTRY)) else _PLAIN_BOOT
+        os.symlink(os.path.join(kept, boot), os.path.join(folder, _BOOT))
         config.write(folder, {**agent_config, "journal": journal_path})
     except BaseException:
         os.close(descriptor)
         remove_folder(folder)
         raise
     return Staged(folder, descriptor)
+
+
+def _kept(base: str, agent: str) -> str:
+    """A copy of the agent that all runs share, made by the first: writing and removing it took 30 ms of each.
+
+    It stays as long as somebody runs leakscope now and then. Pythons of other versions keep there what they compiled.
+    """
+    listing = _listing(agent)
+    kind = f"{MAGIC_NUMBER.hex()} {EXTENSION_SUFFIXES[0]} {sorted(listing.items())}"
+    kept = os.path.join(base, f"{_AGENT}{crc32(kind.encode()):08x}")
+    if os.path.isdir(kept):
+        if _listing(os.path.join(kept, "agent")) == {file: of for file, of in listing.items() if file != _SITE}:
+            os.utime(kept)
+            return kept
+        os.rename(kept, kept + os.urandom(8).hex())  # somebody cleaned up in it
+    part = os.path.join(base, f"{_AGENT}{os.urandom(16).hex()}")
+    try:
+        _copy_agent(agent, sorted(listing), part)
+        os.rename(part, kept)
+    except OSError:
+        remove_folder(part)
+        if not os.path.isdir(kept):  # nor did another recorder make it meanwhile
+            raise
+    return kept
+
+
+def _listing(agent: str) -> dict[str, tuple[int, int]]:
+    """{file: (bytes, when it was written)} of what belongs to the agent, below its folder."""
+    found = {}
+    for above, folders, names in os.walk(agent):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            if name.endswith((".py", ".so")):
+                status = os.stat(os.path.join(above, name))
+                found[os.path.relpath(os.path.join(above, name), agent)] = status.st_size, status.st_mtime_ns
+    return found
+
+
+def _copy_agent(agent: str, files: Sequence[str], target: str) -> None:
+    for folder in ("", "agent", _BOOT, _PLAIN_BOOT):
+        make_folder(os.path.join(target, folder))
+    for file in files:
+        if file == _SITE:
+            for boot in (_BOOT, _PLAIN_BOOT):
+                _copy(os.path.join(agent, file), os.path.join(target, boot, file))
+            continue
+        above = os.path.join(target, "agent", os.path.dirname(file))
+        if not os.path.isdir(above):
+            make_folder(above)
+        _copy(os.path.join(agent, file), os.path.join(target, "agent", file))
+    stage_entries(agent, os.path.join(target, _BOOT))
+    write_code(agent, [file for file in files if file.endswith(".py") and file != _SITE], target)
 
 
 def stage_entries(agent: str, boot: str) -> None:
@@ -168,11 +222,7 @@ def stage_entries(agent: str, boot: str) -> None:
     platform = re.fullmatch(r"\.cpython-3\d+[a-z]*-(.+)\.so", EXTENSION_SUFFIXES[0])
     if platform is None or not os.path.isfile(entry):
         return
-    trial = os.path.join(boot, "trial")
-    _copy(entry, trial)
-    is_possible = _may_run(trial)
-    os.unlink(trial)
-    for minor in _MINOR_VERSIONS if is_possible else ():
+    for minor in _MINOR_VERSIONS:
         _copy(entry, os.path.join(boot, f"sitecustomize.cpython-3{minor}-{platform[1]}.so"))
 
 
@@ -220,6 +270,17 @@ def _remove_if_left(folder: str) -> None:
                 remove_folder(folder)
     finally:
         os.close(descriptor)
+
+
+def _remove_unused(base: str) -> None:
+    """Copies of the agent that nobody has used for long, and to which no run's folder leads. **Errors** OSError."""
+    names = os.listdir(base)
+    for name in names:
+        kept = os.path.join(base, name)
+        if name.startswith(_AGENT) and time.time() - os.lstat(kept).st_mtime > _UNUSED_S:
+            agents = [os.path.join(base, run, "agent") for run in names if run.startswith(_RUN)]
+            if not any(os.path.realpath(agent) == os.path.join(kept, "agent") for agent in agents):
+                remove_folder(kept)
 
 
 def _is_used(folder: str) -> bool:

@@ -6,10 +6,13 @@ stay as they are.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
+import sys
 from contextlib import suppress
+
+if sys.platform != "win32":
+    import fcntl
 
 STDERR = 2
 TAIL_BYTES = 64 * 1024

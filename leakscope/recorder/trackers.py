@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 
+from .. import signals
 from ..units import GiB, MiB, format_bytes
 from . import finalizing, naming
 from .companion import Look, Talkers, Word, nameless_file, streams
@@ -44,7 +45,7 @@ class Trackers(Talkers):
             yield self._full
 
     def may_wait(self) -> bool:
-        return not signal.sigpending() & set(finalizing.ENDS_WAITING)
+        return not signal.sigpending() & set(signals.ENDING)
 
     def own_words(self, text: str) -> str:
         """Its own lines; an SDK says much more."""

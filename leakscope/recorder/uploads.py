@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from .. import signals
 from ..addresses import name_of, without_credentials
 from ..agent.journal import create
 from ..errors import BadInput
@@ -171,7 +172,7 @@ class Upload(Companion):
             if left_s <= 0:
                 return False, ""
             info = signal.sigtimedwait(HANDLED, min(left_s, 0.5))
-            if info is not None and info.si_signo in finalizing.ENDS_WAITING:
+            if info is not None and info.si_signo in signals.ENDING:
                 return False, ""
         return False, "no process could be started"
 

@@ -24,7 +24,7 @@ _SYSTEM = frozenset((
 # What lies in these is a file, also without a dot in its name.
 _OF_FILES = frozenset(("", ".", "bin", "sbin", "lib", "lib64", "shm", "dev", "fd", "docker"))
 _SYSTEM_LIKE = re.compile(
-    r"python[\d.]+\w*|lib(?:python|cuda|torch)[\w.]*|cuda-[\d.]+|leakscope-run-\w+|\w+\.journal|[\w-]+\.slice|\d+|socket:.*"
+    r"python[\d.]+\w*|lib(?:python|cuda|torch)[\w.]*|cuda-[\d.]+|leakscope-(?:run|agent)-\w+|\w+\.journal|[\w-]+\.slice|\d+|socket:.*"
 )
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d")
 _PATH_IN_TEXT = re.compile(r"(?<![\w/.<])(?:~|\.{1,2})?/(?:[^\s/:,;=()'\"<>|]+/)+[^\s/:,;=()'\"<>|]*")

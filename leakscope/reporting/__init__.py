@@ -45,11 +45,11 @@ def analyze(
 class Judged:
     """A report whose timeline can be looked at more closely, also of a recording that is too long to be held whole.
 
-    ``recording`` may be thinned (``storage.thinned``), ``whole`` has every row of it.
+    The case may be of a part of its rows (``storage.thinned``), ``whole`` has every one.
     """
 
-    def __init__(self, recording: Recording, whole: Recording) -> None:
-        self._case, self._whole = Case(recording), whole
+    def __init__(self, whole: Recording) -> None:
+        self._case, self._whole = Case(whole), whole
         self.report = report_of(self._case)
 
     @property
@@ -58,10 +58,10 @@ class Judged:
         drawn = self.report.timeline
         return drawn is not None and len(drawn.time_s) < rounds_of(self._case.growth.processes).size
 
-    def window(self, start_s: float, end_s: float, most_rows: int) -> Timeline | None:
-        """The timeline between two moments, from at most about ``most_rows`` samples; None without two of them."""
+    def window(self, start_s: float, end_s: float) -> Timeline | None:
+        """The timeline between two moments, from as many samples as the whole; None without two of them."""
         drawn = self.report.timeline
-        part = thinned(self._whole, most_rows, (start_s, end_s))
+        part = thinned(self._whole, time_s=(start_s, end_s))
         return timeline.window(self._case, part, drawn) if drawn is not None else None
 
 

@@ -14,7 +14,8 @@ from ..facts.processes.ranks import who_leaks
 from ..facts.tables import AT_EXIT, narrow, only
 from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
-from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, signal_name
+from ..signals import signal_name
+from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate
 from . import gpu
 
 if TYPE_CHECKING:

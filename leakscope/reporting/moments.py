@@ -10,7 +10,8 @@ import pandas as pd
 
 from ..facts.tables import figures, only, process_name, records
 from ..findings import Moment
-from ..units import format_duration, signal_name
+from ..signals import signal_name
+from ..units import format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case

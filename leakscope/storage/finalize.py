@@ -9,7 +9,6 @@ A checkpoint rewrites everything read so far and keeps the journal: nobody has t
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 import shutil
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from ..agent.journal import GPU_SNAPSHOT, WHOLE_HEAP, NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
+from ..locks import lock
 from .merge import merge
 from .segments import segments
 
@@ -190,6 +190,9 @@ def _alone(journal: Path) -> Iterator[bool]:
 
     Yields whether the journal is still there when our turn has come.
     """
+    if not hasattr(os, "O_DIRECTORY"):  # on Windows a folder cannot be opened, and nobody records
+        yield journal.is_dir()
+        return
     try:
         descriptor = os.open(journal, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -198,8 +201,7 @@ def _alone(journal: Path) -> Iterator[bool]:
     except OSError as error:
         raise UnreadableRecording(f"{journal} cannot be read: {error.strerror}") from error
     try:
-        with suppress(OSError):  # a file system without locks: go on, as everyone before locks did
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor, waits=True)
         yield _is_same(descriptor, journal)
     finally:
         os.close(descriptor)
@@ -223,14 +225,7 @@ def _lock_file(journal: Path) -> Iterator[int | None]:
         yield -1
         return
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        except OSError:
-            pass
-        yield descriptor
+        yield descriptor if lock(descriptor) else None
     finally:
         os.close(descriptor)
 

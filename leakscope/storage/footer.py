@@ -113,5 +113,7 @@ def _is_ours_to_write(path: Path) -> bool:
         status = os.stat(path)
     except OSError:
         return False
+    if not hasattr(os, "geteuid"):  # nor can a file be replaced there that is being read
+        return False
     is_writable = bool(status.st_mode & stat.S_IWUSR) and os.access(path, os.W_OK)
     return status.st_uid == os.geteuid() and is_writable and os.access(path.parent, os.W_OK | os.X_OK)

@@ -25,7 +25,7 @@ from ..addresses import as_url, without_credentials
 from ..agent.journal import GPU_SNAPSHOT
 from ..errors import BadInput, LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
-from . import seal
+from . import seal, thinning
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import merge
@@ -59,6 +59,7 @@ _PANDAS_TYPES = {
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _types = {field.name: field.type for field in arrow_schema()}
 _ORDER = ("pid", "start_ticks", "time_mono_ns")
+_FILES = {column.name for column in schema.columns().values() if column.carries == "file"}
 _ROWS_OF_A_PART = 1 << 14
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
@@ -286,9 +287,13 @@ class Tables(Mapping[str, pd.DataFrame]):
     @staticmethod
     def _frame(rows: pa.Table, optional: list[str]) -> pd.DataFrame:
         rows = rows.select([c for c in rows.column_names if c not in optional or rows[c].null_count < rows.num_rows])
+        indirect = [c for c in _FILES & set(rows.column_names) if _has_indirect(rows[c])]
         frame: pd.DataFrame = rows.to_pandas(
             types_mapper=_PANDAS_TYPES.get, ignore_metadata=True, split_blocks=True, self_destruct=True
         )
+        for column in indirect:
+            known = {text: _direct(text) for text in frame[column].dropna().unique()}
+            frame[column] = frame[column].map(known).astype(frame[column].dtype)
         return frame
 
     def _is_among_others(self, name: str) -> bool:
@@ -408,16 +413,19 @@ def without_units(recording: _R) -> _R:
     return made
 
 
-def thinned(recording: _R, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> _R:
+def thinned(recording: _R, most_rows: int | None = None, time_s: Window = (-math.inf, math.inf)) -> _R:
     """A copy with about ``most_rows`` of each table that grows with each second of each process.
 
-    Only what lies between two moments is read of them, and never all at once. A note says what was left out.
+    None: as many as are judged. Only what lies between two moments is read of them, and never all at once. A note says
+    what was left out.
     """
-    tables = recording.tables
-    counts = {name: sum(tables.groups(name).values()) for name in THINNED}
+    tables, most_rows = recording.tables, most_rows or thinning.MOST_ROWS
+    counts = {name: sum(tables.groups(name).values()) for name in THINNED if name not in tables._makers}
     long = [name for name, count in counts.items() if count > most_rows or time_s != (-math.inf, math.inf)]
     if not long:
         return recording
+    if recording._window is not None:
+        time_s = max(time_s[0], recording._window[0]), min(time_s[1], recording._window[1])
     read = {name: tables._thinned(name, most_rows, time_s) for name in long}
     made = derived(recording, {name: partial(frame.copy, deep=False) for name, (frame, _) in read.items()})
     made.notes = [*recording.notes, *(thinned_note(name, len(read[name][0]), read[name][1]) for name in long)]
@@ -634,8 +642,20 @@ def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
     return rows.select(columns)
 
 
+def _has_indirect(texts: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.match_substring(pc.cast(texts, pa.string()), "/../")).as_py())
+
+
+def _direct(text: str) -> str:
+    """``/a/c.py:7 f`` for ``/a/b/../c.py:7 f``: the file that a program was started by from beside its folder."""
+    lines = (line.partition(":") for line in text.split("\n"))
+    return "\n".join(f"{os.path.normpath(file) if '/../' in file else file}{rest}{end}" for file, rest, end in lines)
+
+
 def _most_bytes() -> int:
     """What a table may take: half of what this computer has."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return _LEAST_MOST_BYTES
     return max(_LEAST_MOST_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 
 

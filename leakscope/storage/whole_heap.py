@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import schema
-from ..agent.graph.whole import MAGIC, SUFFIX
-from ..agent.journal import create
+from ..agent.journal import WHOLE_HEAP as SUFFIX
+from ..agent.journal import WHOLE_HEAP_MAGIC, create
 from ..errors import UnreadableRecording
 from . import seal
 from .atomic_replace import replacing
@@ -191,7 +191,7 @@ class _Raw:
 
     def __init__(self, source: pa.NativeFile) -> None:
         magic, length = source.read(8), int.from_bytes(source.read(8), "little")
-        if magic != MAGIC or length > source.size():
+        if magic != WHOLE_HEAP_MAGIC or length > source.size():
             raise ValueError("no heap of leakscope's")
         header: dict[str, Any] = json.loads(source.read(length))
         self.identity = {name: header[name] for name in Identity._fields}

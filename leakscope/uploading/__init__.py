@@ -6,7 +6,6 @@ the one here. An earlier recording of another run at that address gets its start
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 from ..addresses import is_url, name_of, without_credentials
 from ..agent.journal import open_regular
 from ..errors import BadInput, LeakscopeError
+from ..locks import lock
 from ..recorder.answering import ROOM_BYTES, ROOM_OF_MACHINE_BYTES
 from ..recorder.helpers import too_full
 from ..recorder.uploads import ORDER, default_spool
@@ -266,13 +266,9 @@ def _alone(folder: Path, *, waits: bool = False) -> Iterator[bool]:
         yield False
         return
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        except BlockingIOError:
+        if not lock(descriptor, waits=waits):
             yield False
             return
-        except OSError:  # a file system without locks
-            pass
         yield folder.exists()
     finally:
         os.close(descriptor)

@@ -20,6 +20,7 @@ from textual.coordinate import Coordinate
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static
 
+from .. import signals
 from ..units import format_bytes, format_count, format_duration
 from .frame import ALARM, FAINT, HEAD, Line, events, fitted
 from .frame import head as head_lines
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from .viewer import Viewer
 
 INTERRUPTED = 130
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_ENDING = signals.here("SIGTERM", "SIGHUP")
 _STYLES = {
     HEAD: "bold", ALARM: "bold red", FAINT: "dim",
     "tensors": "blue", "Python objects": "green", "other": "bright_black",

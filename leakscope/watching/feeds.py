@@ -5,7 +5,6 @@ A feed has ``poll``, which gives what is new, ``is_over``, and says in ``command
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import time
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..agent.journal import open_regular
 from ..errors import BadInput
+from ..locks import lock
 from ..recorder import attach, proc
 from ..recorder.output import JOURNAL_SUFFIX
 from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, process_memory
@@ -60,12 +60,9 @@ def is_recording(journal: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not lock(descriptor, is_shared=True)
     finally:
         os.close(descriptor)
-    return False
 
 
 class JournalFeed:

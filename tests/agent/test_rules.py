@@ -162,6 +162,8 @@ def test_the_collector_and_tracers_are_left_alone(file: Path) -> list[str]:
         "sys.settrace",
         "sys.setprofile",
     )
+    if file.name == "lost_references.py":  # which a user has to ask for
+        calls = tuple(one for one in calls if one != "sys.setprofile")
     wrong = [node for node in found(file, ast.Call) if isinstance(node, ast.Call) and ast.unparse(node.func) in calls]
     return lines(file, wrong)
 

@@ -135,7 +135,7 @@ def test_what_another_library_maps_and_unmaps_is_followed(tmp_path: Path) -> Non
     say(alive=told(1))
     """
     found = said(text, tmp_path)
-    assert found["alive"]["keep:7"] == pytest.approx(20 * MiB, rel=0.01)  # each is larger than the mean by far
+    assert found["alive"]["keep:8"] == pytest.approx(20 * MiB, rel=0.01)  # each is larger than the mean by far
     assert found["alive"].get("drop:10", 0) == 0
 
 
@@ -472,23 +472,27 @@ def test_the_agent_writes_what_native_code_keeps(tmp_path: Path) -> None:
     text = """
 import ctypes, time
 libc = ctypes.CDLL(None)
-libc.strdup.restype = ctypes.c_void_p
+malloc, libc.strdup.restype = libc.malloc, ctypes.c_void_p  # it looks malloc up before anything is drawn
 def lose():
     for _ in range(300): libc.strdup(b"x" * 30_000)
+def ask():
+    for _ in range(300): malloc(30_001)
 time.sleep(2)
 for _ in range(12):
     lose()
+    ask()
     time.sleep(0.1)
 """
     journal = stage(tmp_path, flush_s=1.0)
     script = tmp_path / "lost.py"
     script.write_text(text)
     assert run(journal, str(script)).returncode == 0
-    found = [row for row in rows(journal)["allocation_stacks"] if row["function"] == "lose"]
-    last = max(row["time_mono_ns"] for row in found)
-    lost = sum(row["live_bytes"] for row in found if row["time_mono_ns"] == last)
-    assert lost == pytest.approx(12 * 300 * 30_001, rel=0.4)
-    assert {row["owner_line"] for row in found} == {6}
+    for function, line in (("lose", 6), ("ask", 8)):
+        found = [row for row in rows(journal)["allocation_stacks"] if row["function"] == function]
+        last = max(row["time_mono_ns"] for row in found)
+        lost = sum(row["live_bytes"] for row in found if row["time_mono_ns"] == last)
+        assert lost == pytest.approx(12 * 300 * 30_001, rel=0.4)
+        assert {row["owner_line"] for row in found} == {line}
 
 
 def test_what_the_recorders_own_thread_asks_for_is_left_out_after_a_fork_too(tmp_path: Path) -> None:
@@ -702,6 +706,46 @@ for number in 2, 3:
     again += [row["native_bytes"] for table, row in graph.work_out().rows if table == "heap_graphs"]
 say(held=held, total=total[0], again=again, python_bytes=found.python_bytes)
 """
+
+
+def test_what_a_program_asks_malloc_for_by_ctypes_is_told(tmp_path: Path) -> None:
+    """It looks malloc up itself; what it frees again is freed."""
+    text = """\
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.free.argtypes = (ctypes.c_void_p,)
+    def keep():
+        for _ in range(400):
+            libc.malloc(50_000)
+    def drop():
+        for _ in range(4000):
+            libc.free(libc.malloc(50_000))
+    in_thread(keep)
+    in_thread(drop)
+    say(alive=told())
+    """
+    found = said(text, tmp_path)
+    assert found["alive"]["keep:8"] == pytest.approx(400 * 50_000, rel=0.2)
+    assert sum(size for key, size in found["alive"].items() if key.startswith("drop")) < MiB
+
+
+def test_who_looks_for_the_next_function_finds_what_comes_after_itself(tmp_path: Path) -> None:
+    """RTLD_NEXT goes by the caller: that is the program's library, and none of ours."""
+    built(tmp_path, "other", "#include <stddef.h>\nvoid *aligned_alloc(size_t to, size_t of) { return (void *)7; }")
+    code = """
+    #include <dlfcn.h>
+    #include <stddef.h>
+    long next(void) { return (long)((void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc"))(8, 8); }
+    """
+    library = built(tmp_path, "first", code, f"-L{tmp_path}", "-Wl,--no-as-needed", "-lother", f"-Wl,-rpath,{tmp_path}")
+    text = f"""\
+    import ctypes
+    library = ctypes.CDLL({str(library)!r})
+    told()
+    say(next=library.next())
+    """
+    assert said(text, tmp_path)["next"] == 7
 
 
 BY_TURNS = """\

@@ -130,3 +130,23 @@ def test_members_that_become_larger_are_no_filling(tmp_path: Path) -> None:
         holders = [row("main() cache.entries", deep_bytes=round(10 * MB * at_s), length=1000 + number)]
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(10 * MB * at_s))
     assert analyze(builder.ends(24.0, exit_code=0).open()).verdict.leaking is True
+
+
+def test_results_count_to_the_cache_that_refers_to_them_beside_its_dict(tmp_path: Path) -> None:
+    builder = (
+        RecordingBuilder(tmp_path).process(100).samples(100, [(50 + i // 4 * 10) * MB for i in range(96)], every_s=0.25)
+    )
+    builder.source(100, "/job/serve.py", "import functools\n\n\n@functools.lru_cache(10_000)\ndef load(key): ...\n")
+    for number, at_s in enumerate((3.0, 11.0, 19.0, 23.0), 1):
+        share = at_s / 24
+        results = row(
+            "serve.load", edge_kind="cache", variable="load", owner="load", type_name="functools._lru_cache_wrapper",
+            deep_bytes=round(240 * MB * share), length_limit=10_000,
+        )  # fmt: skip
+        known = row(
+            "serve.load.<dict>", edge_kind="reference", variable=None, deep_bytes=round(24 * MB * share),
+            length=round(2400 * share),
+        )  # fmt: skip
+        builder.take(100, number, at_s, holders=[results, known], rss_bytes=50 * MB + round(10 * MB * at_s))
+    finding = only(analyze(builder.ends(24.0).open()))
+    assert finding.kind == "filling" and says(finding.title, "23% of 10,000", "954 MiB")  # 230 MB of 2,300 results

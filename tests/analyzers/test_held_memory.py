@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from leakscope.findings import Report
 from leakscope.reporting import analyze
 
@@ -103,3 +105,38 @@ def test_weights_and_the_state_of_their_optimizer_are_not(tmp_path: Path) -> Non
 def test_a_leak_is_not_told_twice(tmp_path: Path) -> None:
     report = run(tmp_path, lambda s: s * 10)
     assert [finding.kind for finding in report.findings] == ["retained-objects"]
+
+
+POOL = "from multiprocessing import Pool\n\npool = Pool(4)\nprint(sum(pool.map(score, range(64))))\ntrain()\n"
+
+
+def pool_of(folder: Path, busy: Callable[[float], bool], role: str = "a pool") -> Report:
+    """40 s of a trainer of 60 MB, and of four forks of it that hold 50 MB each and work when ``busy``."""
+    builder = RecordingBuilder(folder).process(100, role="trainer").source(100, "/job/train.py", POOL)
+    seconds = [second / 4 for second in range(160)]
+    builder.samples(100, [60 * MB] * 160, every_s=0.25, cpu_s=[second * 0.2 for second in seconds])
+    for number, at_s in enumerate((3.0, 20.0), 1):
+        builder.take(100, number, at_s, holders=[row("main() step", type_name="dict", deep_bytes=1000, length=1)])
+    for pid in range(101, 105):
+        cpu_s = [0.25 * sum(busy(one) for one in seconds[: at + 1]) for at in range(160)]
+        builder.process(pid, ppid=100, role="python-fork").note(pid, 0.5, "forked", f"forked by {role}")
+        builder.samples(pid, [50 * MB] * 160, every_s=0.25, cpu_s=cpu_s)
+    return analyze(builder.ends(40.0, exit_code=0).open())
+
+
+def test_the_pool_of_an_evaluation_that_is_over_is_said(tmp_path: Path) -> None:
+    (finding,) = pool_of(tmp_path, lambda s: s < 5).findings
+    assert (finding.kind, finding.severity, finding.wasted) == ("held-memory", "warning", True)
+    assert says(finding.title, "4 pool workers", "done nothing", "since")
+    assert finding.bytes == pytest.approx(200 * MB, rel=0.2)
+    assert finding.subject.line == 3
+    assert says(finding.remedy[0], "close the pool")
+
+
+def test_a_pool_that_works_now_and_then_is_not(tmp_path: Path) -> None:
+    assert not pool_of(tmp_path, lambda s: s % 12 < 2).findings
+
+
+def test_forks_that_wait_for_requests_are_no_pool(tmp_path: Path) -> None:
+    """Workers of a server that nobody asks would be idle as well, and are needed."""
+    assert not pool_of(tmp_path, lambda s: s < 5, role="a server").findings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,9 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
-from leakscope.facts.code.adding import Source
 from leakscope.facts.heap.owners import user_place
 from leakscope.facts.heap.place import Place, Reference
 from leakscope.facts.where.holders import holder_name
-from leakscope.facts.where.wrapped import wrapped_in
 from leakscope.findings import Finding
 from tests.sentences import says
 
@@ -142,44 +139,6 @@ def test_locals_of_a_call_that_ran_at_the_last_snapshot_are_no_growth(tmp_path: 
     assert "history" in [one.subject.variable for one in report.findings]
 
 
-WRAPPED = """import graphlib2 as gl
-
-
-class Trainer:
-    def rate(self, step):
-        return 0.1 * step
-
-    @gl.function
-    def update(self, inputs, rate):
-        return inputs * rate
-
-    def fit(self, data):
-        for step, inputs in enumerate(data):
-            self.update(inputs, self.rate(step))
-"""
-
-
-def below_a_class(type_name: str) -> tuple[Place, Place]:
-    zeros = np.zeros(3)
-    own = Reference("global", "Trainer", "train", "__main__", "/job/train.py", is_user=True)
-    top = Place("train.Trainer", "type", own, zeros, zeros, zeros)
-    inner = Place("cache", type_name, replace(own, is_user=False, variable="cache"), zeros, zeros, zeros)
-    inner.parent = top
-    return top, inner
-
-
-def test_what_a_decorator_keeps_of_a_method_is_told_as_that_and_where_it_is_called() -> None:
-    sources = [Source("train", "/job/train.py", WRAPPED)]
-    top, inner = below_a_class("graphlib2.core.Function")
-    found = wrapped_in(sources, top, inner)
-    assert found is not None
-    named, lines = found
-    assert (named.reference.owner, named.reference.variable) == ("Trainer", "update")
-    assert [line.line for line in lines] == [14, 8]
-    assert wrapped_in(sources, *below_a_class("otherlib.Cache")) is None
-    assert wrapped_in(sources, *below_a_class("dict")) is None
-
-
 def test_a_registry_of_finalizers_gives_no_name_to_what_is_reached_by_it() -> None:
     """What it leads to is somebody's: the class of the nearest object says whose."""
     zeros = np.zeros(3)
@@ -283,7 +242,7 @@ def test_nobody_is_told_to_bound_what_only_a_library_can(tmp_path: Path) -> None
         *above, members = processors(f)
         return [*above, {**members, "type_name": "_thread.lock"}]
 
-    found = told(tmp_path, ONCE, locks)
+    found = told(tmp_path, ONCE, locks, [(9, "main", "objects", 0.1)])
     assert says(found.remedy[0], "busline keeps one more", "train.py:9")
     assert not any(says(advice, "bound it") for advice in found.remedy)
     assert says(found.remedy[1], "newer busline")

@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.facts.code.adding import Holder, Line, Source, adding_lines, find_calls, thread_start_line
-from leakscope.facts.code.foreign_calls import handing_out
-from leakscope.facts.code.index import Index
 from leakscope.facts.code.keeping import kept_as
-from leakscope.facts.code.kept import kept_by
-from leakscope.facts.code.package_calls import package_calls
 
 # One style of program each. Its first line says what holds the memory, "# HERE" marks the line that has to come first.
 STYLES = sorted((Path(__file__).parents[1] / "code" / "adding").glob("*.py"), key=lambda path: path.name)
@@ -114,10 +110,6 @@ def test_odd_source_never_raises(text: str) -> None:
         adding_lines([_source(text)], Holder("rows", "A", "__main__", "/home/me/service.py", kind, "list"))
     thread_start_line([_source(text)], "rows")
     find_calls([_source(text)], "gc.disable")
-    handing_out([_source(text + "\nlib = CDLL(rows)\n")])
-    index = Index([_source(text)])
-    list(package_calls(index, "a"))
-    kept_by(index, dict.fromkeys(index.scopes, 1.0))
     for number in range(1, 9):
         kept_as([_source(text)], Line("/home/me/service.py", number, None, "", "calls", 1.0))
 

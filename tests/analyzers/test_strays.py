@@ -292,24 +292,6 @@ def test_who_calls_numpy_for_arrays_that_stay_is_named_and_not_numpy(tmp_path):
     assert (finding.subject.type, finding.subject.library, finding.subject.line) == ("numpy.ndarray", "medians", 5)
 
 
-@pytest.mark.parametrize(
-    ("handed", "line"), [("vad.is_speech(frame)", 10), ("len(frame)", 5)], ids=["to-a-package", "to-nobody"]
-)
-def test_what_python_made_is_forgotten_where_it_is_handed_over(tmp_path, handed, line):
-    """webrtcvad 2.0.9: the program cuts a recording into frames on one line; another gives them to the extension."""
-    source = (
-        "import voices\n\ndef frames(sound):\n    for start in range(0, len(sound), 960):\n"
-        "        yield sound[start : start + 960]\n\ndef cut(sound):\n    vad = voices.Vad(2)\n"
-        f"    for frame in frames(sound):\n        {handed}\n"
-    )
-    builder = with_graphs(sentinels(trainer(tmp_path)), [{"type_name": "bytes", "object_count": 10}])
-    builder.source(PID, "/home/me/cut.py", source)
-    asked_of_malloc(builder, "/home/me/cut.py", 5, "python3.11:?\npython3.11:PyBytes_FromStringAndSize")
-    (finding,), _ = looked(builder, "refcount-drift")
-    assert (finding.subject.type, finding.subject.line) == ("bytes", line)
-    assert any("cut.py:5 allocated" in evidence.text for evidence in finding.evidence)
-
-
 def stacks_of_objects(builder, *stacks):
     """Each is (line of /home/me/take.py, function of C, library, MiB a second, samples)."""
     for at_s in (5, 10, 15, 20):

@@ -26,12 +26,13 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(finalizing.start(sys.argv[1]), 0)[
 
 
 def measure(folder: Path) -> Iterator[Figure]:
-    finished: list[list[Figure]] = [[], [], [], [], [], []]
+    finished: list[list[Figure]] = [[], [], [], [], [], [], []]
     for hours in HOURS:
         output = folder / "made.parquet"
         rows = write_journal(Path(f"{output}.journal"), hours)
         finalizing = spent_by([PYTHON, "-c", _FINALIZE, str(output)])
         report = spent_by([PYTHON, "-m", "leakscope", "report", str(output), "-f", "json"])
+        watch = spent_by([PYTHON, "-m", "leakscope", "watch", "--plain", str(output)])
         size = output.stat().st_size
         day = hours / 24
         values = (
@@ -39,8 +40,9 @@ def measure(folder: Path) -> Iterator[Figure]:
             ("size of a row", size / rows, "bytes", 30.0),
             ("finishing the file", finalizing.wall_s, "s", 20.0),
             ("finishing the file: memory", finalizing.peak_rss_bytes / 1e6, "MB", 100.0),
-            ("`leakscope report`", report.wall_s, "s", 5.0),
-            ("`leakscope report`: memory", report.peak_rss_bytes / 1e6, "MB", None),
+            ("`leakscope report`: CPU time", report.cpu_s, "s", 3.0),
+            ("`leakscope report`: memory", report.peak_rss_bytes / 1e6, "MB", 300.0),
+            ("`leakscope watch`: memory", watch.peak_rss_bytes / 1e6, "MB", 150.0),
         )
         for figures, (what, value, unit, budget) in zip(finished, values):
             figures.append(Figure(what, value, unit, budget, hours, f"hours of {PROCESSES} processes"))

@@ -90,3 +90,36 @@ def main():
     found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): 6, (FILE, None): 9}, key)
     assert len(found) == count
     assert [read.is_over for read in found] == ([True] if key == "a" else [False, False])
+
+
+QUEUE = """\
+class Feed:
+    def fill(self):
+        while True:
+            self.frames.put(make())
+
+    def take(self):
+        return self.frames.get()
+
+def main():
+    feed = Feed()
+    for _ in range(100):
+        use(feed.take())
+    while True:
+        work()
+"""
+
+
+def test_who_only_puts_something_into_it_does_not_read_it() -> None:
+    """A queue stands full: its producer waits at put(), and whoever took from it is done."""
+    holder = Holder("frames", "Feed", "__main__", FILE, "attribute", "queue.Queue")
+    reached = {(FILE, "fill"): 4, (FILE, "main"): 14}
+    (taken,) = reads_of([Source("__main__", FILE, QUEUE)], holder, reached)
+    assert (taken.line.line, taken.is_over) == (7, True)
+
+
+def test_what_a_method_that_adds_gives_back_may_be_read() -> None:
+    text = "def main():\n    groups = {}\n    while True:\n        use(groups.setdefault(key(), []))\n"
+    holder = Holder("groups", "main", "__main__", FILE, "local", "dict")
+    (read,) = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): 4})
+    assert read.is_over is False

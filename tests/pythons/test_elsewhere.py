@@ -14,13 +14,14 @@ IMPORTS = ROOT / "fixtures" / "imports"
 pytestmark = pytest.mark.live
 
 
-def elsewhere(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.pythons.elsewhere", *words]
+def elsewhere(system: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.pythons.elsewhere", system, *words]
     environ = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("system", ["win32", "darwin"])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -37,14 +38,15 @@ def elsewhere(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=lambda one: one[0] if isinstance(one, list) else None,
 )
-def test_what_reads_recordings_needs_no_linux(words: list[str], said: str, tmp_path: Path) -> None:
-    done = elsewhere(tmp_path, *words)
+def test_what_reads_recordings_needs_no_linux(system: str, words: list[str], said: str, tmp_path: Path) -> None:
+    done = elsewhere(system, tmp_path, *words)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
 
 
-def test_record_says_where_it_runs(tmp_path: Path) -> None:
-    done = elsewhere(tmp_path, "record", "--", "true")
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_record_says_where_it_runs(system: str, tmp_path: Path) -> None:
+    done = elsewhere(system, tmp_path, "record", "--", "true")
     assert done.returncode == 125
     (line,) = done.stderr.splitlines()
-    assert "Linux" in line and "darwin" in line
+    assert "Linux" in line and system in line

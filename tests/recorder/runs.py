@@ -39,9 +39,10 @@ NO_PYARROW = (
 )
 # And without the reader of the heap graph, as where there is none for the platform.
 NO_GRAPH = (
-    f"import sys; sys.path.append({str(ROOT)!r}); from leakscope.recorder import staging; copy = staging._copy\n"
-    "def without(source, target): return source.endswith(('graph.so', 'allocations.so')) or copy(source, target)\n"
-    "staging._copy = without; "
+    f"import sys; sys.path.append({str(ROOT)!r}); from leakscope.recorder import staging; listing = staging._listing\n"
+    "left_out = ('graph.so', 'allocations.so')\n"
+    "def without(agent): return {file: of for file, of in listing(agent).items() if not file.endswith(left_out)}\n"
+    "staging._listing = without; "
 ) + NO_PYARROW
 
 

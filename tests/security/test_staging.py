@@ -105,7 +105,7 @@ def test_what_a_killed_recorder_left_stays_for_its_job_and_is_removed_after_it(t
     until(lambda: subprocess.run(["pgrep", "-g", str(recorder.pid)], stdout=subprocess.DEVNULL).returncode)
     for journal in tmp_path.glob("*.journal"):
         subprocess.run([PYTHON, "-m", "leakscope", "finalize", "-q", str(journal)], env=environ, check=True)
-    assert list((tmp_path / "cache" / "leakscope").iterdir()) == []
+    assert not list((tmp_path / "cache" / "leakscope").glob("leakscope-run-*"))
 
 
 @pytest.fixture
@@ -114,6 +114,31 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> staging.Staged:
         here.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         (tmp_path / "run.parquet.journal").mkdir()
         return staging.stage(str(tmp_path / "run.parquet.journal"), {})
+
+
+def _kept_in(cache: Path) -> list[Path]:
+    return sorted((cache / "leakscope").glob("leakscope-agent-*"))
+
+
+def test_runs_share_one_copy_of_the_agent_which_is_made_anew_where_it_is_not_whole(
+    tmp_path: Path, staged: staging.Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (kept,) = _kept_in(tmp_path / "cache")
+    inode = kept.stat().st_ino
+    journal = str(tmp_path / "run.parquet.journal")
+    staging.stage(journal, {}).remove()
+    assert [folder.stat().st_ino for folder in _kept_in(tmp_path / "cache")] == [inode]
+    (kept / "agent" / "main.py").unlink()
+    whole = staging.stage(journal, {})
+    assert (Path(whole.path) / "agent" / "main.py").exists() and kept.stat().st_ino != inode
+    for folder in _kept_in(tmp_path / "cache"):
+        os.utime(folder, (0, 0))
+    whole.remove()
+    staged.remove()
+    Path(journal).rmdir()
+    staging.sweep()
+    assert _kept_in(tmp_path / "cache") == []
 
 
 def test_nothing_else_can_be_imported_from_the_folder_on_the_path(staged: staging.Staged) -> None:

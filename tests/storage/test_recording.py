@@ -42,6 +42,16 @@ def test_tables_are_tidy(tmp_path):
         _ = tables.proces_samples
 
 
+def test_a_file_has_one_path_however_its_program_was_started(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2, 3])
+    builder.source(100, "/job/runs/../train.py", "x = 1")
+    builder.source(100, "/job/other.py", "y = 2")
+    builder.allocated(100, 2.0, 9, "/job/runs/../train.py:7 main\n/job/a..b/x.py:8 f")
+    tables = builder.open().tables
+    assert sorted(tables.sources.file) == ["/job/other.py", "/job/train.py"]
+    assert tables.allocation_stacks["stack"].tolist() == ["/job/train.py:7 main\n/job/a..b/x.py:8 f"]
+
+
 def test_a_long_table_is_thinned_to_the_extremes_of_each_process(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).process(101, "python")
     rss = [1000 + (second * 37) % 100 for second in range(3000)]

@@ -9,12 +9,13 @@
  * the words by which libraries find malloc and its kin (their global offset tables) are made to lead here, in this
  * process alone, while it runs. Done on x86-64 and aarch64 with glibc's own malloc only.
  *
- *   sampler_begin   with the GIL, once: what is known of this Python
- *   sampler_tick    without it, now and then: libraries that have come since, and native stacks of what is new
- *   sampler_rows    without it: what is alive, by stack
- *   sampler_lives   without it: what began and ended since the last call
- *   sampler_forget  in a forked child: what its parent asked for is its parent's
- *   sampler_end     with the GIL: nothing more is drawn
+ *   sampler_look_ups  as the process starts: who looks malloc up from now on gets ours, which does nothing yet
+ *   sampler_begin     with the GIL, once: what is known of this Python
+ *   sampler_tick      without it, now and then: libraries that have come since, and native stacks of what is new
+ *   sampler_rows      without it: what is alive, by stack
+ *   sampler_lives     without it: what began and ended since the last call
+ *   sampler_forget    in a forked child: what its parent asked for is its parent's
+ *   sampler_end       with the GIL: nothing more is drawn
  *
  * In the job's calls nothing is asked of malloc, no lock of another's is taken, and no reference count moves; errno and
  * the flags of floating-point numbers stay as they are. What is read there is known to be there: own_stack.h says so of
@@ -89,6 +90,13 @@ static void in_child(void)
     objects_left = FAR; /* while somebody watches, nobody tells of the fork, nor ends a window on objects */
 }
 
+/* A program keeps the address that it looks up, mostly as its modules are imported. */
+EXPORT void sampler_look_ups(void)
+{
+    if (!find_functions())
+        put_hooks(BY_NAME);
+}
+
 /* 0: begun. Else why not, a number for sampler.py. */
 EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char *own, double bytes_a_sample)
 {
@@ -107,11 +115,12 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
     has_handlers = 1;
     int refusal = find_functions();
     if (!refusal) {
+        walk_modules(find_python, (void *)L.type_type->deallocate);
         know_stacks();
         know_main_stack();
         know_states();
         call_beforehand();
-        refusal = put_hooks();
+        refusal = put_hooks(0);
     }
     if (refusal == REFUSED_TAKEN_OVER)
         refusal = 0; /* ticks tell whether it stays so */
@@ -164,7 +173,7 @@ EXPORT int sampler_tick(double now_s)
     static int taken_over;
     tick_s = (float)now_s;
     adapt();
-    taken_over = put_hooks() == REFUSED_TAKEN_OVER ? taken_over + 1 : 0;
+    taken_over = put_hooks(0) == REFUSED_TAKEN_OVER ? taken_over + 1 : 0;
     resolve_native_stacks();
     if (__atomic_load_n(&is_main_wanted, __ATOMIC_ACQUIRE))
         know_main_stack();

@@ -104,12 +104,18 @@ class Sampler:
         return _refusal() or (None if os.path.exists(_FILE) else _MISSING)
 
     def load(self) -> None:
-        """As the process starts: the job has no other root then, and no limits; who cannot load it says so later."""
+        """As the process starts: the job has no other root then, and no limits; who cannot load it says so later.
+
+        From here on it sees who looks malloc up; it draws nothing yet.
+        """
         if self.refusal_before() is None:
             try:
                 self._handle = dlopen(_FILE, 0)
             except OSError:
-                pass
+                return
+            look_ups = ctypes.CDLL(_FILE, handle=self._handle).sampler_look_ups
+            look_ups.restype = None
+            look_ups()
 
     def begin(self) -> None:
         """Once. Afterwards ``is_on``, or ``refusal`` says why not."""

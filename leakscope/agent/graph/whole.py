@@ -12,7 +12,7 @@ import os
 
 from .. import plain_json
 from ..interpreter import files
-from ..journal import WHOLE_HEAP
+from ..journal import WHOLE_HEAP, WHOLE_HEAP_MAGIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUFFIX, UNFINISHED = WHOLE_HEAP, ".part"
-MAGIC = b"LSGRAPH1"  # then the bytes of a header in JSON (64 bits), the header, the columns
 NODE_BYTES, EDGE_BYTES = 40, 4
 MOST_BYTES = 2 << 30
 DISK_SHARE = 4  # one part in so many of the room on the disk
@@ -80,7 +79,7 @@ class Writer:
             try:
                 if not file.may_be_in_memory and self._is_in_memory(descriptor):
                     raise OSError(errno.ENOSPC, "its folder is in memory, of which little is left")
-                os.write(descriptor, MAGIC + len(header).to_bytes(8, "little") + header)
+                os.write(descriptor, WHOLE_HEAP_MAGIC + len(header).to_bytes(8, "little") + header)
                 error = self._write(graph, descriptor)
                 if error:
                     raise OSError(

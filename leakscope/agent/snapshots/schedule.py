@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-GROWTH_FRACTION = 0.3  # of resident memory since the last snapshot: a snapshot is due early
+GROWTH_FRACTION = 0.3  # of resident memory since the last snapshot, gained or given back: a snapshot is due early
 GROWTH_MIN_BYTES = 64 * 1024 * 1024
 GROWTH_LEAST_S = 1.0  # since the last snapshot
 IMPORTS_S = 20.0  # of CPU time: a job that still imports then is looked into all the same
@@ -81,10 +81,10 @@ class Schedule:
         if self.budget.is_due(elapsed_s, self._is_flat):
             return "schedule"
         if self._rss_at_take is not None and self.budget.allows(elapsed_s, budget.GROWTH_FACTOR):
-            grown = (rss_bytes() or 0) - self._rss_at_take
+            now = rss_bytes() or self._rss_at_take
             enough = max(GROWTH_MIN_BYTES, GROWTH_FRACTION * self._rss_at_take)
-            if grown > enough and elapsed_s - self._last_take_s > GROWTH_LEAST_S:
-                return "growth"
+            if abs(now - self._rss_at_take) > enough and elapsed_s - self._last_take_s > GROWTH_LEAST_S:
+                return "growth" if now > self._rss_at_take else "fall"
         held_back = self.budget.holds_back(elapsed_s)
         if held_back is not None:
             note("throttled", held_back)

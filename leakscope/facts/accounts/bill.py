@@ -8,7 +8,7 @@ none. Of a fork the kernel alone is asked: it looks like its parent from inside,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ _MOST_PARTS, _MOST_DEPTH = 12, 6
 _PASSES_ON = 0.9  # of its bytes, to one alone: a step on the way to what holds them
 _LIBRARY_FILE = re.compile(r"\.so(\.|$)|/s?bin/|/ld-|\.(pyc|py|mo|dat)$|gconv|locale")
 _NEAR_S = 2.0  # a sentinel that far from a moment was read in it
+_STAYS = 0.9  # of what was held in a snapshot: with less afterwards it was a peak
 
 
 _Read = Callable[[Floats, Floats, float], float]
@@ -75,7 +76,8 @@ class _Inside:
 def bills(
     recording: Recording, growth: TreeGrowth, roles: Mapping[tuple[int, int], str], highest: Peak | None
 ) -> list[Bill]:
-    """At the level (the last snapshot that saw the job at work, else the middle of what was judged) and at the peak.
+    """At the level (the last snapshot that saw the job at work, and no peak; else the middle of what was judged) and
+    at the peak.
 
     ``roles``: of processes by pid and start ticks. ``highest``: the most that the job held, which no sample may show.
     Empty without a sample of memory.
@@ -84,11 +86,18 @@ def bills(
         return []
     main = max(growth.processes, key=lambda p: float(p.held_bytes.max()))
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
-    looked = _looks(recording, main)
-    level_s = looked[-1].time_s if looked else (growth.start_s + growth.end_s) / 2
+    looked = [look.time_s for look in _looks(recording, main)]
+    level_s = next((time_s for time_s in reversed(looked) if not _is_above_level(growth, time_s)), None)
+    level_s = level_s if level_s is not None else looked[-1] if looked else (growth.start_s + growth.end_s) / 2
     level_s = float(np.clip(level_s, growth.time_s[0], growth.time_s[-1]))
     level, most = (_bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     return [level, _with_what_no_sample_shows(most, growth, highest)]
+
+
+def _is_above_level(growth: TreeGrowth, at_s: float) -> bool:
+    """Whether the job held much more then than afterwards: what was seen came and went."""
+    after = growth.held_bytes[(growth.time_s >= at_s) & (growth.time_s <= growth.end_s)]
+    return bool(after.size) and float(np.median(after)) < _STAYS * _right_then(growth.time_s, growth.held_bytes, at_s)
 
 
 def _with_what_no_sample_shows(bill: Bill, growth: TreeGrowth, highest: Peak | None) -> Bill:
@@ -277,8 +286,8 @@ def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]
     maps = only(maps, (maps["map_kind"] == "file") & maps["map_pss_bytes"].notna())
     rows: list[BillRow] = []
     if len(maps):
-        times = figures(maps, "time_s")
-        maps = only(maps, times == times[int(np.argmin(abs(times - at_s)))])
+        times = figures(maps, "time_s")  # each map has its own: to read them all takes a moment
+        maps = only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S / 4)
         told = [(path, float(size)) for path, size in cells(maps, "map_path", "map_pss_bytes") if path is not None]
         whole = sum(size for _, size in told)
         data = [(path, size) for path, size in told if not _LIBRARY_FILE.search(path)]
@@ -341,10 +350,32 @@ def _holders(
 
 
 def _of_the_user(place: Place) -> list[Place]:
-    """The topmost places of the user's in it: below a running function or a module its variables."""
+    """The topmost places of the user's in it: below a running function or a module its variables.
+
+    What no more than a running call refers to is the user's as well: somebody made it, and waits for it.
+    """
     if place.is_user and place.type_name not in ("frame", "module"):
         return [place]
-    return [one for child in place.children for one in _of_the_user(child)]
+    found = [one for child in place.children for one in _of_the_user(child)]
+    is_in_call = place.parent is None and place.root_kind == "frame" and place.type_name != "frame"
+    return found or ([place] if is_in_call else [])
+
+
+def _known_as(place: Place) -> Place:
+    """What a person calls it: of a block of a table that two tables have, a table."""
+    inside = set(map(id, _up(place.parent)))
+    for at in _up(place, "named_by"):
+        if id(at) in inside:
+            break
+        if at.is_user and at.reference.names_it:
+            return at
+    return place
+
+
+def _up(place: Place | None, way: str = "parent") -> Iterator[Place]:
+    while place is not None:
+        yield place
+        place = getattr(place, way)
 
 
 def _of_agent(process: ProcessGrowth, look: _Inside) -> float:
@@ -367,9 +398,10 @@ class _Told:
         carrier = _carrier(place)
         size = self._bytes(place)
         parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
+        known = _known_as(carrier)
         return BillRow(
-            DATA, carrier.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            carrier.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
+            DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
+            known.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
             round(self._own_tensors(place)), parts,
         )  # fmt: skip
 
@@ -382,6 +414,8 @@ class _Told:
                 members[0], bytes=members[0].bytes + round(own), tensor_bytes=members[0].tensor_bytes + round(own)
             )
         rows = [row for row in rows if row.bytes >= _LEAST_SHARE * self.private][:_MOST_PARTS]
+        if len(rows) == 1 and rows[0].bytes >= _PASSES_ON * size and not rows[0].name.endswith("[*]"):
+            rows = list(rows[0].parts)  # how a library keeps it inside says nothing
         rest = round(size) - sum(row.bytes for row in rows)
         if not rows or rest < 0:
             return []

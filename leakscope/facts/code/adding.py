@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from .names import Holder, Names
-from .package_calls import package_calls
-from .points_to import ADDERS, PUSHES, THING, Term, Things, adds, points_to
+from .points_to import ADDERS, PUSHES, THING, Things, adds, points_to
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
@@ -102,11 +101,7 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
     uses = _Uses(Names(index, holder), holder.type_name)
     package = (holder.owner_module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
     calls = _calls_into(package)
-    return (
-        _ranked(index, uses.events)
-        or _ranked(index, _repeated(index, calls))
-        or _ranked(index, _calls_of_objects(index, package), calls)
-    )
+    return _ranked(index, uses.events) or _ranked(index, _repeated(index, calls)) or _ranked(index, calls)
 
 
 def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
@@ -120,6 +115,8 @@ def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         for value in removed_from(site.node):
             strength = names.strength(value, scope)
+            if _is_get(site.node) and holder.type_name.endswith("ContextVar"):
+                continue  # a queue's takes one out
             yield _Event(site.node, REMOVES, strength if strength >= _WHOLE else 0.0)
 
     return _ranked(index, events)
@@ -132,9 +129,12 @@ def removed_from(node: ast.AST) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Call) and node.args and last_name(node.func) in _PULLS:
         yield node.args[0]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        is_of_queue = node.func.attr == "get" and not node.args  # a mapping's takes a key, and leaves the member
-        if node.func.attr in _REMOVERS or is_of_queue:
-            yield node.func.value
+        yield from [node.func.value] if node.func.attr in _REMOVERS or _is_get(node) else []
+
+
+def _is_get(node: ast.AST) -> bool:
+    """A queue's; that of a mapping is given a key, and leaves the member."""
+    return isinstance(node, ast.Call) and last_name(node.func) == "get" and not node.args
 
 
 def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:
@@ -193,7 +193,7 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     made = {
         site.node: None for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)
     }
-    threads = Things(points_to(index), [Term(node) for node in made if isinstance(node, ast.Call)])
+    threads = Things(points_to(index), [node for node in made if isinstance(node, ast.Call)])
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
@@ -296,18 +296,6 @@ def _calls_into(package: str) -> Events:
             # By way of another library, too: np.ctypeslib fills what ctypes keeps.
             if imported.split(".", 1)[0] == package or (imported and any(part.startswith(package) for part in parts)):
                 yield _Event(node, CALLS, _by_name(node, parts[0] if parts else member))
-
-    return events
-
-
-def _calls_of_objects(index: Index, package: str) -> Events:
-    """Calls of methods of a library's objects: what fills a scheduler that was made once."""
-    known = {call for _, call, _ in package_calls(index, package)} if package else set()
-
-    def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        node = site.node
-        if node in known and isinstance(node, ast.Call) and not _READING.match(last_name(node.func)):
-            yield _Event(node, CALLS, _by_name(node, last_name(node.func)))
 
     return events
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Union
 
 from .index import Source, last_name, lines_of, pairs
-from .statements import Statement, is_looked_up_first, statement_at, stored
+from .statements import Statement, blocks, is_looked_up_first, statement_at, stored, taken_out_after
 
 _NAMES = (ast.Name, ast.Attribute)
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
@@ -112,9 +112,18 @@ def _assigned(statement: Statement) -> tuple[ast.expr, ast.expr] | None:
     return (node.targets[0], node.value) if is_one and isinstance(node, ast.Assign) else None
 
 
+def _of_view(asked: Asked, statement: Statement) -> Result:
+    if "memoryview" in asked.type_name:
+        return _plain_value(asked, statement)
+    if "re.Match" in asked.type_name:
+        return Unsure("which part of the match is read is yours to know")
+    return _of_member(".clone()", ".copy()")(asked, statement)
+
+
 def _plain_value(asked: Asked, statement: Statement) -> Result:
     """``str(cell.string)`` for ``cell.string``: what it is by value, without what it carries."""
     pair = stored(statement)
+    asked = asked._replace(base="bytes") if "memoryview" in asked.type_name else asked
     if pair is None or asked.base is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred)):
         return Unsure("the line stores no single value that could be changed there")
     return _replaced(statement.source, pair[1], f"{asked.base}({_segment(statement.source, pair[1])})")
@@ -159,7 +168,7 @@ def _bounded(asked: Asked, statement: Statement) -> Result:
 def _filled_beside(statement: Statement, container: ast.expr) -> str | None:
     """Another list to which a statement of the same block appends, of the same object: what is read together."""
     root = statement.around[-1] if statement.around else ast.parse(statement.source.text)
-    block = next((part for part in _bodies(root) if any(ast.dump(one) == ast.dump(statement.node) for one in part)), [])
+    block = next((part for part in blocks(root) if any(ast.dump(one) == ast.dump(statement.node) for one in part)), [])
     for one in block:
         found = stored(Statement(statement.source, one, ()))
         other = found[0] if found is not None and isinstance(one, (ast.Expr, ast.AugAssign)) else None
@@ -301,7 +310,7 @@ def _left_out(asked: Asked, statement: Statement) -> Result:
             source, node, _segment(source, pair[1]), "what it stored is still worked out: leave that out, too?"
         )
     root = statement.around[-1] if statement.around else ast.parse(source.text)
-    same = [part for part in _bodies(root) if any(one.lineno == node.lineno for one in part)]
+    same = [part for part in blocks(root) if any(one.lineno == node.lineno for one in part)]
     if len(same) != 1 or len(same[0]) == 1:
         return _replaced(source, node, "pass")
     lines = lines_of(source.text)
@@ -311,6 +320,56 @@ def _left_out(asked: Asked, statement: Statement) -> Result:
         return _replaced(source, node, "pass")
     del lines[node.lineno - 1 : last + 1]
     return _checked(Edited(source.file, source.text, _joined(source, lines), ""))
+
+
+def _in_finally(asked: Asked, statement: Statement) -> Result:
+    """What removes the same again at the end of its block does so also after an exception."""
+    after, source = taken_out_after(statement), statement.source
+    if after is None:
+        return Unsure(_UP_TO_YOU)
+    between, removes = after
+    lines = lines_of(source.text)
+    inside = range(between[0].lineno - 1, removes.end_lineno or removes.lineno)
+    texts = [node for one in between for node in ast.walk(one) if isinstance(node, (ast.Constant, ast.JoinedStr))]
+    if any(node.end_lineno != node.lineno for node in texts):
+        return Unsure("a text between goes over several lines")
+    indent = _indent(lines[inside[0]])
+    for at in inside:
+        lines[at] = f"    {lines[at]}" if lines[at].strip() else lines[at]
+    lines[removes.lineno - 1 : removes.lineno - 1] = [f"{indent}finally:"]
+    lines[inside[0] : inside[0]] = [f"{indent}try:"]
+    return _checked(Edited(source.file, source.text, _joined(source, lines), ""))
+
+
+def _taken_out_when_done(asked: Asked, statement: Statement) -> Result:
+    """A future or task takes itself out of what keeps it."""
+    pair = stored(statement)
+    if pair is None or not (_is_plain_name(pair[0]) and _is_plain_name(pair[1])):
+        return Unsure("the line stores no single name that could be taken out again")
+    kind = asked.container or asked.type_name.split(" of ")[0].rpartition(".")[2]
+    container, member = (_segment(statement.source, one) for one in pair)
+    if kind not in ("list", "set") or last_name(pair[0]) != asked.variable:
+        return Unsure(_UP_TO_YOU)
+    out = "discard" if kind == "set" else "remove"
+    note = f"who looks for results or exceptions in {container} later misses those that are done"
+    return _behind(statement, [f"{member}.add_done_callback({container}.{out})"], note)
+
+
+def _for_each_object(asked: Asked, statement: Statement) -> Result:
+    """A container that a class body makes is made in __init__ as well, where there is one that does not do so."""
+    source, body = statement.source, statement.cls.body if statement.cls is not None else []
+    made = next((one for one in body if last_name(next(pairs(one), (None,))[0]) == asked.variable), None)
+    init = next((one for one in body if getattr(one, "name", "") == "__init__"), None)
+    value = next(pairs(made), (None, None))[1] if made is not None else None
+    if value is None or not isinstance(init, ast.FunctionDef) or not _EMPTY.fullmatch(_segment(source, value)):
+        return Unsure("no __init__ of the class is known that could make one for each object")
+    first, lines = init.body[0], lines_of(source.text)
+    if lines[first.lineno - 1][: first.col_offset].strip():
+        return Unsure("the function is on one line")
+    own = f"{_indent(lines[first.lineno - 1])}{init.args.args[0].arg}.{asked.variable} = {_segment(source, value)}"
+    lines[first.lineno - 1 : first.lineno - 1] = [own]
+    note = "where all objects were meant to share it, remove what is no longer needed instead"
+    return _checked(Edited(source.file, source.text, _joined(source, lines), note))
 
 
 def _closed(asked: Asked, statement: Statement) -> Result:
@@ -323,7 +382,7 @@ def _closed(asked: Asked, statement: Statement) -> Result:
     target = node.targets[0].elts[0] if isinstance(node.targets[0], ast.Tuple) else node.targets[0]
     if not isinstance(target, ast.Name) or last_name(func) not in ("subplots", "figure", "subplot_mosaic"):
         return Unsure(_UP_TO_YOU)
-    body = next((part for part in _bodies(function) if node in part), [])
+    body = next((part for part in blocks(function) if node in part), [])
     uses = [one for one in body[body.index(node) :] if _mentions(one, target.id)] if node in body else []
     if (
         len(uses) < 2
@@ -337,7 +396,7 @@ def _closed(asked: Asked, statement: Statement) -> Result:
 
 _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "autograd-history": _of_member(".detach()"),
-    "views": _of_member(".clone()", ".copy()"),
+    "views": _of_view,
     "values-with-more": _plain_value,
     "tracebacks": _without_traceback,
     "never-read": _left_out,
@@ -351,6 +410,9 @@ _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "collector-off": _collector_on,
     "stored-for-good": _not_stored,
     "library-registry": _closed,
+    "removal-not-reached": _in_finally,
+    "finished-work": _taken_out_when_done,
+    "class-attribute": _for_each_object,
 }
 
 
@@ -358,14 +420,6 @@ def _nodes(sources: Sequence[Source]) -> Iterator[tuple[Source, ast.AST]]:
     for source in sources:
         if _is_whole(source):
             yield from ((source, node) for node in ast.walk(ast.parse(source.text)))
-
-
-def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for one in ast.walk(node):
-        for name in ("body", "orelse", "finalbody"):
-            part = getattr(one, name, None)
-            if isinstance(part, list):
-                yield part
 
 
 def _mentions(node: ast.AST, name: str) -> bool:

@@ -13,7 +13,6 @@ STANDARD_LIBRARY: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset
     # Python 3.9: what lies in its folder.
     frozenset(name.split(".")[0] for name in os.listdir(os.path.dirname(os.__file__))) | {*sys.builtin_module_names}
 )
-C_LOADERS = frozenset(("ctypes", "cffi"))
 _SHARED_NAMES = frozenset(("azure", "google", "zope"))  # packages of many libraries: google.protobuf, google.cloud
 
 
@@ -21,16 +20,6 @@ def package_of(module: str) -> str:
     """The part of a module's name that tells whose it is."""
     first, *rest = module.split(".")
     return f"{first}.{rest[0]}" if first in _SHARED_NAMES and rest else first
-
-
-def imports_any(index: Index, modules: frozenset[str]) -> bool:
-    """Some source imports one of these."""
-    return any(package_of(path) in modules for scope in index.scopes for _, path in scope.imported)
-
-
-def imported_packages(index: Index) -> set[str]:
-    """The packages that all sources together import."""
-    return set(_by_name(index).values()) - _own(index)
 
 
 def package_named(index: Index, file: str, text: str) -> str | None:
@@ -46,7 +35,7 @@ def package_in(index: Index, file: str, text: str) -> str | None:
 
 def only_package(index: Index) -> str | None:
     """The one package that the sources import; None where there are several."""
-    return _only(imported_packages(index))
+    return _only(set(_by_name(index).values()) - _own(index))
 
 
 def _named(by_name: Mapping[tuple[str, str], str], text: str) -> set[str]:

@@ -48,10 +48,14 @@ class Loop(NamedTuple):
 
 
 class Site(NamedTuple):
-    """A node that may do something to an object, and the loops of its own function around it, the outermost first."""
+    """A node that may do something to an object, and the loops of its own function around it, the outermost first.
+
+    ``is_statement``: a call whose result nobody asks for.
+    """
 
     node: ast.AST
     loops: tuple[Loop, ...]
+    is_statement: bool = False
 
 
 @dataclass(eq=False)
@@ -102,15 +106,6 @@ class Scope:
         while scope is not None and scope.kind != "class":
             scope = scope.parent
         return scope
-
-    @property
-    def around(self) -> Iterator[Scope]:
-        """The functions around it, whose variables outlive a call of it."""
-        scope = self.parent
-        while scope is not None:
-            if scope.kind == "function":
-                yield scope
-            scope = scope.parent
 
     def binding(self, name: str) -> Scope:
         """The scope whose variable this name is here; the module where nothing binds it."""
@@ -293,21 +288,6 @@ class Index:
             return []
         return [function for function in self.callees(func, scope) if function.kind == "function"]
 
-    def run_by_calling(self, func: ast.expr, scope: Scope) -> list[Scope]:
-        """``callees``; of a partial or lambda, its function; of an object, ``__call__`` of its class or of any."""
-        if isinstance(func, ast.Call) and last_name(func.func) == "partial" and func.args:
-            return self.run_by_calling(func.args[0], scope)
-        if isinstance(func, ast.Lambda):
-            return [s for s in self.scopes if s.node is func]
-        functions = [f for f in self.callees(func, scope) if f.name != "__init__"]
-        if functions or (isinstance(func, ast.Name) and func.id in scope.binding(func.id).defs):
-            return functions
-        owner = self.class_of(func, scope)
-        if owner is None and not (isinstance(func, ast.Attribute) and last_name(func.value) in ("self", "cls")):
-            return []
-        calls = [f for f in self.functions.get("__call__", []) if f.within is not None]
-        return [f for f in calls if f.within is not None and (owner is None or self.related(owner, f.within.name))]
-
     def arguments(self, call: ast.Call, function: Scope) -> Iterator[tuple[str, ast.expr]]:
         """Parameter names of the callee with the expressions they get."""
         names = function.params[1:] if function.is_method else function.params
@@ -418,6 +398,7 @@ class Index:
 
     def _add(self, tree: ast.Module, source: Source) -> None:
         module = Scope("module", "<module>", "<module>", source, node=tree)
+        statements: set[int] = set()
         self.scopes.append(module)
         waiting: list[tuple[ast.AST, Scope, tuple[Loop, ...]]] = [(node, module, ()) for node in reversed(tree.body)]
         while waiting:  # no recursion: generated sources nest deeply
@@ -432,7 +413,9 @@ class Index:
             if isinstance(node, _SITES) and not (
                 isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
             ):
-                scope.sites.append(Site(node, loops))
+                scope.sites.append(Site(node, loops, id(node) in statements))
+            if isinstance(node, ast.Expr):
+                statements.add(id(node.value))
             within = loops
             if isinstance(node, (*LOOPS, *COMPREHENSIONS)):
                 within = (*loops, Loop(source.file, node.lineno, node.end_lineno or node.lineno))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .adding import ADDS, CREATES, Line, line_at
 from .index import Index, Scope, Source, index_of, pairs
-from .points_to import INTO, Field, Flow, Term, Things, adds, points_to
+from .points_to import INTO, Field, Flow, Node, Things, adds, points_to
 
 
 class Kept(NamedTuple):
@@ -21,6 +21,10 @@ class Kept(NamedTuple):
     owner: str | None
     is_container: bool
     line: Line
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner}.{self.variable}" if self.owner else self.variable
 
 
 def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
@@ -41,12 +45,12 @@ def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
     return None
 
 
-def _made(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[Term]:
+def _made(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[Node]:
     for call in calls:
-        yield Term(call)
+        yield call
         if isinstance(call.func, ast.Attribute) and call.func.attr == "start":
             for term in points_to(index).terms(call.func.value, scope):
-                yield from (Term(node) for node in points_to(index).origins(term.node) if not term.path)
+                yield from points_to(index).origins(term.node) if not term.path else ()
 
 
 def _best(kept: Sequence[Kept | None]) -> Kept | None:

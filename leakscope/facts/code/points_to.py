@@ -217,24 +217,17 @@ def points_to(index: Index) -> PointsTo:
 class Things:
     """What comes of some things, wherever they are given on, and what contains them.
 
-    Finds too many rather than too few: a name that is such a thing somewhere counts as one everywhere. ``with_own``:
-    what is read of them, or returned by them, is one of them too.
+    Finds too many rather than too few: a name that is such a thing somewhere counts as one everywhere.
     """
 
-    def __init__(self, graph: PointsTo, things: Iterable[Term], *, with_own: bool = False) -> None:
+    def __init__(self, graph: PointsTo, things: Iterable[Node]) -> None:
         self._graph = graph
-        self._with_own = with_own
         self._known: dict[Node, str] = {}
         self._owners: dict[str, set[str | None]] = defaultdict(set)
         self._waiting: deque[Node] = deque()
         self.flows: dict[Flow, None] = {}  # by which they were given on, the nearest first
-        self._paths: dict[Node, list[tuple[str, ...]]] = defaultdict(list)  # at a node itself there is no thing yet
-        for node, path in things:
-            if path:
-                self._paths[node].append(path)
-                self._waiting.append(node)
-            else:
-                self._learn(node, THING)
+        for thing in things:
+            self._learn(thing, THING)
         while self._waiting:
             node = self._waiting.popleft()
             for flow in graph.out.get(key_of(node), ()):
@@ -250,9 +243,6 @@ class Things:
 
     def kind_of(self, term: Term) -> str | None:
         kind, path = self._at(term.node), term.path
-        for way in self._paths.get(term.node, ()):
-            if path[: len(way)] == way:
-                kind, path = THING, path[len(way) :]
         while kind is not None and path:
             if kind == CONTAINER and len(path) > 1 and path[1] == CALLED and path[0] in _GIVES_ONE | _GIVES_ALL:
                 kind = THING if path[0] in _GIVES_ONE else CONTAINER
@@ -269,7 +259,7 @@ class Things:
             return THING
         if kind == CONTAINER:
             return THING if step[0] == "[" or step == EACH else CONTAINER if step == COPIED else None
-        return THING if self._with_own and (step[0] in ".[" or step == CALLED) else None
+        return None
 
     def _at(self, node: Node) -> str | None:
         if not isinstance(node, Field):
@@ -323,7 +313,7 @@ def _parts(node: ast.expr) -> Iterator[tuple[ast.expr | None, str]]:
 
 def _given_back(function: Scope) -> Iterator[str]:
     """Parameters that a function returns as they are."""
-    for node, _ in function.sites:
+    for node in (site.node for site in function.sites):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Name) and node.value.id in function.params:
             yield node.value.id
 

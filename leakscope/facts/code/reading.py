@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 from .adding import Line, line_at
 from .index import FUNCTIONS, Index, Scope, Site, Source, index_of, last_name
 from .names import Holder, Names
+from .points_to import adds
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -51,7 +52,7 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
     for scope in index.scopes:
         for site in scope.sites:
-            for node, is_given in _used(site.node, index, scope):
+            for node, is_given in _used(site, index, scope):
                 if id(node) in others or names.strength(node, scope, inside=key is not None) < _SURELY:
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
@@ -113,18 +114,27 @@ def _key(scope: Scope) -> tuple[str, str | None]:
     return scope.source.file, None if scope.kind == "module" else scope.name
 
 
-def _used(node: ast.AST, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bool]]:
+def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bool]]:
     """(expression that is looked up there, whether it is handed to a library), not those of functions defined in it."""
+    node = site.node
     given: set[int] = set()
+    added_to = _added_to(site)
     if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, index, scope):
         given = {id(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))}
     waiting: list[ast.AST] = [node]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(one.ctx, ast.Load):
+        is_load = isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(one.ctx, ast.Load)
+        if is_load and one is not added_to:
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)
+
+
+def _added_to(site: Site) -> ast.expr | None:
+    """What a statement only puts something into: that is no reading of it."""
+    func = site.node.func if isinstance(site.node, ast.Call) and site.is_statement else None
+    return func.value if isinstance(func, ast.Attribute) and adds(func.attr) else None
 
 
 def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from .adding import removed_from
 from .index import FUNCTIONS, Source, last_name, pairs, parse
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
@@ -83,6 +84,32 @@ def guard_of(sources: Sequence[Source], file: str, line: int) -> Guard | None:
             return Guard("condition", f"not ({test})" if is_other else test, outer.lineno)
         inner = outer
     return _early(found)
+
+
+def taken_out_after(found: Statement) -> tuple[list[ast.stmt], ast.stmt] | None:
+    """Behind a statement that adds, what its block does before it removes the same again, and the statement that does.
+
+    None where nothing is between that may raise: what comes last is then reached.
+    """
+    pair = stored(found)
+    block = next((part for part in blocks(found.around[-1]) if found.node in part), []) if found.around else []
+    rest = block[block.index(found.node) + 1 :] if found.node in block else []
+    for at, one in enumerate(rest):
+        is_alone = isinstance(one, (ast.Expr, ast.Delete))
+        own = [value for node in _own(one) for value in removed_from(node)] if is_alone else []
+        if pair is not None and any(ast.dump(value) == ast.dump(pair[0]) for value in own):
+            works = any(isinstance(node, (ast.Call, ast.Await)) for part in rest[:at] for node in ast.walk(part))
+            return (rest[:at], one) if works else None
+    return None
+
+
+def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements in it, and in what stands in it."""
+    for one in ast.walk(node):
+        for name in ("body", "orelse", "finalbody"):
+            part = getattr(one, name, None)
+            if isinstance(part, list):
+                yield part
 
 
 def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
@@ -181,6 +208,18 @@ def is_never_read(sources: Sequence[Source], variable: str) -> bool:
         if any(variable in (getattr(node, "arg", ""), getattr(node, "name", "")) for node in given):
             return False
     return put > 0
+
+
+def has_default(sources: Sequence[Source], variable: str, maker: str) -> str | None:
+    """``default=[]``, where a variable is made with a container as that."""
+    for tree in (parse(source.text) for source in sources if variable in source.text):
+        for node in ast.walk(tree) if tree is not None else ():
+            for target, value in pairs(node):
+                if last_name(target) == variable and isinstance(value, ast.Call) and last_name(value.func) == maker:
+                    given = next((one.value for one in value.keywords if one.arg == "default"), None)
+                    if isinstance(given, (ast.List, ast.Dict, ast.Set, ast.Call)):
+                        return f"default={ast.unparse(given)}"
+    return None
 
 
 def stores_part(found: Statement) -> bool:

@@ -35,14 +35,17 @@ class Library:
 
         ``inner``: methods of what is there that do so; without any, the attribute is the container itself.
         """
-        found = {
-            method.name: None
+        methods = [
+            one
             for cls in self._with_bases(tail(type_name))
-            for method in cls.body
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not method.name.startswith("_")
-            and not method.name.startswith(_NOT_OFFERED) and _lets_go(method, attribute, inner)
-        }  # fmt: skip
-        return sorted(found, key=_rank)
+            for one in cls.body
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
+        found = {one.name: None for one in methods if _lets_go(one, attribute, inner)}
+        private = [name for name in found if name.startswith("_")]  # by which others do so
+        found |= {one.name: None for one in methods if private and _calls_own(one, private)}
+        offered = (name for name in found if not name.startswith(("_", *_NOT_OFFERED)))
+        return sorted(offered, key=_rank)
 
     def functions(self, module: str, variable: str) -> list[str]:
         """Those of a module that remove from a variable of it."""
@@ -78,6 +81,15 @@ def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:
             if any(isinstance(t, ast.Attribute) and t.attr == attribute and _is_empty(v) for t, v in pairs(node)):
                 return True
     return False
+
+
+def _calls_own(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Sequence[str]) -> bool:
+    own = method.args.args[0].arg if method.args.args else ""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+        and last_name(node.func.value) == own
+        for node in ast.walk(method)
+    )  # fmt: skip
 
 
 def _names_of(function: ast.AST, attribute: str) -> set[str]:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-import signal
 from typing import NamedTuple
+
+from ...signals import Signal
 
 _NO_LACK = "this is not a lack of memory"
 
@@ -32,11 +33,11 @@ MEANINGS = (
     _m("deallocating-none", r"Fatal Python error: (?:none_dealloc|(?:(?!Fatal).)*deallocating None)|deallocating None",
        "{process} was aborted because None ran out of references: a C extension drops references that it does not own",
        "calls of the extension drop references to None that are not its own; once there are no more, Python aborts; "
-       + _NO_LACK, ends_by=signal.SIGABRT,
+       + _NO_LACK, ends_by=Signal.SIGABRT,
        remedy=("run it on Python 3.12 or later, where None cannot run out; or update the extension",)),
     _m("bad-references", r"Fatal Python error: (?P<what>(?:(?!Fatal).)*?(?:deallocating|negative ref ?count).*)",
        "{process} was aborted by Python: a C extension counts references wrongly ({what})",
-       "C code dropped a reference to an object once too often; " + _NO_LACK, ends_by=signal.SIGABRT),
+       "C code dropped a reference to an object once too often; " + _NO_LACK, ends_by=Signal.SIGABRT),
     _m("gpu-memory", r"(?:CUDA|HIP|XPU) out of memory\.", "GPU memory ran out in {process}",
        "the GPU had no memory left for an allocation"),
     _m("gpu-memory", r"CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
@@ -50,7 +51,7 @@ MEANINGS = (
        r"|unable to (?:write to|resize|allocate shared memory\(shm\) for) file <?/torch_[^\n]*"
        r"|No space left on device(?:(?!No space)[^\n])*/dev/shm|/dev/shm(?:(?!/dev/shm)[^\n])*No space left on device",
        "Shared memory ran out in {process}",
-       "loader workers hand their batches over in /dev/shm, which has a size of its own", ends_by=signal.SIGBUS),
+       "loader workers hand their batches over in /dev/shm, which has a size of its own", ends_by=Signal.SIGBUS),
     _m("worker-died", r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) (?:exited unexpectedly"
        r"|is killed by signal: (?P<signal>[A-Za-z ]+)\b)",
        "A DataLoader worker of {process} died", "the worker ended without reporting an error"),
@@ -59,39 +60,39 @@ MEANINGS = (
        "A worker process of {process} died", "the worker ended without reporting an error"),
     _m("no-memory", r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b|std::bad_alloc|Cannot allocate memory|\[Errno 12\]"
        r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory",
-       "{process} was refused memory", "an allocation failed; the process was not killed", ends_by=signal.SIGABRT),
+       "{process} was refused memory", "an allocation failed; the process was not killed", ends_by=Signal.SIGABRT),
     _m("damaged-heap", r"(?P<what>double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)"
        r"|(?:free|malloc|realloc|munmap_chunk|malloc_consolidate)\(\): "
        r"(?:invalid|corrupted|unaligned|mismatching|unsorted|memory corruption|largebin)[^\n]*)",
        "Native code damaged the heap of {process}: {what}",
        "malloc found its own records overwritten; the code that did it may have run long before; " + _NO_LACK,
-       ends_by=signal.SIGABRT),
+       ends_by=Signal.SIGABRT),
     _m("c++-exception", r"terminate called after throwing an instance of '(?P<what>[^']+)'"
        r"|terminate called without an active exception",
        "{process} was aborted by an uncaught C++ exception: {what}", "native code aborted",
-       ends_by=signal.SIGABRT),
+       ends_by=Signal.SIGABRT),
     _m("deep-recursion", r"Fatal Python error: (?:(?!Fatal).)*?(?:[Ss]tack overflow|_Py_CheckRecursiveCall)",
        "{process} was aborted by a recursion that does not end",
-       "functions call each other ever deeper; the limit is on calls; " + _NO_LACK, ends_by=signal.SIGABRT),
+       "functions call each other ever deeper; the limit is on calls; " + _NO_LACK, ends_by=Signal.SIGABRT),
     _m("native-fault", r"Fatal Python error: (?P<what>Segmentation fault|Bus error|Aborted|Illegal instruction"
        r"|Floating[ -]point exception)", "{process} crashed in native code: {what}",
        "native code used memory wrongly, or gave up; " + _NO_LACK),
     _m("python-fault", r"Fatal Python error: (?!Segm|Bus|Abort|Illeg|Float)(?P<what>[^\n]+)",
        "Python itself aborted in {process}: {what}",
-       "the interpreter found its own state broken", ends_by=signal.SIGABRT),
+       "the interpreter found its own state broken", ends_by=Signal.SIGABRT),
     _m("recursion", r"^RecursionError\b", "{process} ended by RecursionError",
        "functions call each other without end; the limit is on calls; " + _NO_LACK, severity="note"),
 )  # fmt: skip
 
 # Signals that a program brings upon itself. The others are sent: to end it is no crash.
 FATAL_SIGNALS = {
-    signal.SIGSEGV: "segmentation fault",
-    signal.SIGBUS: "bus error",
-    signal.SIGFPE: "arithmetic fault",
-    signal.SIGILL: "illegal instruction",
-    signal.SIGABRT: "aborted",
-    signal.SIGSYS: "forbidden system call",
-    signal.SIGTRAP: "trap",
+    Signal.SIGSEGV: "segmentation fault",
+    Signal.SIGBUS: "bus error",
+    Signal.SIGFPE: "arithmetic fault",
+    Signal.SIGILL: "illegal instruction",
+    Signal.SIGABRT: "aborted",
+    Signal.SIGSYS: "forbidden system call",
+    Signal.SIGTRAP: "trap",
 }
 _BY_SIGNAL = re.compile("")
 _LOADER = re.compile(r"torch[/\\]utils[/\\]data[/\\]dataloader\.py")
@@ -114,8 +115,8 @@ def of_broken_pipe(exception_type: str | None, trace: str) -> Meaning | None:
 
 def of_signal(number: int) -> Meaning:
     """What is left to say when only the signal is known."""
-    name = FATAL_SIGNALS[signal.Signals(number)]
-    why = "native code aborted, or found its own state broken" if number == signal.SIGABRT else "native code went wrong"
+    name = FATAL_SIGNALS[Signal(number)]
+    why = "native code aborted, or found its own state broken" if number == Signal.SIGABRT else "native code went wrong"
     return Meaning("native-fault", _BY_SIGNAL, f"{{process}} crashed in native code: {name}", f"{why}; {_NO_LACK}")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...signals import Signal
 from ..processes.table import Process
 from ..tables import by_process, int_of, narrow, only, process_name, records, text_of
 
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def was_sigkilled(self) -> bool:
-        return self.exit_signal == signal.SIGKILL
+        return self.exit_signal == Signal.SIGKILL
 
     @property
     def ended_unseen(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from ...signals import Signal
 from ..series.arithmetic import Floats
 from ..tables import cells
 from .processes import ProcessGrowth, alive_in, rounds_of
@@ -64,7 +64,7 @@ def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: F
     Infinite where that did not happen, or where memory came back: workers that are killed and started again.
     """
     ends = cells(table, "pid", "start_ticks", "exit_signal")
-    keys = {(pid, ticks or 0) for pid, ticks, number in ends if number == signal.SIGKILL and pid is not None}
+    keys = {(pid, ticks or 0) for pid, ticks, number in ends if number == Signal.SIGKILL and pid is not None}
     for process in sorted(processes, key=lambda p: float(p.time_s[-1])):
         end_s = float(process.time_s[-1])
         before = float(

@@ -105,7 +105,9 @@ def shares(
     # From the readings, not from what is between them: that is on a line from one to the next.
     ours = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
     private_share = _share(time_s, pss_anon - ours, anon, family)
-    other_share = _share(time_s, pss - pss_anon, shmem + file, family)
+    other = time_s, pss - pss_anon, shmem + file, family
+    # What anybody else has mapped takes a little of each file: there a few percent are no noise.
+    other_share, file_share = _share(*other), _share(*other, unshared=1.0)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
     clean = use & ~np.any([(begin <= time_s) & (time_s <= end) for begin, end in ours_s], axis=0) if ours_s else use
     use = clean if clean.sum() >= 2 else use
@@ -113,7 +115,7 @@ def shares(
         time_s[use],
         (anon * private_share + swap)[use],
         (shmem * other_share)[use],
-        (file * other_share)[use],
+        (file * file_share)[use],
     )
 
 
@@ -130,25 +132,25 @@ def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floa
     return own
 
 
-def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Floats:
+def _share(time_s: Floats, part: Floats, whole: Floats, family: Family, *, unshared: float = _UNSHARED) -> Floats:
     read = np.isfinite(part) & (whole > 0)
     if not read.any():
         return np.ones_like(time_s)
     at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
-    _without_noise(share, family.size_at(at_s) <= 1)
+    _without_noise(share, family.size_at(at_s) <= 1, unshared)
     share = _without_unseen_forks(at_s, share, family)
     times, values = _with_steps(at_s, share, family)
     return np.interp(time_s, *_left_alone(times, values, share[family.size_at(at_s) <= 1], family))
 
 
-def _without_noise(share: Floats, is_alone: NDArray[np.bool_]) -> None:
+def _without_noise(share: Floats, is_alone: NDArray[np.bool_], unshared: float) -> None:
     """Both are read from a running program, not at the same instant: a few percent apart is no sharing.
 
     Of one that has its parent's pages, or its children's, and grows, the share that is its own passes the same mark:
     then it still has them. That it seldom lies below tells the two apart.
     """
-    is_noise = share >= _UNSHARED
-    if not is_alone.all() and np.quantile(share[~is_alone], _SELDOM) < _UNSHARED:
+    is_noise = share >= unshared
+    if not is_alone.all() and np.quantile(share[~is_alone], _SELDOM) < unshared:
         is_noise &= is_alone
     share[is_noise] = 1.0
 

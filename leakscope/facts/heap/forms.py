@@ -140,10 +140,11 @@ def forms_of(seen: HeapSnapshots, table: pd.DataFrame, last: int, user_modules: 
 
 
 def _up(place: Place) -> Iterator[Place]:
+    """The way to it by names: of a block of a table that several tables have, by one of these."""
     at: Place | None = place
     while at is not None:
         yield at
-        at = at.parent
+        at = at.named_by or at.parent
 
 
 def _is_of_user(place: Place) -> bool:

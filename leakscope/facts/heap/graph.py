@@ -17,7 +17,7 @@ from ...findings import AGENT
 from ...units import MOST
 from .chains import chain, chains, names_its_like
 from .history import History, history_of
-from .naming import LEAST_CHILDREN, Names
+from .naming import LEAST_CHILDREN, RESULTS, Names
 from .nodes import Node, from_roots, nodes_of
 from .place import GRAPH_TYPE, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place, Reference, copied
 from .sharing import Sharers, give_members, give_to_holder, sharers_of
@@ -103,6 +103,8 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) ->
             found.append(chain(place, nodes[number], names.place(named[number]), links_of[number]))
     if OF_OUTSIDE in nodes:
         found += _outside(nodes, names, places)
+    dissolved = {id(_dissolved(place)) for place in found if place.type_name == RESULTS}
+    found = [place for place in found if id(place) not in dissolved]
     if sharers is not None:
         for place in places.values():
             give_members(place)
@@ -113,6 +115,25 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) ->
     for place in roots:
         weigh_arrays(place, nodes)
     yield from found
+
+
+def _dissolved(results: Place) -> Place | None:
+    """The dict in which an lru_cache finds what it has; the cache refers to that itself, and is as long."""
+    found = next(
+        (
+            one
+            for one in results.children
+            if one.type_name == "dict" and one.node is not None and one.reference.edge_kind != "namespace"
+        ),
+        None,
+    )
+    if found is not None:
+        results.length, results.has_length = found.length, True
+        for below in found.children:
+            below.parent = results
+            below.named_by = results if below.named_by is found else below.named_by
+        results.children = [one for one in (*results.children, *found.children) if one is not found]
+    return found
 
 
 def _new_globals(nodes: Mapping[int, Node], places: Mapping[int, Place]) -> dict[int, Place]:

@@ -21,7 +21,7 @@ LEAST_CHILDREN = 8
 _REPEATS = 4  # of one step in a path: more of it are dots
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
-_RESULTS = "functools._lru_cache_wrapper"
+RESULTS = "functools._lru_cache_wrapper"
 _ITEM = Reference("item")
 
 
@@ -111,7 +111,7 @@ class Names:
         before = self._above(node)
         if before is not None and before.is_cell and kind not in ("cell", "default"):
             return self.reference(before)
-        if told.type_name == _RESULTS and told.owner_file is not None:
+        if told.type_name == RESULTS and told.owner_file is not None:
             return self._of_function("cache", node, _last(told.owner))
         if before is not None and kind in ("cell", "default"):  # in a tuple of a function's
             return self._of_function(kind, self._above(before) or before, name)
@@ -175,7 +175,7 @@ class Names:
     def _limit(self, node: Node) -> int | None:
         """How many members it may have; the dict of an lru_cache as many as that."""
         above = self._above(node)
-        if node.told.length_limit is None and above is not None and above.told.type_name == _RESULTS:
+        if node.told.length_limit is None and above is not None and above.told.type_name == RESULTS:
             return above.told.length_limit
         return node.told.length_limit
 

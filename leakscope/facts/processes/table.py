@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
+_TICK_S = 0.02  # CPU time is counted in ticks, and a look of ours takes one or two
 _SHOWN = 12
 _TOLD = (
     "pid", "start_ticks", "time_s", "time_mono_ns", "ppid", "ns_pid", "cmdline", "comm", "role", "born_mono_ns",
     "died_mono_ns", "exit_code", "exit_signal",
 )  # fmt: skip
-DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
+DATALOADER_WORKER, COMPILE_WORKER, POOL_WORKER = "dataloader-worker", "compile-worker", "pool-worker"
 # By what the agent in a forked child says of who forked it.
-_FORKED_BY = {"datasets": "datasets-worker", "a DataLoader": DATALOADER_WORKER, "a pool": "pool-worker"}
+_FORKED_BY = {"datasets": "datasets-worker", "a DataLoader": DATALOADER_WORKER, "a pool": POOL_WORKER}
 _FORKS = ("python-fork", *_FORKED_BY.values())
 
 
@@ -85,6 +86,15 @@ class Process:
 
     def is_idle(self, start_s: float, end_s: float) -> bool:
         return self.busy_share(start_s, end_s) < IDLE_SHARE
+
+    def idle_since_s(self, end_s: float) -> float:
+        """Since when it has been idle, up to a moment: that moment itself where it works."""
+        time_s, cpu_s = series(self.samples, "cpu_s")
+        time_s, cpu_s = time_s[time_s <= end_s], cpu_s[time_s <= end_s]
+        if not time_s.size:
+            return end_s
+        busy = np.flatnonzero(np.diff(cpu_s) >= IDLE_SHARE * np.diff(time_s) + _TICK_S)
+        return float(time_s[busy[-1] + 1]) if busy.size else self.born_s
 
 
 def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...units import MOST
@@ -84,12 +84,6 @@ class Team:
         carries = bool(growth.leaking) and gained >= MOST * max(growth.growth_bytes, 1)
         members = [*self.alive, *([parent] if parent is not None else [])]
         return bool(self.alive) and (carries or any(member.trend.verdict == GROWING for member in members))
-
-    def without_takes(self) -> Team:
-        """Only those that were not looked into: what the others keep is known from their own snapshots."""
-        unseen = [i for i, worker in enumerate(self.alive) if len(worker.rows("takes")) < 2]
-        own, copied = (tuple(of[i] for i in unseen) for of in (self.own, self.copied))
-        return replace(self, alive=tuple(self.alive[i] for i in unseen), own=own, copied=copied)
 
 
 def teams(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...confidence import Ground
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
+from ..code.imports import package_of
 from ..code.index import tail
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
@@ -75,10 +76,16 @@ class Retained:
     @property
     def line(self) -> Line | None:
         """Where it is added. Calls that ran once added no hundreds of members: what allocated these did."""
-        made = self.made_at
+        made = self.made_at or self._asked_through_owner
         if made is not None and self.lines and all(line.is_once and line.kind == CALLS for line in self.lines):
             return Line(made.file, made.line, made.function, made.text, CALLS, made.share)
         return self.lines[0] if self.lines else None
+
+    @property
+    def _asked_through_owner(self) -> GrowthLine | None:
+        """The line that calls the library whose holder it is, of those that allocated a good part of what stays."""
+        library = package_of(self.named.reference.owner_module or "")
+        return next((one for one in self.made if one.library == library and one.share >= _SOME), None)
 
     @property
     def limit(self) -> int | None:

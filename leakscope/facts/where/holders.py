@@ -11,7 +11,6 @@ from ..heap.place import OUTSIDE, Place
 from ..subject import Definition, Held
 from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
-from .wrapped import wrapped_in
 
 _RESULT = re.compile(r"_\d+")
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
@@ -115,9 +114,6 @@ def named_in(
     if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
         attribute, line = made
         return attribute, [line, *lines]
-    wrapped = wrapped_in(sources, named, place)
-    if wrapped is not None and not _best_adds(lines, min_score):
-        return wrapped
     if not place.is_user and not _best_adds(lines, sure_score):
         lines = [*_storing_in_members(sources, place), *lines]
     if _is_public_attribute(named, place) and not _best_adds(lines, min_score):

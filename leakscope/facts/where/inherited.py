@@ -53,17 +53,6 @@ def inherited(
     return Inherited(holder_name(place), float(place.object_bytes[heaviest[1]]), place.path, holder, line)
 
 
-def object_bytes(recording: Recording, pid: int) -> dict[tuple[str, str], float]:
-    """{(class, attribute): the most Python objects that any snapshot of a process saw below it}. **Units** bytes."""
-    found: dict[tuple[str, str], float] = {}
-    for place in heap_snapshots(recording, pid).places:
-        owner, variable = place.reference.owner, place.reference.variable
-        if place.reference.edge_kind == "attribute" and owner is not None and variable is not None:
-            most = float(place.object_bytes.max())
-            found[owner, variable] = max(most, found.get((owner, variable), most))
-    return found
-
-
 def _is_one(place: Place) -> bool:
     """Attributes of each of many rows are no place of their own."""
     return bool(place.count.max() <= 1)

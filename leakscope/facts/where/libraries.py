@@ -58,7 +58,7 @@ def _registering(sources: Sequence[Source], table: Place) -> list[Line]:
 def _inside(member: Place) -> Iterator[Place]:
     """What a method is of, or a function has of those it was made in: between lie a tuple and cells."""
     for child in member.children:
-        if child.type_name in ("tuple", "cell"):
+        if child.type_name in ("tuple", "cell", "method"):
             yield from _inside(child)
         yield child
 

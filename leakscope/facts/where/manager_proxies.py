@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..code.adding import ADDS, Holder, Line, Source, adding_lines, line_at
 from ..code.index import Index, Scope, index_of, last_name, pairs
-from ..code.points_to import ADDERS, THING, Term, Things, points_to
+from ..code.points_to import ADDERS, THING, Things, points_to
 from ..heap.place import Place
 
 _SERVER, _OF_PROXIES = ("multiprocessing.managers", "id_to_obj"), ("multiprocessing.managers", "id_to_local_proxy_obj")
@@ -89,7 +89,7 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MADE_BY
         and managers.kind(node.func.value, scope) == THING
     ]  # fmt: skip
-    proxies = Things(points_to(index), [Term(node) for node in made])
+    proxies = Things(points_to(index), made)
     for scope, node in sites:
         puts = [(t.value, v) for t, v in pairs(node) if isinstance(t, ast.Subscript) and v is not None]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
@@ -102,7 +102,7 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
 
 def _managers(index: Index) -> Things:
     made = [site.node for scope in index.scopes for site in scope.sites if _makes_manager(site.node)]
-    return Things(points_to(index), [Term(node) for node in made if isinstance(node, ast.Call)])
+    return Things(points_to(index), [node for node in made if isinstance(node, ast.Call)])
 
 
 def _proxies(sources: Sequence[Source], place: Place) -> Iterator[Holder]:

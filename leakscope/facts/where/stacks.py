@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..code.adding import Line, Source
+from ..code.adding import Source
 from ..code.imports import package_named
 from ..code.index import index_of, pairs
 from ..growth.processes import ProcessGrowth
@@ -161,12 +161,6 @@ def _with(line: GrowthLine, calls: Sequence[GrowthLine]) -> GrowthLine:
         alive=tuple(alive for one in both for alive in one.alive),
         through=tuple(calls),
     )
-
-
-def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:
-    """Of the growth that was seen under ``lines``, what was seen at any of these places."""
-    wanted = {(place.file, place.line) for place in places}
-    return sum(line.share for line in lines if (line.file, line.line) in wanted)
 
 
 def places_of(stack: str) -> frozenset[tuple[int, str]]:

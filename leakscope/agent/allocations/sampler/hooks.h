@@ -7,6 +7,7 @@ typedef void *(*aligned_function)(size_t, size_t);
 typedef int (*posix_memalign_function)(void **, size_t, size_t);
 typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
 typedef int (*munmap_function)(void *, size_t);
+typedef void *(*dlsym_function)(void *, const char *);
 
 static malloc_function real_malloc;
 static calloc_function real_calloc;
@@ -15,6 +16,7 @@ static aligned_function real_memalign, real_aligned_alloc;
 static posix_memalign_function real_posix_memalign;
 static mmap_function real_mmap;
 static munmap_function real_munmap;
+static dlsym_function real_dlsym;
 
 static uintptr_t python_begin, python_end; /* the library or program that Python is: it maps arenas of objects */
 
@@ -146,6 +148,8 @@ static int our_munmap(void *at, size_t bytes)
     return real_munmap(at, bytes);
 }
 
+static void *our_dlsym(void *, const char *);
+
 /* What frees comes first: it is put in place before anything is drawn. */
 static const struct hook {
     const char *name;
@@ -162,17 +166,31 @@ static const struct hook {
     {"memalign", (void **)&real_memalign, our_memalign},
     {"mmap", (void **)&real_mmap, our_mmap},
     {"mmap64", (void **)&real_mmap, our_mmap},
+    {"dlsym", (void **)&real_dlsym, our_dlsym}, /* found by itself: libc has it since glibc 2.34 */
 };
-enum { HOOKS = sizeof hooks / sizeof hooks[0] };
+enum { HOOKS = sizeof hooks / sizeof hooks[0], BY_NAME = HOOKS - 1 };
 
 static const struct hook *hook_named(const char *name)
 {
-    if (!strchr("frmcpa", *name) || !*name)
+    if (!strchr("frmcpad", *name) || !*name)
         return NULL;
     for (int i = 0; i < HOOKS; i++)
         if (!strcmp(name, hooks[i].name))
             return &hooks[i];
     return NULL;
+}
+
+/* Who looks malloc up in a library, as ctypes and cffi do, calls it through no word of a table. Where it is to be looked for
+ * depends on the caller if no library is named (RTLD_DEFAULT, RTLD_NEXT): then the real one is jumped to. */
+static void *our_dlsym(void *library, const char *name)
+{
+    if (library == RTLD_DEFAULT || library == RTLD_NEXT || !name)
+        return real_dlsym(library, name);
+    const struct hook *hook = hook_named(name);
+    if (!hook)
+        return real_dlsym(library, name);
+    void *at = real_dlsym(library, name);
+    return at && at == *hook->real ? hook->ours : at;
 }
 
 static int is_ours_at(uintptr_t address)

@@ -148,7 +148,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
                 continue;
             /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
              * not come to libc's free. */
-            if (is_later && dlsym(pin, hook->name) != *hook->real)
+            if (is_later && real_dlsym(pin, hook->name) != *hook->real)
                 continue;
             word.is_read_only = (uint16_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
             words[word_count++] = word;
@@ -259,14 +259,14 @@ static void find_words(void)
 
 /* While no module can go, and none has: what leads to the real function leads here. Somebody else's is left as it is,
  * and counted. A variable in a library's data may be set to another function by its owner (cJSON_InitHooks), or to none:
- * that is left as it is, too. */
-static int write_words(struct dl_phdr_info *info, size_t size, void *to)
+ * that is left as it is, too. ``first``: the first of the hooks that are put in place. */
+static int write_words(struct dl_phdr_info *info, size_t size, void *first)
 {
-    (void)size, (void)to;
+    (void)size;
     if (info->dlpi_adds != known_at.adds || info->dlpi_subs != known_at.subs)
         return 1; /* the next time */
     foreign_count = 0;
-    for (int hook = 0; hook < HOOKS; hook++)
+    for (int hook = *(const int *)first; hook < HOOKS; hook++)
         for (uint32_t i = 0; i < word_count; i++) {
             const struct word *one = &words[i];
             if (one->hook != hook)
@@ -278,7 +278,7 @@ static int write_words(struct dl_phdr_info *info, size_t size, void *to)
             int is_later = one->kind == BY_CALL && to_where && to_where->module == one->module;
             if (now == real || is_later)
                 write_word(one, (uintptr_t)hooks[hook].ours);
-            else if (one->kind != BY_WORD) {
+            else if (one->kind != BY_WORD && hook < BY_NAME) {
                 foreign_count++;
                 foreign_at = now;
             }
@@ -293,7 +293,7 @@ static int count_modules(struct dl_phdr_info *info, size_t size, void *to)
     return 1;
 }
 
-static int put_hooks(void)
+static int put_hooks(int first)
 {
     struct counted now = {0, 0};
     walk_modules(count_modules, &now);
@@ -301,7 +301,7 @@ static int put_hooks(void)
         find_words();
     if (known_at.adds == ~0ull)
         return 0; /* modules come and go all the time: the next time */
-    walk_modules(write_words, NULL);
+    walk_modules(write_words, &first);
     return !word_count ? REFUSED_NO_WORDS : foreign_count ? REFUSED_TAKEN_OVER : 0;
 }
 
@@ -361,14 +361,14 @@ static int find_functions(void)
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (!libc)
         return REFUSED_OTHER_MALLOC;
-    for (int i = 0; i < HOOKS; i++) {
+    real_dlsym = dlsym;
+    for (int i = 0; i < BY_NAME; i++) {
         *hooks[i].real = dlsym(libc, hooks[i].name);
         if (!*hooks[i].real)
             return REFUSED_OTHER_MALLOC;
     }
     struct definition malloc_of = {"malloc", (uintptr_t)real_malloc, 0};
     walk_modules(visit_definition, &malloc_of);
-    walk_modules(find_python, (void *)L.type_type->deallocate);
     return malloc_of.is_other ? REFUSED_OTHER_MALLOC : 0;
 }
 
