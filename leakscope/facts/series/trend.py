@@ -310,7 +310,7 @@ def _of_growth(
 
 
 def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
-    """The first and the last sample near the floor of the first stretch and of the last: between them is what was gained."""
+    """The first sample near the floor of the first stretch, and the last near that of the last."""
     above = y - slope_per_s * t
     parts = _stretches(y.size)
     first, last = (part[above[part] <= np.median(above[part])] for part in (parts[0], parts[-1]))
