@@ -54,7 +54,7 @@ _STEP = 0.4  # of all that was gained
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
 _LATER = 1 / 2, 1 / 4, 1 / 8  # of the run
-_TOPS = 0.05  # of the time: less, and they are peaks of a moment, as of a copy that is saved
+_LITTLE = 0.05  # of the time: peaks of a moment, as of a copy that is saved; of what was gained: it began
 
 
 @dataclass(frozen=True)
@@ -134,19 +134,8 @@ def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_gr
         if trend.verdict != GROWING:
             continue
         if not _was_there_before(t, y, from_s, trend) and not _fades_since_before(t, y, trend):
-            began = late & (t >= _beginning(t[late], y[late]))
-            at, values = evenly(t[began], without_blips(y[began]))
-            least = max(min_growth_bytes, min_growth_fraction * float(np.median(y)))
-            from_there = _judge_window(at, values, values, least, None) if at.size >= _LEAST_BLOCKS else trend
-            trend = from_there if from_there.verdict == GROWING else trend
             return replace(trend, reason=f"{trend.reason}, since {format_duration(trend.start_s - t[0])}")
     return None
-
-
-def _beginning(t: Floats, y: Floats, *, least_share: float = 0.05) -> float:
-    """When a rise begins: from then on more than ``least_share`` of it is there."""
-    rise = retained(y) - float(retained(y)[0])
-    return float(t[max(0, int(np.argmax(rise > least_share * rise[-1])) - 1)])
 
 
 def _was_there_before(t: Floats, y: Floats, from_s: float, trend: Trend) -> bool:
@@ -161,7 +150,7 @@ def _was_there_before(t: Floats, y: Floats, from_s: float, trend: Trend) -> bool
     begins, ends = edges[::2], edges[1::2] - 1
     earlier = (t[begins] < from_s) & (ends < t.size - 1)
     lasted_s = t[ends[earlier]] - t[begins[earlier]]
-    are_tops = lasted_s.size > 1 and lasted_s.sum() >= _TOPS * (from_s - t[0])
+    are_tops = lasted_s.size > 1 and lasted_s.sum() >= _LITTLE * (from_s - t[0])
     return bool(are_tops or (lasted_s >= _SHARE * (trend.end_s - trend.start_s)).any())
 
 
@@ -225,7 +214,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
 
     def growing(reason: str, values: Floats, steps_s: Sequence[float] = ()) -> Trend:
         slope, low, high, _ = slope_interval(at, values)
-        start_s, end_s = _of_growth((window.start_s, window.end_s), at, retained(values), steps_s)
+        start_s, end_s = _of_growth((window.start_s, window.end_s), t, retained(y), steps_s)
         known_s = np.clip([start_s, end_s], at[0], at[-1])
         gain = float(np.diff(np.interp(known_s, at, kept))[0]) + slope * (end_s - start_s - float(np.ptp(known_s)))
         told = f"grew by {format_bytes(gain)} in {end_s - start_s:.0f} s{reason}"
@@ -294,19 +283,15 @@ def _stretches(size: int) -> list[NDArray[np.int_]]:
     return np.array_split(np.arange(size), int(np.clip(size // 2, _LEAST_BLOCKS, _BLOCKS)))
 
 
-def _of_growth(
-    window_s: tuple[float, float], at: Floats, kept: Floats, steps_s: Sequence[float]
-) -> tuple[float, float]:
+def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float]) -> tuple[float, float]:
     """From when until when it grew by itself: the longest stretch without a step, from where it began to rise."""
     borders_s = [window_s[0], *sorted(steps_s), window_s[1]]
     start_s, end_s = max(zip(borders_s, borders_s[1:]), key=lambda pair: pair[1] - pair[0])
-    inside = (at >= start_s) & (at <= end_s)
-    if inside.sum() > 2:
-        rises = np.diff(kept[inside])
-        first = int(np.argmax(rises > _SHARE * rises.mean()))
-        if first > 1:
-            start_s = float(at[inside][first])
-    return start_s, end_s
+    inside = (t > start_s) & (t <= end_s)
+    rise = kept[inside] - kept[inside][0]
+    began = int(np.argmax(rise > _LITTLE * rise[-1]))
+    is_late = began > inside.sum() / 3
+    return (float(t[inside][began - 1]) if is_late else start_s), end_s
 
 
 def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
