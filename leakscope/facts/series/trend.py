@@ -290,7 +290,7 @@ def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: 
     inside = (t > start_s) & (t <= end_s)
     rise = kept[inside] - kept[inside][0]
     began = int(np.argmax(rise > _LITTLE * rise[-1]))
-    is_late = began > inside.sum() / 3
+    is_late = began > 2 * inside.sum() / _BLOCKS
     return (float(t[inside][began - 1]) if is_late else start_s), end_s
 
 
@@ -372,7 +372,7 @@ def _is_repeated(steps: list[tuple[float, float]], at: Floats, least: float) -> 
 
 
 def _is_late(steps: list[tuple[float, float]], at: Floats) -> bool:
-    return max(at_s for at_s, _ in steps) >= at[-2]
+    return bool(max(at_s for at_s, _ in steps) >= at[-2])
 
 
 def _count_of(rises: Floats) -> float:
