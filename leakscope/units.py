@@ -14,6 +14,10 @@ GiB = 1024**3
 SIZES: dict[str, int] = {"bytes": 1, "B": 1, **{f"{p}iB": 1024**n for n, p in enumerate("KMGTP", 1)}}
 
 MOST = 0.5  # of a whole: nothing else can have more
+NEARLY_ALL = 0.8  # of a whole: the rest need not be told apart
+SOME = 0.1  # of a whole: less is not worth a word
+LISTED = 5  # names, lines or processes in one sentence
+FEWEST = 3  # moments, members or steps: fewer show no course
 
 _TIME_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 # 5MB is ten to the sixth times five; 5MiB and, as for docker and systemd, 5M are 2**20.
@@ -50,6 +54,11 @@ def format_bytes(value: float, signed: bool = False) -> str:
     unit = units[0]
     digits = 0 if unit == "B" or size >= 99.95 else 1
     return f"{sign}{size:.{digits}f} {unit}"
+
+
+def over(part: float, whole: float) -> float:
+    """``part / whole``, where the whole may be nothing: a second that did not pass, bytes that nobody has."""
+    return part / max(whole, 1e-9)
 
 
 def changed(value: float) -> str:

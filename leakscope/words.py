@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
+from .findings import Excerpt, Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .signals import signal_name
 from .units import format_bytes, format_duration, format_per_step, format_rate
 
@@ -34,7 +35,7 @@ BILL_NAMES = {
     "leakscope": "leakscope's own",
     "workers": "other processes, their own",
     "workers-shared": "other processes, shared with them",
-    "since-snapshot": "not there in the snapshot",
+    "since-snapshot": "not in the snapshot",
     "not-measured": "not measured",
     "others": "others",
 }
@@ -125,6 +126,42 @@ def _folded(line: str, width: int) -> str:
 
 _LEAST_WIDTH = 20
 _COLUMN = re.compile(r" {2,}")
+_WIDEST = 110  # longer lines are hard to read
+
+
+def text_width() -> int:
+    """Columns of a text for the terminal."""
+    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+
+
+def wrapped(texts: Iterable[str], width: int, indent: str = "") -> list[str]:
+    """Lines of sentences. Paths are not cut in two: somebody will want to copy them."""
+    wrapper = textwrap.TextWrapper(max(20, width - len(indent) - 2), break_long_words=False, break_on_hyphens=False)
+    return [
+        f"{indent}{'  ' if number else ''}{line}"
+        for text in texts
+        for number, line in enumerate(wrapper.wrap(printable(text)))
+    ]
+
+
+def columns(table: Sequence[Sequence[str]], width: int) -> list[str]:
+    """A row a line, the heads first; or where that is too wide each figure on a line of its own."""
+    table = [[printable(cell) for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    if sum(widths) + 2 * len(widths) <= width:
+        return [("  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths))).rstrip() for row in table]
+    heads, *rows = table
+    broad = max(map(len, heads))
+    lines = []
+    for row in rows:
+        lines.append(f"  {row[0]}")
+        lines += [f"    {head.ljust(broad)}  {cell}" for head, cell in zip(heads[1:], row[1:]) if cell]
+    return lines
+
+
+def paragraphs(parts: Iterable[Sequence[str]]) -> str:
+    """Those that have lines, with an empty one between them."""
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def plain_json(text: str) -> str:
@@ -157,6 +194,24 @@ def in_markdown(string: str) -> str:
     string = _COMMIT.sub(lambda match: re.sub("(.{6})", rf"\1{_APART}", match[0]), string)
     string = string.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MARKUP.sub(lambda match: "\\" + match[0], string)
+
+
+def in_cell(string: str) -> str:
+    """A text of the job's in Markdown: in a table a pipe is none of its own."""
+    return in_markdown(printable(string)).replace("|", "\\|")
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table whose cells are texts of the job's."""
+    cells = (" | ".join(map(in_cell, row)) for row in rows)
+    return [f"| {' | '.join(heads).lstrip()} |", "|---" * len(heads) + "|", *(f"| {row} |" for row in cells)]
+
+
+def numbered(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
+    """(number, text, is meant) of each line, without the indent they have in common."""
+    text = textwrap.dedent("\n".join(line.expandtabs(4) for line in excerpt.lines)).rstrip()
+    lines = enumerate(text.split("\n"), excerpt.first_line)
+    return [(number, line, number == excerpt.line) for number, line in lines]
 
 
 def run_facts(recording: RecordingFacts, *, briefly: bool = False) -> str:

@@ -106,7 +106,7 @@ def _compare_page(html: Path) -> None:
 
 
 def _fleet_page(html: Path) -> None:
-    _leakscope("fleet", "demo", "-q", "--nodes", "8", "--hours", "2", "fleet", folder=html.parent)
+    _leakscope("fleet", "demo", "-q", "fleet", folder=html.parent)
     _leakscope("fleet", "index", "fleet", folder=html.parent)
     _leakscope("fleet", "report", "-o", html, folder=html.parent)
 

@@ -127,7 +127,7 @@ THINGS = (
     Thing("torch.utils.data.dataloader._MultiProcessingDataLoaderIter", POOL),
 
     Thing("sqlite3.Cursor", FILLED_IN_C), Thing("_sqlite3.Connection", FILLED_IN_C),
-    Thing("pyexpat.xmlparser", FILLED_IN_C), Thing("_pickle.Unpickler", FILLED_IN_C),
+    Thing("ctypes.c_void_p", FILLED_IN_C), Thing("pyexpat.xmlparser", FILLED_IN_C), Thing("_pickle.Unpickler", FILLED_IN_C),
 
     Thing("_thread.lock", HARMLESS), Thing("_thread.RLock", HARMLESS), Thing("_random.Random", HARMLESS),
     Thing("object", HARMLESS), Thing("re.Pattern", HARMLESS), Thing("datetime.datetime", HARMLESS),

@@ -17,7 +17,7 @@ from .life import experiments, fatal_signals, hooks, last_words, lost_references
 from .native import allocators, memory, tracked_segments
 from .outbox import WATCHED, Outbox
 from .probes import compile_counters
-from .snapshots import steps, taker
+from .snapshots import maker, steps
 from .snapshots.schedule import Schedule
 
 TYPE_CHECKING = False
@@ -64,7 +64,7 @@ def counter() -> Callable[[str], object] | None:
 def snapshot() -> None:
     """One as soon as it can be; called by ``leakscope.snapshot``."""
     if _agent is not None:
-        _agent.taker.is_asked = True
+        _agent.snapshots.is_asked = True
 
 
 def is_over() -> bool:
@@ -86,14 +86,14 @@ class Agent:
         self.steps = steps.Steps(self._stepped)
         self._phases = phases.Phases(self._phase_began, self.steps.look_at_next)
         self._schedule = Schedule(folder, options, stress_s)
-        self.taker = taker.Taker(
+        self.snapshots = maker.SnapshotMaker(
             options, self.outbox, self._thread, self._schedule, self.steps, self._phases,
             self._exit_soon, stress_s,
         )  # fmt: skip
-        self._gpu_history = self.taker.devices.history
-        self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.taker.may_take else None
+        self._gpu_history = self.snapshots.devices.history
+        self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.snapshots.may_make else None
         self._sampling_from = monotonic() + (SAMPLING_AFTER_S if stress_s is None else 0.0)
-        sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())
+        sentinels.pause_at_most(SENTINELS_SHARE * self.snapshots.pauses.limit())
         self._lost = lost_references.LostReferences(bool(options["probe"]))
         self._fatal_signals: fatal_signals.FatalSignals | None = None
         self._hooks = hooks.Hooks(self._callbacks())
@@ -106,7 +106,7 @@ class Agent:
         outbox.note_loaded()
         if not self._options["takes"]:
             outbox.note("take-skipped", config.SWITCHED_OFF)
-        elif not self.taker.takes:
+        elif not self.snapshots.makes:
             outbox.note("helper", "holds nothing of the user's: sentinels only")
         try:
             self._fatal_signals = fatal_signals.FatalSignals(self._folder, outbox.pid, outbox.start_ticks)
@@ -126,7 +126,7 @@ class Agent:
         outbox.prepare_to_part()
         load_unwinder()
         waiting.load()
-        self.taker.load_reader()
+        self.snapshots.load_reader()
         if self._sampler is not None:
             self._sampler.load()
         self._begin_thread()
@@ -196,13 +196,13 @@ class Agent:
         if self._fatal_signals is not None:
             self._fatal_signals.tick()
         give_way()
-        self.taker.look_at_level(now)
+        self.snapshots.look_at_level(now)
         self._sample(pymalloc_bytes)
         give_way()
-        self.taker.consider(now)
+        self.snapshots.consider(now)
         self.steps.look()
-        if not self.taker.is_exiting:
-            self.taker.work_out()
+        if not self.snapshots.is_exiting:
+            self.snapshots.work_out()
         if now >= self._next_flush or self.outbox.has_snapshot():
             self._next_flush = now + self._options["flush_s"]
             self._add_counters()
@@ -217,7 +217,7 @@ class Agent:
             if monotonic() < self._sampling_from:
                 return
             sampler.begin()
-            self.taker.know_blocks(sampler.blocks)
+            self.snapshots.know_blocks(sampler.blocks)
         sampler.tick(pymalloc_bytes)
         self._add_lives()
         if sampler.refusal is not None:
@@ -239,7 +239,7 @@ class Agent:
             outbox.watched_is_noted = True
             outbox.note(*WATCHED)
             outbox.write()  # before they watch this thread, too
-        self.taker.watched(is_watched)
+        self.snapshots.watched(is_watched)
 
     # ---- rows
 
@@ -274,8 +274,8 @@ class Agent:
     def _stepped(self) -> bool:
         """Whether the next step is wanted, too."""
         self._phases.stepped()
-        self.taker.stepped()
-        return self.taker.wanted is not None
+        self.snapshots.stepped()
+        return self.snapshots.wanted is not None
 
     def _add_counters(self) -> None:
         """What is only counted, and so can be read from any thread: snapshots are too rare for a trend."""
@@ -283,7 +283,10 @@ class Agent:
         for table, rows in (
             ("phases", self._phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
-            ("tracked_segments", tracked_segments.rows(self.taker.main_thread) if self.taker.is_tracker else ()),
+            (
+                "tracked_segments",
+                tracked_segments.rows(self.snapshots.main_thread) if self.snapshots.is_tracker else (),
+            ),
         ):
             for row in rows:
                 self.outbox.add(table, dict(row, step=self.steps.current()))
@@ -317,14 +320,14 @@ class Agent:
     def _before_fork(self) -> bool:
         if self._thread.is_shut():
             return True
-        self.taker.forks()
+        self.snapshots.forks()
         if WARNS_OF_THREADS:
             self._thread.end()
         return True
 
     def _restart(self) -> None:
         """As soon as the fork is over: whether Python warns is decided after its hooks."""
-        if self._thread.ident is None and not self.taker.is_exiting and not self._thread.is_shut():
+        if self._thread.ident is None and not self.snapshots.is_exiting and not self._thread.is_shut():
             try:
                 self._thread.begin(is_new=False)
             except Exception:
@@ -333,10 +336,10 @@ class Agent:
     def _after_fork_in_child(self) -> bool:
         if self._thread.is_shut():
             return True
-        outbox, taker = self.outbox, self.taker
+        outbox, snapshots = self.outbox, self.snapshots
         try:
             outbox.abandon()
-            taker.abandon()
+            snapshots.abandon()
             self._thread.restart.forget()
             self._lost.forked()
             doors.this_is_the_main_thread()
@@ -348,9 +351,9 @@ class Agent:
                 self._fatal_signals.forked(outbox.pid, outbox.start_ticks)
             outbox.prepare_to_part()
             self.steps.forked()
-            taker.forked()
+            snapshots.forked()
             text = f"forked by {names.forker(sys._getframe())}: it takes no snapshot"
-            if taker.fork is not None:
+            if snapshots.fork is not None:
                 text += " until it has gained memory of its own"
             outbox.note("forked", text)
             self._begin_thread()
@@ -363,8 +366,8 @@ class Agent:
 
         So another at the snapshots 1, 2, 4, 8, ..., for a job that imports on: what takes seconds to end is no work.
         """
-        number = self.taker.number
-        if not self.taker.is_exiting and number & (number - 1) == 0:
+        number = self.snapshots.number
+        if not self.snapshots.is_exiting and number & (number - 1) == 0:
             atexit.register(doors.door(self._note_exit))
 
     def _note_exit(self, text: str = "the interpreter shuts down") -> bool:
@@ -379,7 +382,7 @@ class Agent:
             self._end_sampling()
             return True
         self._look_for_watchers()
-        self.taker.is_exiting = True
+        self.snapshots.is_exiting = True
         try:
             self._add_last_words(last_words.of_main_thread())
             self._note_exit()
@@ -387,10 +390,10 @@ class Agent:
                 self._fatal_signals.leave_to_others()
             if self._gpu_history is not None:
                 self._gpu_history.end()
-            self.taker.take_last()
+            self.snapshots.make_last()
             self._last_rows()
             self._end_sampling()
-            if self.taker.takes or self._options["probe"]:
+            if self.snapshots.makes or self._options["probe"]:
                 limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["max_overhead_fraction"])
                 for row in experiments.run(self._options["probe"], allocators.malloc_figures()[1], limit_s):
                     self.outbox.add("experiments", row)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
-from ..evidence.sentences import at_line
+from ..confidence import SURE, Ground
+from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
 from ..facts.tables import only, series
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
 
@@ -92,9 +92,9 @@ def findings(
     held = float(growth.held_bytes[-1]) if growth.held_bytes.size else 0.0
     figures = {"worker_count": len(alive), "pss_bytes": round(team.pss), "private_bytes": round(team.private)}
     if growth.leaking and gained >= max(min_bytes, min_share * growth.growth_bytes):
-        yield _growing(case, team, round(gained))
+        yield _finding(case, team, round(gained))
     elif team.is_idle and team.cost >= max(min_idle_bytes, min_idle_share * held):
-        yield _idle(case, team)
+        yield _finding(case, team, round(team.cost), idle=True)
     else:
         state = "idle" if team.is_idle else "busy"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
@@ -149,66 +149,45 @@ def _last_reading(process: Process, column: str, at_s: float) -> float:
     return float(values[max(0, int(np.searchsorted(time_s, at_s)) - 1)]) if time_s.size else 0.0
 
 
-def _growing(case: Case, team: _Team, gained: int) -> Finding:
-    count = len(team.workers)
-    evidence = [*_evidence(team)]
-    if team.kept > team.added:
-        title = f"{count} compile workers keep {format_bytes(team.kept)} of the trainer's old memory alive"
+def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Finding:
+    count, of_parent = len(team.workers), team.kept > team.added
+    seen = Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)})
+    title = f"{count} compile workers grow: {format_bytes(team.added, signed=True)} in all"
+    if idle:
+        waited = format_duration(team.until_s - team.born_s)
+        title = f"{count} compile workers idle and hold {format_bytes(bytes)}, {waited} after their start"
+    elif of_parent:
+        kept = format_bytes(team.kept)
+        title = f"{count} compile workers keep {kept} of the trainer's old memory alive"
         text = (
-            f"{format_bytes(team.kept)} stopped being shared between the trainer and its forked workers: the trainer "
-            "rewrote its pages, and the workers still hold the old ones"
+            f"{kept} stopped being shared between the trainer and its forked workers: the trainer rewrote its pages, "
         )
-        evidence.insert(0, Evidence(text, {"kept_bytes": round(team.kept)}))
-    else:
-        title = f"{count} compile workers grow: {format_bytes(team.added, signed=True)} in all"
-        evidence.insert(0, Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)}))
-    remedy = [f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers, which saves about {format_bytes(gained)}"]
-    if team.is_forked:
-        remedy.append("TORCHINDUCTOR_WORKER_START=subprocess starts workers that share nothing with the trainer")
-    return _finding(case, team, title, evidence, remedy, gained)
-
-
-def _idle(case: Case, team: _Team) -> Finding:
-    waited = format_duration(team.until_s - team.born_s)
-    title = f"{len(team.workers)} compile workers idle and hold {format_bytes(team.cost)}, {waited} after their start"
-    remedy = [f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers: frees about {format_bytes(team.cost)}"]
-    return _finding(case, team, title, list(_evidence(team)), remedy, round(team.cost), idle=True)
-
-
-def _finding(
-    case: Case,
-    team: _Team,
-    title: str,
-    evidence: list[Evidence],
-    remedy: list[str],
-    bytes: int,
-    *,
-    idle: bool = False,
-) -> Finding:
+        seen = Evidence(f"{text}and the workers still hold the old ones", {"kept_bytes": round(team.kept)})
     line = _line(case.sources)
-    if line is not None:
-        evidence.append(at_line(line, "is where they come from"))
-    how = "forked from the trainer" if team.is_forked else "of its sidecar process"
+    frees = f"{': frees' if idle else ', which saves'} about {format_bytes(bytes)}"
+    nothing = "TORCHINDUCTOR_WORKER_START=subprocess starts workers that share nothing with the trainer"
     return case.finding(
         _KIND,
         title,
         severity="note" if idle else None,
-        grounds=[Ground("their memory was measured; whether more will be compiled is not known", 0.9)],
+        grounds=[Ground("their memory was measured; whether more will be compiled is not known", SURE)],
         bytes=bytes,
         process=team.parent or team.workers[0],
         line=line,
-        holder=f"{len(team.workers)} compile workers {how} (AsyncCompile)",
+        holder=f"{count} compile workers {'forked from the trainer' if team.is_forked else 'of its sidecar process'} "
+        "(AsyncCompile)",
         variable="AsyncCompile",
         type="process",
         library="torch._inductor",
-        evidence=evidence,
-        doubts=[] if team.is_idle else ["they were busy towards the end: memory may be given back when they are idle"],
-        remedy=remedy,
-        series=[
-            Series(p.label, p.growth.time_s.tolist()[:500], p.growth.held_bytes.tolist()[:500])
-            for p in team.workers[:4]
-            if p.growth is not None
+        evidence=[None if idle else seen, *_evidence(team), at_line(line, "is where they come from")],
+        doubts=[
+            None if team.is_idle else "they were busy towards the end: memory may be given back when they are idle"
         ],
+        remedy=[
+            f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers{frees}",
+            nothing if team.is_forked and not idle else None,
+        ],
+        series=[curve(p.label, p.growth.time_s, p.growth.held_bytes) for p in team.workers[:4] if p.growth is not None],
         wasted=idle,
     )
 

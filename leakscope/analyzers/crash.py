@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import AGAINST, FAIR, STRONG, Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
 from ..facts.endings.meanings import (
     FATAL_SIGNALS,
@@ -47,6 +47,7 @@ from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
 from ..signals import Signal, signal_name
+from ..units import LISTED
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -56,11 +57,10 @@ SEEN_BY = ("processes.exit_code", "processes.exit_signal", "crash_text.last_word
 TELLS = (DANGER, CRASH)
 AFTER = ("*", "unexplained-growth")  # what filled the memory that was refused is theirs to name
 _KIND = "crash"
-_MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
 _WITHOUT = "leakscope record --agent off"
 _FINALIZING = "Python runtime state: finalizing"
-_ENDING = (Ground("its last words say so, as the interpreter ended", 0.7),)
+_ENDING = (Ground("its last words say so, as the interpreter ended", FAIR),)
 _AT_THE_END = (
     "Python was shutting down with leakscope's agent loaded, and the agent may be the cause: "
     f"{_WITHOUT} shows whether it also aborts without the agent"
@@ -72,7 +72,7 @@ _SAMPLED = (
     "leakscope's sampling of allocations was on, whose code no traceback shows: "
     f"{_NO_SAMPLING} shows whether it also crashes without it"
 )
-_NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", 0.3)
+_NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", AGAINST)
 _NO_SAMPLES = "no-allocation-samples"  # a note of an agent that could not
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 
@@ -115,7 +115,7 @@ def findings(
         groups.setdefault(key, []).append(finding)
     alike = [_as_one(group) for group in groups.values()]
     yield from (finding for finding in alike if finding.severity != "note")
-    yield from [finding for finding in alike if finding.severity == "note"][:_MOST_NOTES]
+    yield from [finding for finding in alike if finding.severity == "note"][:LISTED]
 
 
 def _failures(case: Case, everyone: list[Member], stderr: str) -> list[Failure]:
@@ -239,7 +239,7 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
     return Told(
         f"{title}: {_WITHOUT} records without it",
         "critical",
-        [Ground("frames of the agent's own were on the stack of the crash", 0.8)],
+        [Ground("frames of the agent's own were on the stack of the crash", STRONG)],
         evidence,
         doubts=["the faulty code is not known: leakscope's agent was running, so no native code is blamed"],
         remedy=[

@@ -11,27 +11,27 @@ Do:            let the collector run, or break the cycle with a weak reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..confidence import Ground
-from ..evidence.frozen_garbage import frozen_finding
+from ..confidence import FAIR, PROVEN, SURE, Ground
 from ..evidence.sentences import at_line
-from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line, Source, find_calls
+from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.strays import Strays, piles_up, strays_of
+from ..facts.growth.strays import Stray, Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth, no_growth
+from ..facts.series.arithmetic import Floats
 from ..facts.subject import Definition
-from ..facts.tables import int_of, only, series, without_last
+from ..facts.tables import int_of, only
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import format_bytes, format_count
+from ..units import FEWEST, MOST, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -39,53 +39,90 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ()
-_AT_REST = ("off", "frozen", "idle")  # how the collector is, where it frees nothing
 _KIND = "cyclic-garbage"
-_PYTHON = "python-objects"
-_REACHED = ("tensors", "arrays", _PYTHON)  # what the snapshots found by a way from a root: no garbage
 _TENSORS = ("torch.Tensor", "torch.nn.parameter.Parameter")
-# Tensors that the sweep over all objects found: no way led to the first; to the others one may, with their history.
-_NOBODY = ("other", "activation")
+_MANY_FROZEN = 1000  # objects more: to freeze at a start hides as many, but only once
+
+
+class _State(NamedTuple):
+    """How the collector is, and what is said of that. ``{names}`` are the collector's; ``{where}``: of the switch."""
+
+    short: str
+    text: str
+    remedy: str = "call gc.collect() now and then"
+    switches: tuple[str, ...] = ()  # the calls that bring it into this state
+    is_at_rest: bool = True  # it frees nothing
+
+
+_STATES = {
+    "off": _State(
+        "the garbage collector is off",
+        "the garbage collector was switched off while memory grew",
+        "leave the collector on{where}, or call gc.collect() now and then",
+        ("gc.disable", "gc.set_threshold"),
+    ),
+    "frozen": _State(
+        "gc.freeze() hides them from the collector",
+        "gc.freeze() hides {frozen_count} objects from the collector",
+        "call gc.freeze() once, before the work begins{where}",
+        ("gc.freeze",),
+    ),
+    "idle": _State(
+        "the garbage collector has not run",
+        "the garbage collector never ran while memory grew (threshold {threshold})",
+        "set a lower gc.set_threshold{where}, or call gc.collect() now and then",
+        ("gc.set_threshold",),
+    ),
+    "no-full-collection": _State(
+        "no full collection runs",
+        "of {collections} collections none was a full one, which frees old cycles",
+        switches=("gc.set_threshold",),
+        is_at_rest=False,
+    ),
+    "works": _State(
+        "the collector does not keep up",
+        "{collections} collections freed {collected_count} objects",
+        is_at_rest=False,
+    ),
+}
 
 
 @dataclass(frozen=True)
 class _Collector:
-    """The garbage collector in the judged window. ``state``: off, frozen, idle, no-full-collection or works."""
+    """The garbage collector in the judged window."""
 
     state: str
     collections: int
     collected: int
     threshold: int | None
     frozen: int
-    pending: int | None  # the most objects that waited for the next collection at once; None: not recorded
+    pending: int  # the most objects that waited for the next collection at once
 
-    def short(self) -> str:
-        return {
-            "off": "the garbage collector is off",
-            "frozen": "gc.freeze() hides them from the collector",
-            "idle": "the garbage collector has not run",
-            "no-full-collection": "no full collection runs",
-            "works": "the collector does not keep up",
-        }[self.state]
+    @property
+    def told(self) -> _State:
+        return _STATES[self.state]
 
+    @property
     def text(self) -> str:
-        return {
-            "off": "the garbage collector was switched off while memory grew",
-            "frozen": f"gc.freeze() hides {format_count(self.frozen)} objects from the collector",
-            "idle": f"the garbage collector never ran while memory grew (threshold {self.threshold})",
-            "no-full-collection": f"of {self.collections} collections none was a full one, which frees old cycles",
-            "works": f"{self.collections} collections freed {format_count(self.collected)} objects",
-        }[self.state]
+        counts = {"frozen_count": format_count(self.frozen), "collected_count": format_count(self.collected)}
+        return self.told.text.format(collections=self.collections, threshold=self.threshold, **counts)
 
 
-class _Cycles(NamedTuple):
+@dataclass(frozen=True)
+class _Cycles:
     """Objects of one type that nothing but cycles keeps. ``place``: file and line of its class, if it is the user's."""
 
-    type_name: str
-    chain: str | None
+    stray: Stray
     place: tuple[str, int] | None
-    object_count: float
-    grown_count: float
+    count: Floats
+
+    @property
+    def type(self) -> str:
+        return self.stray.type_name.replace("__main__.", "")
+
+    @property
+    def gained(self) -> float:
+        return float(self.count[-1] - self.count[0])
 
 
 def findings(
@@ -107,52 +144,28 @@ def findings(
         yield Skipped(_KIND, f"{process.label}, which grows, has no agent inside")
         return
     strays = strays_of(process, growth.start_s, growth.end_s)
-    if strays is not None:
-        yield _by_graph(case, process, collector, strays, min_objects, min_unweighed, min_share, min_garbage_share)
+    if strays is None:
+        # Of objects that nothing leads to only the graph knows. What a collector that works frees is known without.
+        unseen = f"{collector.text}, but no two snapshots read all objects: garbage cannot be counted"
+        yield Skipped(_KIND, unseen) if collector.told.is_at_rest else _ruled_out(collector)
         return
-    # Of objects that nothing leads to only the graph knows. What a collector that works frees is known without.
-    if collector.state in ("works", "no-full-collection"):
-        yield _ruled_out(collector)
-    else:
-        yield Skipped(_KIND, f"{collector.text()}, but no two snapshots read all objects: garbage cannot be counted")
-
-
-def _by_graph(
-    case: Case,
-    process: ProcessGrowth,
-    collector: _Collector,
-    strays: Strays,
-    min_objects: int,
-    min_unweighed: int,
-    min_share: float,
-    min_garbage_share: float,
-) -> Finding | RuledOut:
-    """What the graph says is exact: nothing leads to these objects."""
-    window_s = case.growth.end_s - case.growth.start_s
+    window_s = growth.end_s - growth.start_s
     garbage_bytes = max(0.0, strays.gained(strays.unreached_bytes, window_s))
     out_of_reach = max(0, process.growth_bytes - round(max(0.0, strays.gained(strays.reached_bytes, window_s))))
     cycles = _most_cycles(case, strays)
-    # What waits for a collector that works comes and goes: two or three snapshots do not show that it piles up.
-    enough = len(strays.time_s) > (3 if collector.state == "works" else 1)
     is_much = garbage_bytes >= min_garbage_share * process.growth_bytes and piles_up(strays.unreached_bytes)
-    is_unweighed = cycles is not None and cycles.grown_count >= min_unweighed and _has_no_size(strays, cycles)
-    if is_unweighed:
-        out_of_reach = min(out_of_reach, _out_of_reach(case, process))
+    if cycles is not None and cycles.gained >= min_unweighed and _has_no_size(strays, cycles):
+        out_of_reach = max(0, out_of_reach - _reached_tensors(case, process, strays))
         is_much |= out_of_reach >= min_share * process.growth_bytes
     elif garbage_bytes < min_share * out_of_reach:
         out_of_reach = round(garbage_bytes)  # the rest may be anybody's
-    if cycles is None or not enough or not is_much:
-        return _ruled_out(collector)
-    hidden = frozen_finding(case, process, out_of_reach, strays, min_objects=min_objects)
-    return hidden or _finding(case, process, collector, cycles, out_of_reach)
-
-
-def _has_no_size(strays: Strays, cycles: _Cycles) -> bool:
-    """What hangs on the cycles is C++'s: a graph of autograd, or tensors whose storages the heap's graph has not."""
-    if is_graph_node(cycles.type_name):
-        return True
-    tensors = (stray for stray in strays.types if stray.type_name in _TENSORS)
-    return not strays.weighs_tensors and any(piles_up(stray.unreached_count) for stray in tensors)
+    is_seen = len(strays.time_s) > (FEWEST if collector.state == "works" else 1)
+    if cycles is None or not is_seen or not is_much:
+        yield _ruled_out(collector)
+    elif out_of_reach >= min_share * process.growth_bytes and (frozen := _frozen(case, process, strays, min_objects)):
+        yield _finding(case, process, collector, frozen[0], out_of_reach, frozen[1])
+    else:
+        yield _finding(case, process, collector, cycles, out_of_reach)
 
 
 def _most_cycles(case: Case, strays: Strays) -> _Cycles | None:
@@ -162,16 +175,41 @@ def _most_cycles(case: Case, strays: Strays) -> _Cycles | None:
     """
     found = []
     for stray in strays.types:
-        alone = stray.unreached_count
-        if not piles_up(alone):
-            continue
-        if is_graph_node(stray.type_name):
-            alone = alone + stray.outside_count  # the others are held by its graph, in C++
-        place = class_place(case.sources, stray.type_name)
-        rank = (place is not None, stray.chain is not None, float(stray.unreached_bytes[-1]))
-        cycles = _Cycles(stray.type_name, stray.chain, place, float(alone[-1]), float(alone[-1] - alone[0]))
-        found.append((rank, cycles))
-    return max(found, key=lambda one: one[0], default=(None, None))[1]
+        if piles_up(stray.unreached_count):
+            # The other nodes of a graph of autograd are held by it, in C++.
+            others = stray.outside_count if is_graph_node(stray.type_name) else 0.0
+            found.append(_Cycles(stray, class_place(case.sources, stray.type_name), stray.unreached_count + others))
+    ranked = ((c.place is not None, c.stray.chain is not None, float(c.stray.unreached_bytes[-1])) for c in found)
+    return max(zip(ranked, found), key=lambda pair: pair[0], default=(None, None))[1]
+
+
+def _frozen(case: Case, process: ProcessGrowth, strays: Strays, min_objects: int) -> tuple[_Cycles, Evidence] | None:
+    """Of what was frozen again and again, the type of which most became garbage; None if most of it is no garbage."""
+    frozen = frozen_in(process, case.growth)
+    unreached = round(strays.gained(strays.frozen_count, case.growth.end_s - case.growth.start_s))
+    if frozen is None or unreached < max(min_objects, MOST * frozen.gained_count):
+        return None
+    found = [_Cycles(one, class_place(case.sources, one.type_name), one.frozen_count) for one in strays.types]
+    grown = [one for one in found if one.gained > 0]
+    counts = map(format_count, (frozen.last_count, frozen.gained_count, unreached))
+    text = "gc.freeze() was called again and again: {} objects are frozen, {} more than at first; {} of those are "
+    figures = {"frozen_count": frozen.last_count, "unreached_count": unreached}
+    often = Evidence(f"{text.format(*counts)}unreachable", figures)
+    return (max(grown, key=lambda one: (one.place is not None, one.gained)), often) if grown else None
+
+
+def _has_no_size(strays: Strays, cycles: _Cycles) -> bool:
+    """What hangs on the cycles is C++'s: a graph of autograd, or tensors whose storages the heap's graph has not."""
+    tensors = (stray for stray in strays.types if stray.type_name in _TENSORS)
+    has_tensors = not strays.weighs_tensors and any(piles_up(stray.unreached_count) for stray in tensors)
+    return has_tensors or is_graph_node(cycles.stray.type_name)
+
+
+def _reached_tensors(case: Case, process: ProcessGrowth, strays: Strays) -> int:
+    """What the tensors gained that names lead to, where the graph does not weigh them: those are no garbage."""
+    places = [place for place in case.heap(process.pid).places if place.parent is None and not strays.weighs_tensors]
+    held: Floats = sum((place.tensor_bytes for place in places), np.zeros(2))
+    return max(0, round(float(held[-1] - held[0])))
 
 
 def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None:
@@ -179,71 +217,26 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     rows = only(rows, rows["gc_collections"].notna())
     if len(rows) < 2:
         return None
-    first, last = rows.iloc[0], rows.iloc[-1]
 
     def passed(column: str) -> int:
-        return (int_of(last, column) or 0) - (int_of(first, column) or 0)
+        return (int_of(rows.iloc[-1], column) or 0) - (int_of(rows.iloc[0], column) or 0)
 
-    collections = passed("gc_collections")
-    threshold = rows["gc_threshold"].dropna()
-    enabled = rows["gc_enabled"].dropna()
-    pending = rows["gc_pending_count"].dropna()
-    counts = rows["gc_frozen_count"].dropna()  # read less often where many are frozen
-    frozen = int(counts.iloc[-1]) if len(counts) else 0
+    thresholds, enabled, pending, frozen = (
+        rows[column].dropna() for column in ("gc_threshold", "gc_enabled", "gc_pending_count", "gc_frozen_count")
+    )
+    threshold = int(thresholds.iloc[-1]) if len(thresholds) else None
     state = "works"
-    if (len(enabled) and enabled.mean() < 0.5) or (len(threshold) and threshold.iloc[-1] == 0):
+    if (len(enabled) and enabled.mean() < MOST) or threshold == 0:
         state = "off"
-    elif frozen - (int(counts.iloc[0]) if len(counts) else 0) >= 1000:
+    elif len(frozen) and frozen.iloc[-1] - frozen.iloc[0] >= _MANY_FROZEN:
         state = "frozen"
-    elif collections == 0:
+    elif passed("gc_collections") == 0:
         state = "idle"
     elif passed("gc_full_collections") == 0:
         state = "no-full-collection"
-    last_threshold = int(threshold.iloc[-1]) if len(threshold) else None
-    most_pending = int(pending.max()) if len(pending) else None
-    return _Collector(state, collections, passed("gc_collected_count"), last_threshold, frozen, most_pending)
-
-
-def _out_of_reach(case: Case, process: ProcessGrowth) -> int:
-    """What a process gained less what its snapshots came to.
-
-    The ledger puts down to Python's objects whatever its own allocator handed out, which is also the garbage's.
-    """
-    rows = case.ledger
-    in_account = {account: max(0, growth_of(rows, account, process.label)) for account in _REACHED}
-    came_to = _came_to(process.rows("takes"), case.growth.end_s - case.growth.start_s)
-    if came_to is not None:
-        in_account[_PYTHON] = min(in_account[_PYTHON], came_to)
-    reached = sum(in_account.values())
-    reached -= min(reached, _tensors_of_nobody(case, process))
-    return max(0, process.growth_bytes - reached)
-
-
-def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
-    """What Python's objects, as far as a way from a root led to them, gained in so long; None of fewer than three."""
-    known = without_last(takes, takes)
-    time_s, held = series(only(known, ~known["truncated"].fillna(False).astype(bool)), "python_bytes")
-    if time_s.size < 3:
-        return None
-    return max(0, round(float(held[-1] - held[0]) / max(float(time_s[-1] - time_s[0]), 1e-9) * window_s))
-
-
-def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
-    """What the host's tensors gained that exist, but that no way leads to, last snapshot against first.
-
-    Minus the growth of reachable tensors, which may be counted here too.
-    """
-    rows = process.rows("tensors")
-    rows = only(rows, (rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna())
-    if not len(rows):
-        return 0
-    alone = rows["storage_bytes"].where(rows["tensor_owner"].isin(_NOBODY), 0).astype(float)
-    by_take = alone.groupby(rows["take"]).sum()
-    grown = float(by_take.iloc[-1] - by_take.iloc[0])
-    seen = case.heap(process.pid)
-    held = sum((place.tensor_bytes for place in seen.places if place.parent is None), np.zeros(len(seen.takes)))
-    first, last = (0.0 if (at := seen.at(int(by_take.index[i]))) is None else float(held[at]) for i in (0, -1))
-    return max(0, round(grown - max(0.0, last - first)))
+    last_frozen, most_pending = int(max(frozen.iloc[-1:], default=0)), int(max(pending, default=0))
+    collected = passed("gc_collected_count")
+    return _Collector(state, passed("gc_collections"), collected, threshold, last_frozen, most_pending)
 
 
 def _finding(
@@ -251,67 +244,62 @@ def _finding(
     process: ProcessGrowth,
     collector: _Collector,
     cycles: _Cycles,
-    out_of_reach: int,
+    bytes: int,
+    frozen: Evidence | None = None,  # that they were, one call after the other
 ) -> Finding:
-    sources = case.sources
-    place = _switch(sources, collector.state)
-    kind = cycles.type_name.replace("__main__.", "")
-    chain = cycles.chain.replace("__main__.", "") if cycles.chain else None
-    count = format_count(cycles.object_count)
-    evidence = [
-        Evidence(collector.text(), {"gc_collections": collector.collections, "gc_threshold": collector.threshold})
-    ]
-    text = f"{count} objects of {kind} live only in cycles: {chain or 'unnamed'}"
-    evidence.append(Evidence(text, {"object_count": cycles.object_count}))
-    made = cycle_line(sources, cycles.type_name, cycles.chain, cycles.place)
-    if made:
-        evidence.append(at_line(made, "makes the cycle"))
-    if place:
-        evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
-    remedies = [_remedy(collector, place, out_of_reach), breaking(cycles.type_name, made)]
-    line = place
-    if made and (is_graph_node(kind) or not place):
+    stray, kind, told = cycles.stray, cycles.type, collector.told
+    switch = _switch(case.sources, "frozen" if frozen else collector.state)
+    chain = stray.chain.replace("__main__.", "") if stray.chain else None
+    count, frees = format_count(cycles.count[-1]), f"frees about {format_bytes(bytes)}"
+    made = cycle_line(case.sources, stray.type_name, stray.chain, cycles.place)
+    where = f" ({switch.file}:{switch.line})" if switch else ""
+    seen = {"gc_collections": collector.collections, "gc_threshold": collector.threshold}
+    alone = f"{count} objects of {kind} live only in cycles: {chain or 'unnamed'}"
+    title, doubts = f"Cycles of {kind.rpartition('.')[2]} pile up: {told.short}", [*_doubts(collector)]
+    remedies = [f"{told.remedy.format(where=where)}: {frees}", breaking(stray.type_name, made)]
+    line: Line | None = switch
+    if frozen:
+        at = f" at {switch.place}" if switch is not None else ""
+        title, doubts = f"{title.partition(':')[0]}: gc.freeze(){at} hides them from the collector", []
+        alone = f"{count} frozen {kind} objects are unreachable: nothing refers to their cycles"
+        unfreeze = "gc.unfreeze() and gc.collect() once the fork is made"
+        remedies[0] = f"call gc.freeze() once, before the work begins, or {unfreeze}{at}: {frees}"
+    elif made and (is_graph_node(kind) or not switch):
         # Objects that know their parents are as Python is meant; a cycle through C++ is a mistake of its own.
         line = made
         remedies.reverse()
-    title = f"Cycles of {kind.rpartition('.')[2]} pile up: {collector.short()}"
-    doubts = []
-    if collector.state == "idle" and collector.threshold and 0 < (collector.pending or 0) < collector.threshold:
-        waiting, threshold = format_count(collector.pending or 0), format_count(collector.threshold)
-        doubts.append(f"it runs once {threshold} new objects wait, and may free all: {waiting} did at most")
-    if collector.state in ("works", "no-full-collection"):
-        doubts.append("the collector runs: a later full collection may free all of it")
+    at_rest = f"collector-{collector.state}"
     return case.finding(
         _KIND,
         title,
-        grounds=_grounds(collector),
-        bytes=out_of_reach,
+        grounds=[
+            Ground("cycles were found that nothing leads to", PROVEN if frozen else FAIR),
+            Ground("the collector does not free them", SURE) if told.is_at_rest and not frozen else None,
+        ],
+        bytes=bytes,
         process=process,
-        line=Definition(line.file, line.line) if line else Definition(*cycles.place) if cycles.place else None,
-        holder=chain or "unreachable cycles",
+        line=line or (Definition(*cycles.place) if cycles.place else None),
+        holder="objects frozen by gc.freeze()" if frozen else chain or "unreachable cycles",
         type=kind,
         library="gc",
-        evidence=evidence,
+        evidence=[
+            frozen or Evidence(collector.text, seen),
+            Evidence(alone, {"object_count": float(cycles.count[-1])}),
+            at_line(made, "makes the cycle"),
+            Evidence(f"{switch.file}:{switch.line}: {switch.text}", {"line": switch.line}) if switch else None,
+        ],
         doubts=doubts,
         remedy=remedies,
-        mechanism=f"collector-{collector.state}" if collector.state in _AT_REST and line is place else "cycles",
+        mechanism=None if frozen else at_rest if told.is_at_rest and line is switch else "cycles",
     )
 
 
-def _grounds(collector: _Collector) -> Iterator[Ground]:
-    yield Ground("cycles were found that nothing leads to", 0.7)
-    if collector.state in _AT_REST:
-        yield Ground("the collector does not free them", 0.9)
-
-
-def _remedy(collector: _Collector, place: Line | None, bytes: int) -> str:
-    where = f" ({place.file}:{place.line})" if place else ""
-    frees = f"frees about {format_bytes(bytes)}"
-    return {
-        "off": f"leave the collector on{where}, or call gc.collect() now and then: {frees}",
-        "frozen": f"call gc.freeze() once, before the work begins{where}: {frees}",
-        "idle": f"set a lower gc.set_threshold{where}, or call gc.collect() now and then: {frees}",
-    }.get(collector.state, f"call gc.collect() now and then: {frees}")
+def _doubts(collector: _Collector) -> Iterator[str]:
+    if collector.state == "idle" and 0 < collector.pending < (collector.threshold or 0):
+        waiting, threshold = format_count(collector.pending), format_count(collector.threshold or 0)
+        yield f"it runs once {threshold} new objects wait, and may free all: {waiting} did at most"
+    if not collector.told.is_at_rest:
+        yield "the collector runs: a later full collection may free all of it"
 
 
 def _ruled_out(collector: _Collector) -> RuledOut:
@@ -320,20 +308,12 @@ def _ruled_out(collector: _Collector) -> RuledOut:
         freed = f"collecting garbage freed {format_count(collector.collected)} objects"
         reason = f"{freed} in {collector.collections} collections, and memory still grew"
         return RuledOut(_KIND, f"{reason}: calling gc.collect() will not help", figures)
-    return RuledOut(_KIND, f"{collector.text()}, but no unreachable objects piled up", figures)
+    return RuledOut(_KIND, f"{collector.text}, but no unreachable objects piled up", figures)
 
 
-_SWITCHES = {
-    "off": ("gc.disable", "gc.set_threshold"),
-    "frozen": ("gc.freeze",),
-    "idle": ("gc.set_threshold",),
-    "no-full-collection": ("gc.set_threshold",),
-}
-
-
-def _switch(sources: list[Source], state: str) -> Line | None:
+def _switch(sources: Sequence[Source], state: str) -> Line | None:
     """The call that keeps the collector from its work; the last one in a source counts."""
-    calls = find_calls(sources, *_SWITCHES.get(state, ()))
+    calls = find_calls(sources, *_STATES[state].switches)
     if state == "off":  # a threshold of 0 turns it off too, another does not
         calls = [line for line in calls if "threshold" not in line.text or "threshold(0" in line.text.replace(" ", "")]
     return calls[-1] if calls else None

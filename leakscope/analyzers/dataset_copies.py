@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import FAIR, PROVEN, WEAK, Ground, graded
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import use_of
@@ -141,9 +141,11 @@ class _Copies:
             f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
             severity="warning" if is_scarce or self.wasted >= _MUCH * self._held else "note",
             grounds=[
-                Ground(f"{self._agreement:.0%} of the rows that were compared agree", 0.75 + 0.2 * self._agreement)
+                Ground(
+                    f"{self._agreement:.0%} of the rows that were compared agree", graded(self._agreement, FAIR, PROVEN)
+                )
                 if by_content
-                else Ground("their rows are as long; words were not compared", 0.55)
+                else Ground("their rows are as long; words were not compared", WEAK)
             ],
             bytes=self.wasted,
             process=self._process,

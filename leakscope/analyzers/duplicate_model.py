@@ -12,15 +12,19 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..confidence import Ground
-from ..evidence.gpu_copies import copies_in_snapshots
+from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
+from ..evidence.gpu_device import subject_in
 from ..evidence.sentences import at_line
 from ..evidence.use import use_of
 from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.roles import MODEL
+from ..facts.gpu.snapshots import Stack
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.place import Place
 from ..facts.subject import About
@@ -32,7 +36,7 @@ from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import MiB, format_bytes, format_duration
+from ..units import LISTED, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +49,8 @@ RULE = "no-duplicates"
 AFTER = ()
 _KIND = "duplicate-model"
 _UNNAMED = "memory that no snapshot reached"
+# On a GPU by sizes alone. Fewer different ones are layers that are all alike: one model.
+_LEAST_TENSORS, _LEAST_SIZES, _LEAST_ON_GPU, _EQUAL_SHARE = 8, 3, 16 * MiB, 0.9
 
 
 class _Told(NamedTuple):
@@ -61,20 +67,20 @@ _MOVED = (
 )
 _CASES = {
     SAME: _Told(
-        Ground("the weights are equal at two moments, which is no chance", 0.95),
+        Ground("the weights are equal at two moments, which is no chance", PROVEN),
         "{equal}{rounded}; neither had changed {later} later",
     ),
     UNUSED: _Told(
-        Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", 0.75),
+        Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", STRONG),
         "{equal}, and nothing trains",
     ),
     OTHER_FORM: _Told(
-        Ground("the weights are equal in another form, which may be in use", 0.7),
+        Ground("the weights are equal in another form, which may be in use", FAIR),
         _MOVED,
         "it may be used as it is, as a reference or for saving",
     ),
     START: _Told(
-        Ground("the weights are those that training began with, perhaps to compare with", 0.75),
+        Ground("the weights are those that training began with, perhaps to compare with", STRONG),
         _MOVED,
         "it may be intended: weights to go back to, or to keep the model close to",
     ),
@@ -104,11 +110,10 @@ def findings(
     warning_share: float = 0.1,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
-    copies = list(copies_in_snapshots(case))
+    copies = [copy for budget in case.last_gpu_budgets if (copy := _on_device(case, budget)) is not None]
     yield from copies
     if not len(case.rows("weights")):
-        if not copies:
-            yield _no_model(case)
+        yield from () if copies else [_no_model(case)]
         return
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
     growth = case.growth
@@ -123,19 +128,14 @@ def findings(
             continue
         histories.append((process, _history(case, process, rounds, takes, places)))
         alike = list(pairs(histories[-1][1], thresholds))
-        accused: dict[str, Pair] = {}
-        for pair in alike:
-            if pair.case in ACCUSED and (pair.copy.path not in accused or pair.bytes > accused[pair.copy.path].bytes):
-                accused[pair.copy.path] = pair
+        told = told or bool(alike)
+        by_size = sorted((pair for pair in alike if pair.case in ACCUSED), key=lambda pair: -pair.bytes)
+        accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
         for group in _groups(accused.values()):
-            told = True
             memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
             group, line = _with_use(case, process, group, places)
             yield _finding(case, process, group, places, memory_bytes, warning_share, line)
-        for pair in alike:
-            if pair.copy.path not in accused:
-                told = True
-                yield _not_accused(process, pair)
+        yield from (_not_accused(process, pair) for pair in alike if pair.copy.path not in accused)
     for spread in spreads(case.recording, histories, thresholds):
         told = True
         yield _finding_of_spread(case, spread, warning_share, min_bytes)
@@ -213,10 +213,6 @@ def _name(weight_set: WeightSet) -> str:
     return path.rsplit(" ", 1)[-1] + weight_set.path[len(path) :] or _UNNAMED
 
 
-def _form(weight_set: WeightSet) -> str:
-    return f"{weight_set.dtype} on {weight_set.device}"
-
-
 def _words(pair: Pair, process: ProcessGrowth | None = None) -> dict[str, Any]:
     copy, original, like = pair.copy.path or _UNNAMED, pair.original.path or _UNNAMED, pair.like
     return {
@@ -246,38 +242,45 @@ def _finding(
 ) -> Finding:
     """``group``: all copies that the finding is of; the largest speaks for them. ``line``: None: where that is made."""
     pair = group[0]
-    copy, original, like, told = pair.copy, pair.original, pair.like, _CASES[pair.case]
+    copy, like, told, words = pair.copy, pair.like, _CASES[pair.case], _words(pair)
     bytes = sum(one.bytes for one in group)
     share = bytes / max(memory_bytes, 1)
+    takes = f"so do {len(group) - 1} more like it; together they take" if len(group) > 1 else "it takes"
+    place = places.get(copy.path)
+    line = line or _line(case, copy.path, place)
+    title, remedy = _said(group)
+    doubt = told.doubt
+    if doubt is None and copy.is_model:
+        forms = "" if copy.dtype == pair.original.dtype else ", one in each form: then only one form is needed"
+        doubt = f"{'both' if len(group) == 1 else 'all'} may be in use{forms}"
     figures = {
         "equal_tensors": like.equal_count,
         "rounded_tensors": like.rounded_count,
         "tensors": len(copy),
-        "original_dtype": original.dtype,
+        "original_dtype": pair.original.dtype,
         "copy_dtype": copy.dtype,
-        "original_device": original.device,
+        "original_device": pair.original.device,
         "copy_device": copy.device,
         "between_s": round(pair.between_s, 1),
     }
-    takes = f"so do {len(group) - 1} more like it; together they take" if len(group) > 1 else "it takes"
-    place = places.get(copy.path)
-    line = line or _line(case, copy.path, place)
-    some_equal = pair.case == START and like.equal_count
     return case.finding(
         _KIND,
-        _title(group),
+        title,
         severity="warning" if share >= warning_share and pair.case != UNUSED else "note",
-        grounds=[told.ground, *([Ground("some of them are still equal", 0.65)] if some_equal else ())],
+        grounds=[
+            told.ground,
+            Ground("some of them are still equal", FAIR) if pair.case == START and like.equal_count else None,
+        ],
         bytes=bytes,
         process=process,
         line=line or (defined_at(place) if place is not None else None),
         evidence=[
-            Evidence(told.seen.format(**_words(pair)), figures),
+            Evidence(told.seen.format(**words), figures),
             Evidence(f"{takes} {format_bytes(bytes)}, {share:.0%} of the memory there", {"bytes": bytes}),
-            *([at_line(line, "makes it")] if line is not None else ()),
+            at_line(line, "makes it"),
         ],
-        doubts=_doubts(group, told),
-        remedy=[f"{_remedy(group)} frees about {format_bytes(bytes)}"],
+        doubts=[None if copy.path else "what holds the copy was not found", doubt],
+        remedy=[f"{remedy} frees about {format_bytes(bytes)}"],
         mechanism="held-twice",
         wasted=True,
         **_about(copy, place),
@@ -296,43 +299,28 @@ def _about(copy: WeightSet, place: Place | None) -> About:
     }
 
 
-def _title(group: Sequence[Pair]) -> str:
-    pair, count = group[0], len(group)
+def _said(group: Sequence[Pair]) -> tuple[str, str]:
+    """The title, and what frees them."""
+    pair, others = group[0], len(group)
     copy, original = _name(pair.copy), _name(pair.original)
-    if pair.case == START:
-        copies = f"{count} copies, {without_number(copy)}, still hold" if count > 1 else f"{copy} still holds"
-        return f"{copies} the weights that {original} started from"
-    if count > 1:
+    one, two = ((one.device, one.dtype) for one in (pair.copy, pair.original))
+    forms = [f"{name} ({dtype} on {device})" for name, (device, dtype) in ((copy, one), (original, two))]
+    title = "The same weights are held twice: "
+    title += f"by {copy} and by {original}" if one == two else ", ".join(forms)
+    remedy = f"drop {copy} once it is loaded (del, or leave the function that loads it):"
+    if not pair.copy.path:
+        remedy = f"find what still refers to the tensors of {original}: dropping it"
+    elif pair.copy.is_model:
+        remedy = f"keep one of the two: dropping {copy}"
+    if others > 1:
         copies = without_number(copy)
         also = "" if copies == without_number(original) else f"{original} and "
-        return f"The same weights are held {count + 1} times: {also}{copies}"
-    if (pair.copy.device, pair.copy.dtype) != (pair.original.device, pair.original.dtype):
-        return f"The same weights are held twice: {copy} ({_form(pair.copy)}), {original} ({_form(pair.original)})"
-    return f"The same weights are held twice: by {copy} and by {original}"
-
-
-def _doubts(group: Sequence[Pair], told: _Told) -> Iterator[str]:
-    pair = group[0]
-    if not pair.copy.path:
-        yield "what holds the copy was not found"
-    if told.doubt is not None:
-        yield told.doubt
-    elif pair.copy.is_model:
-        forms = "" if pair.copy.dtype == pair.original.dtype else ", one in each form: then only one form is needed"
-        yield f"{'both' if len(group) == 1 else 'all'} may be in use{forms}"
-
-
-def _remedy(group: Sequence[Pair]) -> str:
-    """What frees them."""
-    pair = group[0]
-    copy, original = _name(pair.copy), _name(pair.original)
-    if len(group) > 1:
-        return f"share one of them, without changing it: dropping the other {len(group)}"
-    if not pair.copy.path:
-        return f"find what still refers to the tensors of {original}: dropping it"
-    if pair.copy.is_model:
-        return f"keep one of the two: dropping {copy}"
-    return f"drop {copy} once it is loaded (del, or leave the function that loads it):"
+        title = f"The same weights are held {others + 1} times: {also}{copies}"
+        remedy = f"share one of them, without changing it: dropping the other {others}"
+    if pair.case == START:
+        hold = f"{others} copies, {without_number(copy)}, still hold" if others > 1 else f"{copy} still holds"
+        title = f"{hold} the weights that {original} started from"
+    return title, remedy
 
 
 def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
@@ -352,8 +340,8 @@ def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
 
 def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_bytes: int) -> Finding | RuledOut:
     first, original, count = spread.copies[0], spread.original, len(spread.copies)
-    others = f"{count} other process{'es' if count > 1 else ''}"
-    where = f"the weights of {_name(original.weights)} in {original.process.label} are in {others} too"
+    others, name = f"{count} other process{'es' if count > 1 else ''}", _name(original.weights)
+    where = f"the weights of {name} in {original.process.label} are in {others} too"
     figures = {"process_count": count + 1, "bytes": spread.bytes}
     if spread.purpose is not None or spread.bytes < min_bytes:
         return RuledOut(_KIND, f"{where}: {spread.purpose or format_bytes(spread.bytes)}", figures)
@@ -361,32 +349,25 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
     _, places = named_sets(case.heap(first.process.pid), first.process.rows("weights"))
     place = places.get(first.weights.path)
     loads = all(copy.process.role == "dataloader-worker" for copy in spread.copies)
+    ground = Ground("the weights are equal; other processes may need theirs", FAIR)
     mend = "call share_memory() on the model before the processes are started, so that all use one copy"
     if loads:
+        ground = Ground("loader workers train nothing", STRONG)
         mend = "keep the model out of what the workers get (the dataset, its transforms)"
+    copies = [(f"{one.process.label}: {one.weights.path or _UNNAMED}", one.bytes) for one in spread.copies]
     return case.finding(
         _KIND,
-        f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of "
-        f"{_name(original.weights)} again",
+        f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of {name} again",
         severity="warning" if share >= warning_share else "note",
-        grounds=[
-            Ground("loader workers train nothing", 0.8)
-            if loads
-            else Ground("the weights are equal; other processes may need theirs", 0.7)
-        ],
+        grounds=[ground],
         bytes=spread.bytes,
         process=first.process,
         line=_line(case, first.weights.path, place),
         evidence=[
             Evidence(f"{where}, with the same values", figures),
-            *(
-                Evidence(
-                    f"{c.process.label}: {c.weights.path or _UNNAMED}, {format_bytes(c.bytes)}", {"bytes": c.bytes}
-                )
-                for c in spread.copies[:5]
-            ),
+            *(Evidence(f"{who}, {format_bytes(size)}", {"bytes": size}) for who, size in copies[:LISTED]),
         ],
-        doubts=[] if loads else ["each process may need the weights: then they can be shared, not dropped"],
+        doubts=[None if loads else "each process may need the weights: then they can be shared, not dropped"],
         remedy=[f"{mend}: frees about {format_bytes(spread.bytes)}"],
         wasted=True,
         **_about(first.weights, place),
@@ -420,3 +401,73 @@ def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], devic
     if len(reserved):
         return int(reserved.max())
     return max(sum(s.devices[device] for s in r.sets.values()) for r in rounds)
+
+
+# ---- on one GPU, by a memory snapshot of torch
+
+
+class _Copy(NamedTuple):
+    """Sizes of the tensors of a second set of weights. ``half``: in elements of half the size."""
+
+    sizes: Sequence[int]
+    first: Stack
+    second: Stack
+    half: bool
+
+
+def _on_device(case: Case, budget: DeviceBudget) -> Finding | None:
+    copy = _copy(budget)
+    if copy is None:
+        return None
+    size, count = sum(copy.sizes), len(copy.sizes)
+    how = "the same shapes in half the precision" if copy.half else "the same shapes"
+    text = f"{count} tensors of {len(set(copy.sizes))} sizes, in order, were allocated at {copy.first.place} and again "
+    return case.finding(
+        _KIND,
+        f"Two sets of weights of {how} are on {budget.device.label}: {format_bytes(size)} more",
+        severity="note" if copy.half else "warning",
+        grounds=[Ground("sizes alone are compared: a snapshot has no values", WEAK)],
+        bytes=size,
+        subject=subject_in(budget.device, copy.second),
+        evidence=[Evidence(f"{text}at {copy.second.place}", {"tensor_count": count, "bytes": size})],
+        doubts=["a reference model, an average of weights or master weights look alike and are meant to be there"],
+        remedy=[f"if the second set is a leftover, drop it before training: frees about {format_bytes(size)}"],
+        wasted=True,
+    )
+
+
+def _copy(budget: DeviceBudget) -> _Copy | None:
+    groups: dict[tuple[str | None, int | None], list[tuple[int, Stack]]] = {}
+    for one, role in zip(budget.device.allocations, budget.roles):
+        if role == MODEL and one.freed is None:
+            stack = budget.device.stack(one.stack)
+            groups.setdefault((stack.file, stack.line), []).append((one.size, stack))  # the line that loads a set
+    sets = [group for group in groups.values() if _is_model([size for size, _ in group])]
+    for number, group in enumerate(sets):
+        sizes = [size for size, _ in group]
+        middle = len(sizes) // 2
+        first, second = sizes[:middle], sizes[middle:]
+        if first == second and _is_model(first) and not _repeats(first):
+            return _Copy(first, group[0][1], group[middle][1], False)
+        for other in sets[number + 1 :]:
+            others = [size for size, _ in other]
+            for factor in (1, 2):
+                if _alike(sizes, others, factor) or _alike(others, sizes, factor):
+                    smaller = min(sizes, others, key=sum)
+                    return _Copy(smaller, group[0][1], other[0][1], factor == 2)
+    return None
+
+
+def _is_model(sizes: Sequence[int]) -> bool:
+    return len(sizes) >= _LEAST_TENSORS and sum(sizes) >= _LEAST_ON_GPU and len(set(sizes)) >= _LEAST_SIZES
+
+
+def _repeats(sizes: Sequence[int]) -> bool:
+    """Whether it is one pattern several times over: layers, and no whole model."""
+    count = len(sizes)
+    return any(count % p == 0 and list(sizes) == list(sizes[:p]) * (count // p) for p in range(1, count // 2 + 1))
+
+
+def _alike(sizes: Sequence[int], others: Sequence[int], factor: int) -> bool:
+    shared = Counter(sizes) & Counter(size * factor for size in others)
+    return sum(shared.values()) >= _EQUAL_SHARE * max(len(sizes), len(others))

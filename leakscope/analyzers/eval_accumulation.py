@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import NEUTRAL, SURE, Ground, graded
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
-from ..units import MiB, format_bytes
+from ..units import SOME, MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +153,7 @@ def _finding(
         f"{passages.words.capitalize()} leaves memory behind: {text}",
         # Whoever names the variable is the answer; this says when it happens.
         severity="warning" if holder is not None else severity,
-        grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", min(0.9, 0.4 + 0.5 * min(share, 1.0)))],
+        grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", graded(share, NEUTRAL, SURE))],
         bytes=min(passages.gained_bytes, process.growth_bytes),
         process=process,
         subject=holder.subject if holder is not None else None,
@@ -167,12 +167,12 @@ def _finding(
 def _comes_back(share: float) -> str:
     """``share``: what the phase gained over what the process gained; above 1 other phases gave some of it back."""
     returned = 1.0 - 1.0 / share if share > 1.0 else 0.0
-    return "none of it comes back" if returned < 0.1 else f"{returned:.0%} of it comes back later"
+    return "none of it comes back" if returned < SOME else f"{returned:.0%} of it comes back later"
 
 
 def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
     peak = format_bytes(passages.peak_bytes)
-    if passages.gained_bytes <= 0.1 * passages.peak_bytes * max(passages.entries, 1):
+    if passages.gained_bytes <= SOME * passages.peak_bytes * max(passages.entries, 1):
         return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
     kept = format_bytes(passages.each_bytes, signed=True)
     part = f"{max(share, 0):.0%} of what {process.name} gained"

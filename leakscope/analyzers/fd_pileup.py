@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..agent import libraries
-from ..confidence import Ground
+from ..confidence import AGAINST, SURE, Ground
 from ..evidence.keepers import DESCRIPTORS, opening_line
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
@@ -114,32 +114,22 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
     first, last = round(float(pile.count[0])), round(float(pile.count[-1]))
     opened = f"{pile.owner.label} had {first} descriptors at first and {last} at the end"
-    evidence = [Evidence(opened, {"first_count": first, "last_count": last})]
-    if kind is not None:
-        place = f" like {path}" if path else ""
-        evidence.append(Evidence(f"{gained} of the new ones were {what}{place}", {"open_count": gained}))
     made = _opening_lines(case.sources, kind)
     kept = pile.keeper(case, DESCRIPTORS, made[0] if made else None)
-    evidence += kept.evidence
     line = opening_line(made, kept)
-    if line is not None and line in made:
-        evidence.append(at_line(line, "opens such"))
     held = _allocated_at(case, pile.owner, line)
     held_bytes = min(round(held.bytes), _native_growth(case, pile.owner)) if held is not None else 0
-    if held is not None:
-        text = f"{format_bytes(held_bytes)} that were allocated there stay, by {held.sample_count:,} samples"
-        evidence.append(Evidence(f"{text}: what belongs to them", {"bytes": held_bytes}))
-    doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
-    remedy = [_CLOSE_SEGMENT if kind == _SHARED else _CLOSE]
-    if kept.name and not kept.is_each:
-        remedy.append(f"remove each one from {kept.name} after use: what is kept there stays open")
+    new = f"{gained} of the new ones were {what}{f' like {path}' if path else ''}"
+    samples = held.sample_count if held is not None else 0
+    stay = f"{format_bytes(held_bytes)} that were allocated there stay, by {samples:,} samples: what belongs to them"
+    remove = f"remove each one from {kept.name} after use: what is kept there stays open"
     return case.finding(
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
         severity="warning",
         grounds=[
-            Ground("open descriptors were counted", 0.9),
-            *([Ground("some may be a library's own: what they are is not known", 0.3)] if kind is None else ()),
+            Ground("open descriptors were counted", SURE),
+            Ground("some may be a library's own: what they are is not known", AGAINST) if kind is None else None,
         ],
         bytes=held_bytes,
         process=pile.owner,
@@ -148,9 +138,18 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         variable=kept.variable,
         path=path,
         type=kind,
-        evidence=evidence,
-        doubts=[*doubts, *kept.doubts],
-        remedy=remedy,
+        evidence=[
+            Evidence(opened, {"first_count": first, "last_count": last}),
+            Evidence(new, {"open_count": gained}) if kind is not None else None,
+            *kept.evidence,
+            at_line(line, "opens such") if line in made else None,
+            Evidence(stay, {"bytes": held_bytes}) if held is not None else None,
+        ],
+        doubts=[
+            None if line is not None else "the line that opens them was not found in the recorded sources",
+            *kept.doubts,
+        ],
+        remedy=[_CLOSE_SEGMENT if kind == _SHARED else _CLOSE, remove if kept.name and not kept.is_each else None],
         mechanism="not-unlinked" if kind == _SHARED else "not-closed",
         series=[pile.curve("descriptors")],
     )

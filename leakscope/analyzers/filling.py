@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import PROVEN, SURE, Ground
 from ..evidence import retained
 from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
@@ -58,9 +58,9 @@ def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
         _title(filling, name),
         severity="note",
         grounds=[
-            Ground("the container has a limit of its own", 0.95)
+            Ground("the container has a limit of its own", PROVEN)
             if filling.line is None
-            else Ground("the code that fills it compares its length", 0.85)
+            else Ground("the code that fills it compares its length", SURE)
         ],
         bytes=int(filling.growth_bytes),
         process=process,

@@ -22,14 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..confidence import Ground
-from ..evidence import kept_free
-from ..evidence.experiments import returned, trimmed
+from ..confidence import FAIR, STRONG, SURE, WEAK, Ground
+from ..evidence.experiments import is_tried, trimmed
 from ..evidence.explained import is_explained
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.adding import Line
-from ..facts.growth.kept import Kept, kept_by_malloc
+from ..facts.growth.kept import LARGE_BYTES, Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.accumulation import keeps_growing
@@ -37,23 +35,27 @@ from ..facts.heap.comparable import heap_of, heaps
 from ..facts.heap.handles import in_step
 from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
-from ..facts.tables import only
+from ..facts.tables import only, without_last
 from ..facts.where.holders import holder_name, named_in
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, WASTE
-from ..units import MiB, changed, format_bytes, format_count
+from ..units import MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, WASTE)
-AFTER = (
-    "*",
-    "native-growth",
-)  # who filled and dropped what is free now, if known, is the answer
+AFTER = ("*", "native-growth")  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
-_WORTH_A_TRIM = 0.1  # of what malloc says is free
+_MUCH = 256 * MiB  # where no limit is near
+_MANY_ARENAS = 4
+_OF_OTHERS = {  # what a library in the place of malloc takes from the environment
+    "tcmalloc": "TCMALLOC_RELEASE_RATE=10 (0 to 10; 1 is its own)",
+    "": "MALLOC_CONF=narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0",
+}
+_PROBE = "record it with --probe: that measures whether malloc_trim(0) gives the memory back"
+_TRIMMED = "malloc also counts memory as free that it has returned to the kernel"
 
 
 def findings(
@@ -63,41 +65,38 @@ def findings(
     min_free_share: float = 0.5,  # of the process's growth: below, what is in use is the news
     min_free_bytes: int = 16 * MiB,  # allocators keep some in every program
     min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
-    min_kept_bytes: int = 64
-    * MiB,  # kept free all the time, memory growing or not: the most that one arena maps at once
+    min_kept_bytes: int = 64 * MiB,  # free all the time, memory growing or not: the most that one arena maps at once
     min_kept_share: float = 0.3,  # of what the process holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is memory that allocators keep free; else one of what malloc keeps."""
     growth = case.growth
-    if not growth.leaking:
-        wasted = [*_wasted(case, (), min_kept_bytes, min_kept_share)]
-        yield from wasted
-        if not wasted:
-            yield no_growth(_KIND, growth)
-        return
     grown: list[ProcessGrowth] = []  # by what they keep free: told here, or by who filled and dropped it
-    found = False
-    most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
-    for process in case.carriers():
+    told = 0
+    for process in case.carriers() if growth.leaking else ():
         free = growth_of(case.ledger, "allocator-free", process.label)
-        if free < max(min_free_bytes, min_free_share * process.growth_bytes):
-            continue
-        grown.append(process)
-        if is_explained(so_far, process):
-            continue
-        found = True
-        yield _finding(case, process, free, min_pinning_count)
-    wasted = [*_wasted(case, grown, min_kept_bytes, min_kept_share)]
-    yield from wasted
-    if not found and not wasted:
+        if free >= max(min_free_bytes, min_free_share * process.growth_bytes):
+            grown.append(process)
+            if not is_explained(so_far, process):
+                told += 1
+                yield _grew(case, process, free, min_pinning_count)
+    for wasted in _wasted(case, grown, min_kept_bytes, min_kept_share):
+        told += 1
+        yield wasted
+    if not growth.leaking and not told:
+        yield no_growth(_KIND, growth)
+    elif not told:
+        most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
         little = most < max(min_free_bytes, min_free_share * growth.growth_bytes)
         why = "too little to matter" if little else "another finding names what pins it"
         text = f"allocators keep {format_bytes(most)} of the growth free: {why}"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 
 
+# ---- what malloc keeps is no growth, and yet may be most of the process
+
+
 def _wasted(case: Case, told: Sequence[ProcessGrowth], min_bytes: int, min_share: float) -> Iterator[Finding]:
-    """What malloc keeps is no growth, and yet may be most of the process. One finding for processes of one name."""
+    """One finding for processes of one name."""
     found: dict[str, list[tuple[ProcessGrowth, Kept]]] = {}
     for process in case.growth.processes:
         kept = kept_by_malloc(process) if process not in told else None
@@ -106,107 +105,117 @@ def _wasted(case: Case, told: Sequence[ProcessGrowth], min_bytes: int, min_share
     for alike in found.values():
         alike.sort(key=lambda pair: -pair[1].free_bytes)
         process, kept = alike[0]
-        given = trimmed(case, process)
-        if given is None or given >= _WORTH_A_TRIM * kept.free_bytes:  # else it lies in pieces below a page
+        given = trimmed(process)
+        if given is None or given >= SOME * kept.free_bytes:  # else it lies in pieces below a page
             yield _waste(case, process, kept, given, [other for _, other in alike[1:]])
 
 
 def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, others: Sequence[Kept]) -> Finding:
-    evidence = [*kept_free.told(case, process, kept, given)]
-    bytes = kept.free_bytes + sum(other.free_bytes for other in others)
-    if others:
-        count, size = format_count(len(others)), format_bytes(bytes - kept.free_bytes)
-        text = f"{count} more processes of {process.name} keep {size} more in the same way"
-        evidence.append(Evidence(text, {"process_count": len(others), "kept_free_bytes": bytes - kept.free_bytes}))
+    """``given``: what malloc_trim() gave back when it was tried, None where it was not."""
+    arenas, more = kept.arenas, sum(other.free_bytes for other in others)
+    bytes, limit = kept.free_bytes + more, case.nearest_limit
+    is_near = limit is not None and limit.peak_fraction >= NEARLY_ALL
+    is_scarce = is_near and limit is not None and bytes >= SOME * float(limit.limit_bytes[-1])
+    where = f", in {format_count(arenas.arena_count)} arenas" if arenas is not None and arenas.arena_count > 1 else ""
+    how_much = f"{format_bytes(kept.free_bytes)} of {format_bytes(kept.held_bytes)} free{where}"
+    same = f"{format_count(len(others))} more processes of {process.name} keep {format_bytes(more)} more in like manner"
     at_s, free, in_use = kept.series
     return case.finding(
         _KIND,
-        kept_free.title(kept),
-        severity="warning" if _is_much(case, kept, bytes) else "note",
-        grounds=_wasted_grounds(given),
+        f"{kept.library or 'malloc'} keeps {how_much}: freed memory that it does not give back",
+        severity="warning" if is_scarce or (bytes >= _MUCH and kept.share >= MOST) else "note",
+        grounds=[
+            Ground("malloc counts what it keeps free", WEAK),
+            Ground("so much is resident and not in use", FAIR),
+            Ground("malloc_trim() gave memory back", STRONG) if given is not None else None,
+        ],
         bytes=bytes,
         process=process,
         library=kept.library or "malloc",
-        evidence=evidence,
-        doubts=kept_free.doubts(kept, given),
-        remedy=kept_free.remedies(kept, given),
+        evidence=[
+            *_kept(case, process, kept, given),
+            Evidence(same, {"process_count": len(others), "kept_free_bytes": more}) if others else None,
+        ],
+        doubts=[
+            f"{_TRIMMED}, where a program trims" if given is None and kept.library is None else None,
+            "the program may need it again for a peak that is shorter than the readings are apart",
+        ],
+        remedy=_remedies(kept, given),
         series=[curve("kept free by malloc", at_s, free), curve("in use", at_s, in_use)],
         wasted=True,
     )
 
 
-def _is_much(
-    case: Case,
-    kept: Kept,
-    bytes: int,
-    *,
-    near: float = 0.8,  # of the limit was used
-    of_limit: float = 0.1,  # so much of it would be free
-    share: float = 0.5,  # of what the process holds, where no limit is near
-    much: int = 256 * MiB,
-) -> bool:
-    limit = case.nearest_limit
-    if limit is not None and limit.peak_fraction >= near and bytes >= of_limit * float(limit.limit_bytes[-1]):
-        return True
-    return bytes >= much and kept.share >= share
-
-
-def _wasted_grounds(given: int | None) -> Iterator[Ground]:
-    yield Ground("malloc counts what it keeps free", 0.6)
-    yield Ground("so much is resident and not in use", 0.7)
+def _kept(case: Case, process: ProcessGrowth, kept: Kept, given: int | None) -> Iterator[Evidence]:
+    """How much, in how many arenas, since when."""
+    start, end, since = map(format_duration, (kept.start_s, kept.end_s, kept.since_s))
+    figures = {
+        "kept_free_bytes": kept.free_bytes, "held_bytes": kept.held_bytes, "malloc_in_use_bytes": kept.in_use_bytes,
+        "start_s": round(kept.start_s, 2), "end_s": round(kept.end_s, 2), "since_s": round(kept.since_s, 2),
+    }  # fmt: skip
+    yield Evidence(
+        f"of the {format_bytes(kept.held_bytes)} that it held between {start} and {end} hardly ever less than "
+        f"{format_bytes(kept.free_bytes)} were free inside malloc, at least half of that since {since}; "
+        f"{format_bytes(kept.in_use_bytes)} were in use",
+        figures,
+    )
+    arenas = kept.arenas
+    if arenas is not None:
+        count, free = format_count(arenas.arena_count), format_count(arenas.mostly_free)
+        lay = f"{count} arenas, of which {free} were mostly free" if arenas.arena_count > 1 else "one arena"
+        pieces = f"{format_count(arenas.chunk_count)} free pieces of {format_bytes(arenas.chunk_bytes)} on average"
+        top = f"{format_bytes(arenas.top_bytes)} of it at the end of an arena, from where it can go back by itself"
+        yield Evidence(f"it lay in {lay}: {pieces}, {top}", arenas._asdict())
+    if kept.library is None:
+        yield from _of_threads(case, process)
     if given is not None:
-        yield Ground("malloc_trim() gave memory back", 0.8)
+        yield Evidence(f"malloc_trim() at the end gave back {format_bytes(given)}", {"returned_bytes": given})
+    yield Evidence("no object holds this memory: it is no leak, and no change to what the program keeps frees it")
 
 
-def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
-    in_arenas = case.gained(process, "pymalloc_bytes", "pymalloc_in_use_bytes")
-    of_python = in_arenas is not None and in_arenas > 0.5 * free
-    who = "Python's allocator of small objects" if of_python else "malloc"
-    survivors = _survivors(case, process, free) if of_python else None
-    if survivors is not None:
-        pin: Place | None = survivors.place
-    else:  # where it was seen what lies in such pools, it is nobody that gained members
-        is_seen = of_python and len(process.rows("heap_pins")) > 0
-        pin = None if is_seen else _pinning(case, process, min_pinning_count)
-    owner, found = named_in(case.sources, pin) if pin is not None else (None, [])
-    line = found[0] if found else None
-    name = holder_name(owner) if owner is not None else None
-    bytes = max(0, min(process.growth_bytes, free))
-    copied = (
-        f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory freed "
-        "around them"
-    )
-    is_endless = pin is not None and pin.has_length and keeps_growing(pin.length)
-    filled = f" (filled at {line.place})" if line is not None else ""
-    between = "its members lie between what is freed, and each new one keeps more of that from being used again"
-    bounded = f"bound {name}{filled}: {between}" if is_endless else ""
-    return case.finding(
-        _KIND,
-        f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
-        + _pinned_by(survivors, name),
-        grounds=_grounds(bool(survivors), bool(of_python), bool(pin)),
-        bytes=bytes,
-        process=process,
-        line=line,
-        holder=name,
-        variable=owner.reference.variable if owner is not None else None,
-        path=pin.path if pin is not None else None,
-        library="CPython" if of_python else "malloc",
-        evidence=_evidence(case, process, who, free, pin, survivors, line),
-        doubts=_doubts(of_python, None if survivors else pin),
-        remedy=[*filter(None, [bounded]), *_remedy(case, process, copied if pin else None, of_python=bool(of_python))],
-        mechanism="unbounded-between-freed" if is_endless else "pinned" if pin is not None else None,
-        series=_series(case, process, of_python),
-    )
+def _of_threads(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:
+    """The function that most threads run: malloc gives a thread an arena that no other has, while there are any."""
+    rows = without_last(process.rows("threads"), process.rows("takes"))
+    rows = only(rows, (rows["take"] == rows["take"].max()) & rows["object_count"].notna())
+    most = rows.sort_values("object_count", kind="stable").iloc[-1] if len(rows) else None
+    if most is not None and int(most["object_count"]) >= _MANY_ARENAS:
+        count = int(most["object_count"])
+        text = f"{format_count(count)} threads run {most['function']}(): each thread is given an arena of its own"
+        yield Evidence(text, {"thread_count": count, "function": str(most["function"])})
 
 
-def _remedy(case: Case, process: ProcessGrowth, copied: str | None, *, of_python: bool) -> list[str]:
-    """What was not seen to be so is worth a try."""
-    tries = [copied if of_python else f"try this: {copied}"] if copied is not None else []
-    others = process.rows("sentinels")["malloc_library"].notna().any()
-    if not of_python and not others and returned(case, process.pid, "malloc_trim") is None:
-        tries.append(kept_free.PROBE)
-    return tries
+def _remedies(kept: Kept, given: int | None) -> Iterator[str]:
+    """What the recording supports, with the bytes that it may give and how sure that is: first what lasts."""
+    arenas, free = kept.arenas, kept.free_bytes
+    if kept.library is not None:  # others do not say what they keep
+        settings = next(how for name, how in _OF_OTHERS.items() if name in kept.library)
+        yield f"set {settings} in the environment: up to {format_bytes(free)} less (not tried)"
+        return
+    scale = min(1.0, free / max(arenas.free_bytes, 1)) if arenas is not None else 0.0
+    fewer, pages = (arenas.beyond_two_bytes * scale, arenas.whole_page_bytes * scale) if arenas is not None else (0, 0)
+    has_many = arenas is not None and arenas.arena_count >= _MANY_ARENAS and fewer >= MOST * free
+    # Free pieces run together: where it was seen how large those were that the program asked for, that decides.
+    is_large = arenas is not None and arenas.chunk_bytes >= LARGE_BYTES
+    if arenas is not None and kept.large_share is not None:
+        is_large = kept.large_share >= MOST
+    freed = pages if given is None else float(given)
+    how_sure = "as it ended: measured" if given is not None else "an estimate, by the sizes of the free pieces"
+    table = (  # whether it may help, what to do, how many bytes less, and what else is known of that
+        (has_many, "start it with MALLOC_ARENA_MAX=2 in the environment: up to {} less, which is what the other arenas "
+         "keep (not tried; threads may then wait for each other in malloc)", fewer),
+        (is_large, "set MALLOC_MMAP_THRESHOLD_=131072 in the environment, or make large temporaries in pieces: up to "
+         "{} less, since buffers of 128 KiB and more then go back as they are freed (not tried; each costs system "
+         "calls)", free),
+        (freed >= MOST * free, "before a pause call ctypes.CDLL(None).malloc_trim(0): about {} "
+         f"({how_sure}), until the program takes them again", freed),
+        (kept.large_share is not None, "leakscope whatif replays it under each of these, and under jemalloc and "
+         "mimalloc if installed", 0),
+        (kept.large_share is None and given is None and not ((has_many or is_large) and pages), _PROBE, 0),
+    )  # fmt: skip
+    yield from (how.format(format_bytes(less)) for helps, how, less in table if helps)
+
+
+# ---- growth of what allocators keep free
 
 
 class _Survivors(NamedTuple):
@@ -216,33 +225,84 @@ class _Survivors(NamedTuple):
     objects: float
     bytes: float
     pinned_bytes: float
-    gained_bytes: float  # of pinned_bytes, between the snapshots
-
-    def evidence(self) -> Evidence:
-        figures = {"survivors": self.objects, "survivor_bytes": self.bytes, "pinned_bytes": self.pinned_bytes}
-        return Evidence(
-            f"{format_count(self.objects)} objects of {format_bytes(self.bytes)} that {holder_name(self.place)} holds "
-            f"lie in pools and arenas that are mostly free, and pin {format_bytes(self.pinned_bytes)} of free memory",
-            figures,
-        )
 
 
-def _grounds(survivors: bool, of_python: bool, pin: bool) -> Iterator[Ground]:
-    """Python's allocator counts what it keeps, malloc also what it gave back."""
-    yield Ground("allocators say what they keep free", 0.6)
-    if survivors:
-        yield Ground("what lies in the pools was seen", 0.86)
-        return
-    if of_python:
-        yield Ground("Python's allocator counts its own pools", 0.61)
-    if pin:
-        yield Ground("a holder that may lie between was seen, though not where", 0.61)
-
-
-def _pinned_by(survivors: _Survivors | None, name: str | None) -> str:
+def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
+    in_arenas = case.gained(process, "pymalloc_bytes", "pymalloc_in_use_bytes")
+    of_python = in_arenas is not None and in_arenas > MOST * free
+    who, library = ("Python's allocator of small objects", "CPython") if of_python else ("malloc", "malloc")
+    columns = [f"pymalloc_{part}" for part in ("bytes", "in_use_bytes")]
+    columns = columns if of_python else ["malloc_system_bytes", "malloc_in_use_bytes"]
+    survivors = _survivors(case, process, free) if of_python else None
+    # Where it was seen what lies in such pools, it is nobody that gained members.
+    is_seen = of_python and len(process.rows("heap_pins")) > 0
+    pin = survivors.place if survivors else None if is_seen else _pinning(case, process, min_pinning_count)
+    owner, found = named_in(case.sources, pin) if pin is not None else (None, [])
+    line, name = next(iter(found), None), holder_name(owner) if owner is not None else None
+    bytes = max(0, min(process.growth_bytes, free))
+    in_use, small = (case.gained(process, column) or 0.0 for column in ("malloc_in_use_bytes", "pymalloc_in_use_bytes"))
+    figures = {"malloc_in_use_bytes": round(in_use), "pymalloc_in_use_bytes": round(small)}
+    used = f"{who} keeps {format_bytes(free)} more without using it; what is in use {changed(in_use + small)}"
+    pinned_by = f", pinned perhaps by what {name} holds" if name else ""
     if survivors is not None and name:
-        return f", pinned by {format_count(survivors.objects)} survivors that {name} holds"
-    return f", pinned perhaps by what {name} holds" if name else ""
+        pinned_by = f", pinned by {format_count(survivors.objects)} survivors that {name} holds"
+    is_endless = pin is not None and pin.has_length and keeps_growing(pin.length)
+    filled = f" (filled at {line.place})" if line is not None else ""
+    bound = f"bound {name}{filled}: its members lie between what is freed, and each new one keeps more of that from "
+    copied = f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory "
+    copied += "freed around them"
+    has_others = process.rows("sentinels")["malloc_library"].notna().any()
+    is_untried = not of_python and not has_others and not is_tried(process, "malloc_trim")
+    curves = process.rows("sentinels")
+    curves = only(curves, curves[columns].notna().all(axis=1))
+    at_s, *levels = (curves[column].to_numpy(dtype=np.float64) for column in ("time_s", *columns))
+    return case.finding(
+        _KIND,
+        f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses{pinned_by}",
+        grounds=[  # Python's allocator counts what it keeps, malloc also what it gave back
+            Ground("allocators say what they keep free", WEAK),
+            Ground("what lies in the pools was seen", SURE) if survivors else None,
+            Ground("Python's allocator counts its own pools", WEAK) if of_python and not survivors else None,
+            Ground("a holder that may lie between was seen, though not where", WEAK) if pin and not survivors else None,
+        ],
+        bytes=bytes,
+        process=process,
+        line=line,
+        holder=name,
+        variable=owner.reference.variable if owner is not None else None,
+        path=pin.path if pin is not None else None,
+        library=library,
+        evidence=[
+            Evidence(used, {"allocator_free_bytes": free, **figures}),
+            _pins(pin, survivors),
+            at_line(line, line.kind if line else ""),
+        ],
+        doubts=[
+            "its members probably pin the memory: where they lie was not checked" if pin and not survivors else None,
+            None if of_python else _TRIMMED,
+        ],
+        remedy=[
+            f"{bound}being used again" if is_endless else None,
+            None if pin is None else copied if of_python else f"try this: {copied}",  # it was not seen to be so
+            _PROBE if is_untried else None,
+        ],
+        mechanism="unbounded-between-freed" if is_endless else "pinned" if pin is not None else None,
+        series=[curve(text, at_s, level) for text, level in zip(("kept by the allocator", "in use"), levels)],
+    )
+
+
+def _pins(pin: Place | None, survivors: _Survivors | None) -> Evidence | None:
+    if survivors is not None:
+        _, objects, size, pinned = survivors
+        text = f"{format_count(objects)} objects of {format_bytes(size)} that {holder_name(survivors.place)} holds lie "
+        text += f"in pools and arenas that are mostly free, and pin {format_bytes(pinned)} of free memory"
+        return Evidence(text, {"survivors": objects, "survivor_bytes": size, "pinned_bytes": pinned})
+    if pin is None:
+        return None
+    first, last = float(pin.length[0]), float(pin.length[-1])
+    text = f"{holder_name(pin)} went from {format_count(first)} to {format_count(last)} members: each can keep the "
+    text += "memory around it from being given back"
+    return Evidence(text, {"first_length": first, "last_length": last})
 
 
 def _survivors(
@@ -272,17 +332,17 @@ def _survivors(
         node = place.node
         own = [*last.loc[node], gained[node]] if node is not None and node in last.index else [0.0] * 4
         sums[id(place)] = np.array(own, dtype=np.float64) + sum(sums[id(child)] for child in place.children)
-    best = max(heap.roots, key=lambda place: float(sums[id(place)][-1]), default=None)
-    while best is not None:
-        child = max(best.children, key=lambda place: float(sums[id(place)][-1]), default=None)
-        if child is None or sums[id(child)][-1] < most_of_it * sums[id(best)][-1]:
-            break
+
+    def most(places: Sequence[Place]) -> Place | None:
+        return max(places, key=lambda place: float(sums[id(place)][-1]), default=None)
+
+    best = most(heap.roots)
+    while best and (child := most(best.children)) and sums[id(child)][-1] >= most_of_it * sums[id(best)][-1]:
         best = child
-    window_s = growth.end_s - growth.start_s
     passed_s = float(heap.time_s[heap.takes.index(takes[-1])] - heap.time_s[heap.takes.index(takes[0])])
-    if best is None or sums[id(best)][-1] * window_s < min_share * free * max(passed_s, 1e-9):
+    if best is None or sums[id(best)][-1] * (growth.end_s - growth.start_s) < min_share * free * passed_s:
         return None
-    return _Survivors(best, *map(float, sums[id(best)]))
+    return _Survivors(best, *map(float, sums[id(best)][:-1]))
 
 
 def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:
@@ -290,66 +350,14 @@ def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None
 
     ``min_count``, or each brought as many free pieces with it: then it is seen what lies between them.
     """
-    best: Place | None = None
     heap = heap_of(case.recording, process.pid, case.growth.start_s, case.growth.end_s)
     arenas = process.rows("malloc_arenas").groupby("time_s")["free_chunk_count"].sum()
     at_s, pieces = arenas.index.to_numpy(dtype=np.float64), arenas.to_numpy(dtype=np.float64)
-    if heap is None:
-        return None
-    for place in heap.places:
-        if not (place.has_length and user_place(place).is_user and keeps_growing(place.length)):
-            continue
-        gained = place.length[-1] - place.length[0]
-        is_in_step = at_s.size > 1 and in_step(place.length, np.interp(heap.time_s, at_s, pieces)) is not None
-        if (gained >= min_count or is_in_step) and (best is None or gained > best.length[-1] - best.length[0]):
-            best = place
-    return best
-
-
-def _evidence(
-    case: Case,
-    process: ProcessGrowth,
-    who: str,
-    free: int,
-    pin: Place | None,
-    survivors: _Survivors | None,
-    line: Line | None,
-) -> list[Evidence]:
-    in_use = case.gained(process, "malloc_in_use_bytes") or 0.0
-    small = case.gained(process, "pymalloc_in_use_bytes") or 0.0
-    figures = {
-        "allocator_free_bytes": free,
-        "malloc_in_use_bytes": round(in_use),
-        "pymalloc_in_use_bytes": round(small),
-    }
-    used = f"what is in use {changed(in_use + small)}"
-    evidence = [Evidence(f"{who} keeps {format_bytes(free)} more without using it; {used}", figures)]
-    if survivors is not None:
-        evidence.append(survivors.evidence())
-    elif pin is not None:
-        counts = {"first_length": float(pin.length[0]), "last_length": float(pin.length[-1])}
-        text = f"{holder_name(pin)} went from {format_count(pin.length[0])} to {format_count(pin.length[-1])} members"
-        evidence.append(Evidence(f"{text}: each can keep the memory around it from being given back", counts))
-    if line is not None:
-        evidence.append(at_line(line, line.kind))
-    return evidence
-
-
-def _doubts(of_python: bool, pin: Place | None) -> list[str]:
-    doubts = []
-    if pin is not None:
-        doubts.append("its members probably pin the memory: where they lie was not checked")
-    if not of_python:
-        doubts.append("malloc also counts memory as free that it has returned to the kernel")
-    return doubts
-
-
-def _series(case: Case, process: ProcessGrowth, of_python: bool) -> list[Series]:
-    columns = (
-        ("pymalloc_bytes", "pymalloc_in_use_bytes") if of_python else ("malloc_system_bytes", "malloc_in_use_bytes")
-    )
-    rows = process.rows("sentinels")
-    rows = rows[rows[list(columns)].notna().all(axis=1)].iloc[:2000]
-    time_s = rows["time_s"].astype("float64").tolist()
-    names = ("kept by the allocator", "in use")
-    return [Series(name, time_s, rows[column].astype("float64").tolist()) for name, column in zip(names, columns)]
+    found = []
+    for place in heap.places if heap is not None else ():
+        if heap is not None and place.has_length and user_place(place).is_user and keeps_growing(place.length):
+            pieces_then = np.interp(heap.time_s, at_s, pieces) if at_s.size > 1 else None
+            is_in_step = pieces_then is not None and in_step(place.length, pieces_then) is not None
+            if is_in_step or place.length[-1] - place.length[0] >= min_count:
+                found.append(place)
+    return max(found, key=lambda place: float(place.length[-1] - place.length[0]), default=None)

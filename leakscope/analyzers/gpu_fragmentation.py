@@ -12,18 +12,22 @@ Do:            let segments grow: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:Tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import Ground
-from ..evidence.gpu_pieces import pieces_in_snapshot
+from ..confidence import FAIR, SURE, WEAK, Ground
+from ..evidence.gpu_device import allocated_curve, largest_free, ran_out, subject_in, unused_at
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.snapshots import ALLOCATED, DeviceSnapshot
+from ..facts.subject import subject_of
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import ASIDE
-from ..units import format_bytes
+from ..units import GiB, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -33,6 +37,9 @@ TELLS = (ASIDE,)
 AFTER = ()
 _KIND = "gpu-fragmentation"
 _POOLS = "memory in the private pools of CUDA graphs looks the same and stays unusable"
+_LEAST_LOOSE = GiB // 4
+_COMMON_POOL = "0:0"
+_EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the first use of CUDA"
 
 
 def findings(
@@ -59,7 +66,37 @@ def findings(
         else:
             yield _ruled_out(use)
     for snapshot in snapshots.values():
-        yield pieces_in_snapshot(case, snapshot, min_unused_fraction, min_loose_fraction)
+        yield _in_snapshot(case, snapshot, min_unused_fraction, min_loose_fraction)
+
+
+def _finding(
+    case: Case,
+    title: str,
+    severity: str,
+    ground: Ground,
+    bytes: int,
+    subject: Subject,
+    evidence: Sequence[Evidence | None],
+    doubts: Sequence[str | None],
+    expect: str | None,  # of segments that grow; None: they do
+    series: Sequence[Series],
+) -> Finding:
+    return case.finding(
+        _KIND,
+        title,
+        severity=severity,
+        grounds=[ground],
+        bytes=bytes,
+        subject=subject,
+        evidence=evidence,
+        doubts=doubts,
+        remedy=[f"{_EXPANDABLE}: {expect}" if expect is not None else None],
+        series=series,
+        wasted=True,
+    )
+
+
+# ---- by torch's figures while it ran
 
 
 def _is_in_pieces(oom: Oom, min_unused_fraction: float) -> bool:
@@ -67,88 +104,63 @@ def _is_in_pieces(oom: Oom, min_unused_fraction: float) -> bool:
     return oom.unused_bytes is not None and oom.unused_bytes > least
 
 
-def _ran_out(case: Case, use: DeviceUse, ooms: list[Oom]) -> Finding:
-    oom = max(ooms, key=lambda o: o.requested_bytes)
-    unused_bytes = oom.unused_bytes or 0
-    asked, unused = format_bytes(oom.requested_bytes), format_bytes(unused_bytes)
-    times = f" ({len(ooms)} times)" if len(ooms) > 1 else ""
-    return case.finding(
-        _KIND,
-        f"{use.device} ran out for {asked} with {unused} unused, in pieces",
-        severity="critical",
-        grounds=[Ground("torch's own figures as it failed; private pools of graphs look alike", 0.9)],
-        bytes=unused_bytes,
-        process=use,
-        line=oom,
-        device=use.device,
-        evidence=[
-            Evidence(
-                f"{asked} could not be allocated{oom.place}{times}: {unused} of the "
-                f"{format_bytes(oom.reserved_bytes or 0)} "
-                f"that torch held were unused, {oom.room}",
-                {"requested_bytes": oom.requested_bytes, "unused_bytes": unused_bytes,
-                 "reserved_bytes": oom.reserved_bytes, "device_free_bytes": oom.free_bytes},
-            ),
-        ],
-        doubts=[_POOLS],
-        remedy=[_expandable(f"pieces of {unused} can then serve {asked}")],
-        series=_curves(use),
-        wasted=True,
-    )  # fmt: skip
-
-
 def _is_cut_up(use: DeviceUse, min_retries: int, min_split_fraction: float) -> bool:
     split = use.figures("inactive_split_bytes") / np.maximum(use.figures("reserved_bytes"), 1.0)
     split = split[np.isfinite(split)]
-    third = max(1, split.size // 3)
     if not split.size or use.last("alloc_retry_count") < min_retries:
         return False
-    late = float(np.median(split[-third:]))
-    return late >= min_split_fraction and late > float(np.median(split[:third]))
+    early, _, late = (part if part.size else split for part in np.array_split(split, 3))
+    return float(np.median(late)) >= max(min_split_fraction, np.nextafter(float(np.median(early)), 1.0))
 
 
-def _flushes(case: Case, use: DeviceUse) -> Finding:
-    split_bytes, reserved_bytes = use.last("inactive_split_bytes"), use.last("reserved_bytes")
-    retries = use.last("alloc_retry_count")
-    return case.finding(
-        _KIND,
-        f"{use.device} is fragmented: torch flushed its cache {retries} times to find space",
-        severity="warning",
-        grounds=[Ground("torch flushed its cache, but nothing failed: the device may be full", 0.6)],
-        bytes=split_bytes,
-        process=use,
-        device=use.device,
-        evidence=[
-            Evidence(
-                f"{retries} allocations succeeded only after a flush of the whole cache, which stops the device",
-                {"alloc_retry_count": retries},
-            ),
-            Evidence(
-                f"{format_bytes(split_bytes)} of the {format_bytes(reserved_bytes)} that torch holds are free parts of "
-                "segments in use, more than at first",
-                {"inactive_split_bytes": split_bytes, "reserved_bytes": reserved_bytes},
-            ),
-        ],
-        doubts=["no allocation failed: the device may simply be full", _POOLS],
-        remedy=[_expandable("the flushes should stop")],
-        series=_curves(use),
-        wasted=True,
+def _ran_out(case: Case, use: DeviceUse, ooms: Sequence[Oom]) -> Finding:
+    oom = max(ooms, key=lambda o: o.requested_bytes)
+    unused = oom.unused_bytes or 0
+    asked = format_bytes(oom.requested_bytes)
+    times = f" ({len(ooms)} times)" if len(ooms) > 1 else ""
+    seen = ran_out(
+        oom.requested_bytes, f"{oom.place}{times}", unused, oom.reserved_bytes or 0, oom.free_bytes, oom.room
+    )
+    return _finding(
+        case,
+        f"{use.device} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
+        "critical",
+        Ground("torch's own figures as it failed; private pools of graphs look alike", SURE),
+        unused,
+        subject_of(use, oom, device=use.device),
+        [seen],
+        [_POOLS],
+        f"pieces of {format_bytes(unused)} can then serve {asked}",
+        _curves(use),
     )
 
 
-def _expandable(expect: str) -> str:
-    return f"set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the first use of CUDA: {expect}"
+def _flushes(case: Case, use: DeviceUse) -> Finding:
+    split, reserved, retries = map(use.last, ("inactive_split_bytes", "reserved_bytes", "alloc_retry_count"))
+    flushed = f"{retries} allocations succeeded only after a flush of the whole cache, which stops the device"
+    free = f"{format_bytes(split)} of the {format_bytes(reserved)} that torch holds are free parts of segments in use"
+    return _finding(
+        case,
+        f"{use.device} is fragmented: torch flushed its cache {retries} times to find space",
+        "warning",
+        Ground("torch flushed its cache, but nothing failed: the device may be full", WEAK),
+        split,
+        subject_of(use, device=use.device),
+        [
+            Evidence(flushed, {"alloc_retry_count": retries}),
+            Evidence(f"{free}, more than at first", {"inactive_split_bytes": split, "reserved_bytes": reserved}),
+        ],
+        ["no allocation failed: the device may simply be full", _POOLS],
+        "the flushes should stop",
+        _curves(use),
+    )
 
 
 def _ruled_out(use: DeviceUse) -> RuledOut:
-    allocated, reserved = use.last("allocated_bytes"), use.last("reserved_bytes")
-    figures = {
-        "allocated_bytes": allocated,
-        "reserved_bytes": reserved,
-        "inactive_split_bytes": use.last("inactive_split_bytes"),
-        "alloc_retry_count": use.last("alloc_retry_count"),
-    }
-    kept = f"{format_bytes(reserved)} reserved, {format_bytes(allocated)} of it allocated"
+    columns = ("allocated_bytes", "reserved_bytes", "inactive_split_bytes", "alloc_retry_count")
+    figures: dict[str, Any] = {column: use.last(column) for column in columns}
+    kept = f"{format_bytes(figures['reserved_bytes'])} reserved, {format_bytes(figures['allocated_bytes'])} of it "
+    kept += "allocated"
     if not use.ooms:
         return RuledOut(_KIND, f"{use.label}: no allocation failed; {kept}, the rest is cache", figures)
     oom = max(use.ooms, key=lambda o: o.requested_bytes)
@@ -163,7 +175,85 @@ def _ruled_out(use: DeviceUse) -> RuledOut:
 
 
 def _curves(use: DeviceUse) -> list[Series]:
-    return [
-        curve(name, use.time_s, use.figures(column))
-        for name, column in (("reserved", "reserved_bytes"), ("allocated", "allocated_bytes"))
-    ]
+    return [curve(name, use.time_s, use.figures(f"{name}_bytes")) for name in ("reserved", "allocated")]
+
+
+# ---- by a memory snapshot of torch
+
+
+def _in_snapshot(
+    case: Case, budget: DeviceBudget, min_unused_fraction: float, min_loose_fraction: float
+) -> Finding | RuledOut:
+    """The finding of one device, or what is unused there."""
+    device = budget.device
+    oom = max(device.ooms, key=lambda oom: oom.requested_bytes, default=None)
+    asked, unused = (format_bytes(oom.requested_bytes), unused_at(device, oom)) if oom is not None else ("", 0)
+    loose, held = device.fragmented_bytes, device.reserved_bytes
+    grows = device.is_expandable or any(segment.is_expandable for segment in device.segments)
+    private = sum(segment.size for segment in device.segments if segment.pool != _COMMON_POOL)
+    pools = f"{format_bytes(private)} belong to private pools (CUDA graphs, MemPool), which nothing else may use"
+    doubts = [pools if private else None, "expandable_segments is on already" if device.is_expandable else None]
+    beside = [largest_free(device), _pinned(device)]
+    if oom is not None:
+        reserved = int(device.reserved_levels[oom.position + 1])
+        if unused > max(oom.requested_bytes, min_unused_fraction * reserved):
+            room = f"{format_bytes(oom.free_bytes)} of the device were free"
+            place = f" at {oom.stack.place}"
+            return _finding(
+                case,
+                f"{device.label} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
+                "critical",
+                Ground("the allocator's own history as it failed", SURE),
+                unused,
+                subject_in(device, oom.stack),
+                [ran_out(oom.requested_bytes, place, unused, reserved, oom.free_bytes, room), *beside],
+                doubts,
+                None if grows else f"pieces of {format_bytes(unused)} can then serve {asked}",
+                allocated_curve(device),
+            )
+    if loose >= max(_LEAST_LOOSE, min_loose_fraction * held):
+        text = f"{format_bytes(loose)} are free parts of segments in use, which no other process and no larger "
+        text += f"allocation can have; {format_bytes(device.cached_bytes)} more are empty segments"
+        figures = {"fragmented_bytes": loose, "reserved_bytes": held, "cached_bytes": device.cached_bytes}
+        return _finding(
+            case,
+            f"{format_bytes(loose)} of {format_bytes(held)} on {device.label} are free in pieces",
+            "note",
+            Ground("the blocks of each segment say so; nothing failed, and it may be so at this moment only", FAIR),
+            loose,
+            subject_in(device),
+            [Evidence(text, figures), *beside],
+            ["no allocation failed", *doubts],
+            None if grows else "segments then grow and shrink in place",
+            (),
+        )
+    seen = {
+        "reserved_bytes": held,
+        "allocated_bytes": device.allocated_bytes,
+        "inactive_split_bytes": loose,
+        "cached_bytes": device.cached_bytes,
+        "largest_free_bytes": device.largest_free_bytes,
+    }
+    sizes = map(format_bytes, (held, device.allocated_bytes, device.cached_bytes, loose))
+    why = "no allocation failed; {} reserved, {} of it allocated, {} cached, {} in pieces".format(*sizes)
+    if oom is not None:
+        why = f"full when {asked} were asked for: {format_bytes(unused)} were unused"
+    return RuledOut(_KIND, f"{device.label}: {why}", seen)
+
+
+def _pinned(device: DeviceSnapshot) -> Evidence | None:
+    """Which small blocks keep large segments from being given back."""
+    kept = device.kept_segments
+    addresses, free = {segment.address for segment, _ in kept}, sum(free for _, free in kept)
+    by_place: Counter[str] = Counter()
+    for block in device.blocks:
+        if block.segment in addresses and block.state == ALLOCATED:
+            by_place[device.stack(block.stack).place] += block.size
+    if not by_place:
+        return None
+    place, size = by_place.most_common(1)[0]
+    return Evidence(
+        f"{len(kept)} segments that are mostly free ({format_bytes(free)}) cannot be given back: "
+        f"{format_bytes(sum(by_place.values()))} in them are in use, most of it of {place}",
+        {"segment_count": len(kept), "free_bytes": free, "pinning_bytes": size, "place": place},
+    )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import SURE, Ground
 from ..evidence.gpu_device import subject_in
 from ..facts.gpu.budget import DeviceBudget
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -76,7 +76,7 @@ def _finding(
         _KIND,
         f"{fullest.device.label} needs {format_bytes(excess)} more than the median of {len(everyone)} processes",
         severity="warning",
-        grounds=[Ground("the allocators of all of them say so", 0.9)],
+        grounds=[Ground("the allocators of all of them say so", SURE)],
         bytes=excess,
         subject=subject_in(fullest.device, line.stack if line is not None else None),
         evidence=evidence,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import PROVEN, WEAK, Ground
 from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
@@ -123,42 +123,33 @@ class _Gpu:
         pids = [] if estimated else self._largest_others()
         called = {pid: self._called(pid) for pid, _ in pids}
         who = ", ".join(f"{called[pid]} held up to {format_bytes(held)}" for pid, held in pids)
-        evidence = [
-            Evidence(
-                f"{format_bytes(most)} of the {total} of {self.name} belonged to processes outside the job {when}",
-                {"other_bytes": most, "used_bytes": int(self.used_bytes[at]), "total_bytes": self.total_bytes},
-            )
-        ]
-        if who:
-            evidence.append(Evidence(who, {"pids": [pid for pid, _ in pids]}))
-        evidence += [
-            Evidence(
-                f"{format_bytes(oom.requested_bytes)} could not be allocated{oom.place}: {oom.room}",
-                {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes},
-            )
-            for oom in ooms[-1:]
-        ]
         names = ", ".join(called.values())
-        it_is = "they are" if len(pids) > 1 else "it is"
-        hidden = (
-            "their pids are not visible in this container: the figure is all use minus what torch and its contexts held"
-        )
-        end = f"end {names} if {it_is} not needed, or choose another GPU: frees about {format_bytes(most)}"
+        size, it_is = format_bytes(most), "they are" if len(pids) > 1 else "it is"
+        hidden = "their pids are not visible in this container: the figure is all use minus what torch and its contexts"
+        theirs = f"{size} of the {total} of {self.name} belonged to processes outside the job {when}"
+        figures = {"other_bytes": most, "used_bytes": int(self.used_bytes[at]), "total_bytes": self.total_bytes}
+        left = Ground("what is left over when ours is taken away", WEAK)
         return case.finding(
             _KIND,
-            f"Other processes hold {format_bytes(most)} of {self.name}",
+            f"Other processes hold {size} of {self.name}",
             severity="critical" if ooms else "warning",
-            grounds=[
-                Ground("what is left over when ours is taken away", 0.6)
-                if estimated
-                else Ground("the driver says who holds it", 0.95)
-            ],
+            grounds=[left if estimated else Ground("the driver says who holds it", PROVEN)],
             bytes=most,
             device=self.name,
             holder=names or "processes outside the job",
-            evidence=evidence,
-            doubts=[hidden] if estimated else [],
-            remedy=[end] if pids else [],
+            evidence=[
+                Evidence(theirs, figures),
+                Evidence(who, {"pids": [pid for pid, _ in pids]}) if who else None,
+                *(
+                    Evidence(
+                        f"{format_bytes(oom.requested_bytes)} could not be allocated{oom.place}: {oom.room}",
+                        {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes},
+                    )
+                    for oom in ooms[-1:]
+                ),
+            ],
+            doubts=[f"{hidden} held" if estimated else None],
+            remedy=[f"end {names} if {it_is} not needed, or choose another GPU: frees about {size}" if pids else None],
         )
 
     def _called(self, pid: int) -> str:

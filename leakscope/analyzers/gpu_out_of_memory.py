@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
-from ..evidence.gpu_device import allocated_curve, as_program_says, parts, subject_in, too_late
-from ..evidence.gpu_pieces import unused_at
+from ..confidence import PROVEN, Ground
+from ..evidence.gpu_device import allocated_curve, as_program_says, largest_free, parts, subject_in, too_late, unused_at
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.roles import ACTIVATIONS, GRADIENTS, OPTIMIZER
 from ..facts.gpu.snapshots import Oom
@@ -30,6 +29,11 @@ NEEDS = ("gpu_snapshots",)
 TELLS = (DANGER,)
 AFTER = ()
 _KIND = "gpu-out-of-memory"
+_MENDS = {
+    ACTIVATIONS: "activations are {}: a smaller batch, or checkpointing of layers, makes them smaller",
+    OPTIMIZER: "the optimizer's state is {}: shard it, or keep it in 8 bits",
+    GRADIENTS: "gradients are {}: zero_grad(set_to_none=True) before the forward pass frees them",
+}
 
 
 def findings(
@@ -68,10 +72,7 @@ def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: floa
         Evidence(f"{format_bytes(total)} were in use then: {parts(alive)}", dict(alive)),
         *([Evidence(f"most was allocated at {told}")] if told else ()),
         *as_program_says(budget, oom.position),
-        Evidence(
-            f"the largest free block at the snapshot has {format_bytes(device.largest_free_bytes)}",
-            {"largest_free_bytes": device.largest_free_bytes},
-        ),
+        largest_free(device),
     ]
     doubts = too_late(budget)
     if went_on:
@@ -80,7 +81,7 @@ def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: floa
         _KIND,
         f"{device.label} had no room for {asked}{filled}",
         severity="warning" if went_on else "critical",
-        grounds=[Ground("the allocator wrote down that it failed", 0.95)],
+        grounds=[Ground("the allocator wrote down that it failed", PROVEN)],
         bytes=0,
         subject=subject_in(device, oom.stack),
         evidence=evidence,
@@ -97,14 +98,9 @@ def _remedy(
 ) -> Iterator[str]:
     """Only what these figures speak for."""
     total = sum(alive.values()) or 1
-    size = alive.get(ACTIVATIONS, 0)
-    if size >= min_account_share * total:
-        yield f"activations are {size / total:.0%}: a smaller batch, or checkpointing of layers, makes them smaller"
-    size = alive.get(OPTIMIZER, 0)
-    if size >= min_account_share * total:
-        yield f"the optimizer's state is {size / total:.0%}: shard it, or keep it in 8 bits"
-    size = alive.get(GRADIENTS, 0)
-    if size >= min_account_share * total:
-        yield f"gradients are {size / total:.0%}: zero_grad(set_to_none=True) before the forward pass frees them"
+    for account, text in _MENDS.items():
+        share = alive.get(account, 0) / total
+        if share >= min_account_share:
+            yield text.format(f"{share:.0%}")
     if oom.requested_bytes >= min_request_share * reserved > 0:
         yield f"{oom.stack.place} asks for {format_bytes(oom.requested_bytes)} at once: compute it in parts"

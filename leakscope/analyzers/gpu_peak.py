@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import SURE, Ground
 from ..evidence.gpu_device import (
     allocated_curve,
     as_program_says,
@@ -96,7 +96,7 @@ def _finding(
         f"The peak of {format_bytes(peak)} on {device.label} is temporary by {format_bytes(temporary_bytes)}: "
         f"{_most(first)}",
         severity="note",
-        grounds=[Ground("the history of the allocator says what was alive then", 0.9)],
+        grounds=[Ground("the history of the allocator says what was alive then", SURE)],
         bytes=0,
         subject=subject_in(device, first.stack),
         evidence=evidence,

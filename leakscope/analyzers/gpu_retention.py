@@ -14,25 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import Ground
-from ..evidence.gpu_kept import allocated_by, kept_by_steps
+from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
+from ..evidence.gpu_device import allocated_curve, as_program_says, between_marks, subject_in
 from ..evidence.sentences import at_line, curve
 from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
-from ..facts.growth.limits import GpuProcess, gpu_processes, gpu_series
-from ..facts.heap.place import OUTSIDE
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.kept import LEAST_BYTES, LEAST_SHARE, LEAST_STEPS, Kept, is_growth, no_steps
+from ..facts.gpu.roles import ACTIVATIONS
+from ..facts.growth.limits import gpu_processes, gpu_series
+from ..facts.heap.place import OUTSIDE, Floats
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import Definition, Held, Spot, Whose
 from ..facts.where.holders import about
-from ..facts.where.on_devices import CountedHolder, DeviceHolder, counted_holder, device_holders
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..facts.where.on_devices import DeviceHolder, counted_holder, device_holders
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
-from ..units import MiB, format_bytes, format_count, format_per_step
+from ..units import MOST, MiB, changed, format_bytes, format_count, format_per_step, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -42,11 +45,11 @@ TELLS = (ELSEWHERE,)
 HEADLINE = "GPU memory leaks"
 AFTER = ()
 _KIND = "gpu-retention"
-_COUNTED, _RAN_FULL = 0.8, 0.6  # growth that was judged as any other; that had too little time for it
-_BY_DRIVER = Ground("the driver counted it, contexts and caches included", 0.6)
-_POOL = "a pool that fills and stops looks the same until it stops"
-_LEAST_RISES, _LEAST_FILLED = 0.8, 0.5  # of the steps looked at; of what was in use when the device was full
-_MANY_BYTES = 64 * MiB  # that the driver has to count before anybody looks: it counts whole segments
+_LEAST_RISES, _LEAST_FILLED = 0.8, MOST  # of the steps looked at; of what was in use when the device was full
+# The driver counts whole segments: less than so many bytes nobody looks at.
+_OF_DRIVER = {"min_samples": 6, "min_growth_bytes": 64 * MiB}
+_BY_PROCESS = "a pool that fills and stops looks the same until it stops"
+_BY_DEVICE = "torch's cache, fragmentation and a process that was started meanwhile look the same from outside"
 
 
 def findings(
@@ -59,222 +62,204 @@ def findings(
     min_kept_share: float = 0.6,  # of the steps: what a few of them left is a cache that fills
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device whose allocated memory grows without end."""
-    uses = case.device_uses
-    known = {use.pid for use in uses} | {budget.device.pid for budget in case.gpu_budgets}
-    is_imported = bool(imported.files(case.recording))  # then all that the driver counted is told below
-    of_driver = [] if is_imported else [one for one in gpu_processes(case.recording) if one.pid not in known]
-    for one in of_driver:
-        yield _of_process(case, one, min_named_share)
-    if not uses and not case.gpu_budgets:
-        yield from _by_driver(case) if is_imported else ()
-        if not of_driver and not (is_imported and len(case.rows("gpu_samples"))):
-            yield nothing_to_look_at(case.recording, _KIND)
-        return
+    of_torch = {
+        "min_samples": min_samples, "min_growth_bytes": min_growth_bytes, "min_growth_fraction": min_growth_fraction,
+    }  # fmt: skip
+    curves = _curves(case)
     histories = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
-    for use in uses:
-        steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
-        trend = judge(
-            use.time_s,
-            use.figures("allocated_bytes"),
-            started_s=float(steps.iloc[0]) if len(steps) else None,
-            min_samples=min_samples,
-            min_growth_bytes=min_growth_bytes,
-            min_growth_fraction=min_growth_fraction,
-        )
-        if trend.verdict == GROWING:
-            history = histories.pop((use.pid, use.device), None)
-            yield _of_torch(case, use, trend, min_named_share, allocated_by(history))
-        elif trend.verdict == CANNOT_TELL and (filled := _filled(use, min_growth_bytes)) is not None:
-            history = histories.pop((use.pid, use.device), None)
-            yield _of_torch(case, use, filled, min_named_share, allocated_by(history))
+    if not curves and not case.gpu_budgets:
+        yield nothing_to_look_at(case.recording, _KIND)
+    for one in curves:
+        trend = judge(one.time_s, one.counted, started_s=one.first_step_s, **(of_torch if one.use else _OF_DRIVER))
+        filled = _filled(one.use, min_growth_bytes) if one.use and trend.verdict == CANNOT_TELL else None
+        if trend.verdict == GROWING or filled is not None:
+            yield _finding(case, one, filled or trend, min_named_share, histories.pop((one.pid, one.device), None))
         elif trend.verdict == CANNOT_TELL:
-            yield Skipped(_KIND, f"{use.label}: {trend.reason}")
+            yield Skipped(_KIND, f"{one.label}: {trend.reason}")
         else:
-            yield _ruled_out(use, trend)
+            yield _ruled_out(one, trend)
     for history in histories.values():
-        yield kept_by_steps(case, history, min_kept_share)
+        yield _kept_by_steps(case, history, min_kept_share)
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
+class _Curve:
+    """Bytes that somebody counted: torch's allocator (``use``), or the driver of a process or of a whole device."""
+
+    label: str
+    what: str  # as in "memory of train.py on GPU 0"
+    device: str
+    time_s: Floats
+    counted: Floats
+    pid: int | None = None
+    process: Whose | None = None
+    use: DeviceUse | None = None
+
+    @property
+    def first_step_s(self) -> float | None:
+        steps = self.use.rows.loc[self.use.rows["step"].notna(), "time_s"] if self.use is not None else ()
+        return float(steps.iloc[0]) if len(steps) else None
+
+    def gained(self, case: Case, start_s: float, end_s: float) -> float:
+        """On all devices that torch's allocator counted: the graph of the heap does not tell them apart."""
+        uses = [use for use in case.device_uses if use.pid == self.pid]
+        counted = [(use.time_s, use.figures("allocated_bytes")) for use in uses] or [(self.time_s, self.counted)]
+        return sum(level_at(*own, end_s) - level_at(*own, start_s) for own in counted)
+
+
+def _curves(case: Case) -> list[_Curve]:
+    """By torch; by the driver only of processes, or of files of other tools, that torch counted nothing of."""
+    of_files = bool(imported.files(case.recording))
+    found = [
+        _Curve(use.label, f"memory allocated on {use.device}", use.device, use.time_s, use.figures("allocated_bytes"),
+               use.pid, use, use)
+        for use in case.device_uses
+    ]  # fmt: skip
+    known = {one.pid for one in found} | {budget.device.pid for budget in case.gpu_budgets}
+    for one in gpu_processes(case.recording) if not of_files else ():
+        if one.pid not in known:
+            process = case.growth.process(one.pid)
+            where = f"{process.label if process is not None else f'process {one.pid}'} on {one.device}"
+            label = f"what {where.replace(' on ', ' has on ')}"
+            found.append(_Curve(label, f"memory of {where}", *one[1:], one.pid, process))
+    for name, time_s, used in gpu_series(case.recording) if of_files and not known else ():
+        what = f"memory in use {'by' if ' on ' in name else 'on'} {name}"
+        found.append(_Curve(what, what, name, time_s, used))
+    return found
+
+
+@dataclass(frozen=True)
+class _Holder:
     """Who holds what grew, and what is said of that. ``who``: how the title begins."""
 
     who: str
     line: Spot | None = None
-    grounds: Sequence[Ground] = ()
-    evidence: Sequence[Evidence] = ()
-    doubts: Sequence[str] = ()
+    ground: Ground | None = None
+    evidence: Sequence[Evidence | None] = ()
+    doubt: str | None = None
     remedy: Sequence[str] = ()
     about: Held = field(default_factory=Held)
 
 
-def _finding(
-    case: Case,
-    trend: Trend,
-    held: _Held,
-    device: str,
-    *,
-    ground: Ground,
-    evidence: Evidence,
-    beside: Sequence[Evidence] = (),
-    doubts: Sequence[str] = (),
-    remedy: Sequence[str] = (),
-    severity: str = "critical",
-    process: Whose | None = None,
-    bytes_per_step: float | None = None,
-    series: Sequence[Series] = (),
-) -> Finding:
-    """``ground`` and ``evidence`` are those of who counted what grew."""
+def _finding(case: Case, one: _Curve, trend: Trend, min_named_share: float, history: DeviceBudget | None) -> Finding:
+    held = _holder(case, one, trend, min_named_share)
+    grew = Evidence(f"{one.label} {trend.reason}", {"growth_bytes": trend.growth_bytes})
+    ground, beside, steps = Ground("the driver counted it, contexts and caches included", WEAK), list[Evidence](), 0
+    if one.use is not None:
+        steps = _steps(one.use, trend)
+        grew, *beside = _of_allocator(one.use, trend, steps, case.step_unit)
+        ground = Ground("torch's allocator counts what is allocated", STRONG if trend.verdict == GROWING else WEAK)
+        if history is not None and history.kept is not None and history.kept.bytes:
+            beside += [*_of_steps(history.kept)][1:]
+    is_device = one.pid is None
     return case.finding(
         _KIND,
         f"{held.who}: {format_bytes(trend.growth_bytes, signed=True)}",
-        severity=severity,
+        severity="warning" if is_device else "critical",
         bytes=trend.growth_bytes,
-        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
-        bytes_per_step=bytes_per_step,
-        process=process,
+        bytes_per_hour=round(3600 * over(trend.growth_bytes, trend.end_s - trend.start_s), 1),
+        bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
+        process=one.process,
         line=held.line,
-        grounds=[ground, *held.grounds],
-        evidence=[evidence, *held.evidence, *beside],
-        doubts=[*held.doubts, *doubts],
-        remedy=[*held.remedy, *remedy],
-        series=series,
-        device=device,
+        grounds=[ground, held.ground],
+        evidence=[grew, *held.evidence, *beside],
+        doubts=[held.doubt, None if one.use is not None else _BY_DEVICE if is_device else _BY_PROCESS],
+        remedy=held.remedy,
+        series=[curve("allocated" if one.use is not None else "on the device", one.time_s, one.counted)],
+        device=one.device,
         **held.about,
     )
 
 
-def _by_driver(case: Case) -> Iterator[Finding | RuledOut | Skipped]:
-    """Of files of other tools, which have what the driver counts: the caches of the processes are in it."""
-    for name, time_s, used in gpu_series(case.recording):
-        trend = judge(time_s, used, min_growth_bytes=_MANY_BYTES)
-        what = f"memory in use by {name}" if " on " in name else f"memory in use on {name}"
-        yield _no_growth(what, trend) or _finding(
-            case,
-            trend,
-            _Held(f"{what} keeps growing"),
-            name,
-            severity="warning",
-            ground=Ground("the driver counted it, caches of the processes included", 0.6),
-            evidence=Evidence(f"it {trend.reason}", {"growth_bytes": trend.growth_bytes}),
-            doubts=["torch's cache, fragmentation and a process that was started meanwhile look the same from outside"],
-            remedy=["record the job, or take a snapshot of torch's allocator, to see which tensors stay"],
-        )
+def _holder(case: Case, one: _Curve, trend: Trend, min_named_share: float) -> _Holder:
+    """The variable whose tensors gained most between the first and the last snapshot, or one that grew in step."""
+    if one.pid is None:
+        mend = "record the job, or take a snapshot of torch's allocator, to see which tensors stay"
+        return _Holder(f"M{one.what[1:]} keeps growing", remedy=[mend])
+    found = device_holders(case.recording, case.sources, one.pid, trend.start_s, trend.end_s)
+    if found and found[0].place.root_kind != OUTSIDE:  # else no variable of Python's leads there
+        grown = one.gained(case, *(float(at_s) for at_s in found[0].heap.time_s[[0, -1]]))
+        share = found[0].growth_bytes / max(grown, 1.0)
+        if share >= min_named_share:
+            return _of_tensors(found[0], share, one.device, trend)
+    counted = _counted(case, one, trend) if one.use is None else None
+    nobody = "the variable that holds the tensors was not found" if one.use else "its holder was not found"
+    return counted or _Holder(f"M{one.what[1:]} keeps growing", doubt=nobody)
 
 
-def _no_growth(what: str, trend: Trend) -> RuledOut | Skipped | None:
-    """None where it does grow."""
-    if trend.verdict == CANNOT_TELL:
-        return Skipped(_KIND, f"{what}: {trend.reason}")
-    if trend.verdict == GROWING:
-        return None
-    return RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", {"growth_bytes": trend.growth_bytes})
-
-
-def _of_process(case: Case, one: GpuProcess, min_named_share: float) -> Finding | RuledOut | Skipped:
-    """Of a process of whose allocator there are no figures: it does not use torch's, or that could not be read."""
-    trend = judge(one.time_s, one.used_bytes, min_samples=6, min_growth_bytes=_MANY_BYTES)
-    process = case.growth.process(one.pid)
-    name = process.label if process is not None else f"process {one.pid}"
-    label = f"what {name} has on {one.device}"
-    if (none := _no_growth(label, trend)) is not None:
-        return none
-    held = _weighed(case, one, trend, min_named_share) or _counted(case, one, trend, name)
-    return _finding(
-        case,
-        trend,
-        held,
-        one.device,
-        ground=_BY_DRIVER,
-        process=process,
-        evidence=Evidence(f"{label} {trend.reason}", {"growth_bytes": trend.growth_bytes}),
-        doubts=[_POOL],
-        series=[curve("on the device", one.time_s, one.used_bytes)],
+def _of_tensors(most: DeviceHolder, share: float, device: str, trend: Trend) -> _Holder:
+    """``share`` of what the device gained meanwhile."""
+    place, name, share = most.place, most.name, min(share, 1.0)
+    count = int(place.length[-1]) if place.has_length else 0
+    kind = f"{format_count(count)} {place.member_type or 'members'}" if count else place.type_name
+    gained = f"{name} gained {format_bytes(most.growth_bytes)} from the first to the last snapshot"
+    figures = {"growth_bytes": round(most.growth_bytes), "tensor_count": count, "share": round(share, 3)}
+    line = next(iter(most.lines), None)
+    kept = "keep a number (.item()) or a copy on the CPU (.detach().cpu()) of each tensor"
+    mend, of_gpu = f"bound or empty {name}, or {kept}", " of GPU memory"
+    if most.is_graph:
+        mend, of_gpu = f"keep .detach() or .item() in {name}, without the graph that made it", ""
+    return _Holder(
+        f"{name} keeps {'autograd graphs' if most.is_graph else 'tensors'} on {device}",
+        line or Definition(most.named.reference.owner_file),
+        Ground("snapshots found who holds most of it", STRONG) if share >= MOST else None,
+        [
+            Evidence(f"{gained}, {share:.0%} of the growth between them; it now holds {kind}", figures),
+            at_line(line, "adds to it" if line is not None and line.kind == "adds" else "works on it"),
+        ],
+        remedy=[f"{mend}: frees about {format_bytes(share * trend.growth_bytes)}{of_gpu}"],
+        about=about(most.named, place) | Held(type=kind),
     )
 
 
-def _weighed(case: Case, one: GpuProcess, trend: Trend, min_named_share: float) -> _Held | None:
-    """Snapshots found tensors that nobody else counted."""
-    weighed = device_holders(case.recording, case.sources, one.pid, trend.start_s, trend.end_s)
-    if not weighed or weighed[0].place.root_kind == OUTSIDE:
-        return None
-    at_first, at_last = np.interp(weighed[0].heap.time_s[[0, -1]], one.time_s, one.used_bytes)
-    share = weighed[0].growth_bytes / max(1.0, float(at_last - at_first))
-    strength = 0.8 if share >= 0.5 else 0.4
-    return _tensors(weighed[0], share, one.device, trend, strength) if share >= min_named_share else None
-
-
-def _counted(case: Case, one: GpuProcess, trend: Trend, name: str) -> _Held:
-    """A container that grew in step with what the driver counted; else nobody is known to hold it."""
-    memory = f"emory of {name} on {one.device} keeps growing"
-    used, window_s = (one.time_s, one.used_bytes), (trend.start_s, trend.end_s)
-    held: CountedHolder | None = counted_holder(case.recording, case.sources, one.pid, used, window_s)
+def _counted(case: Case, one: _Curve, trend: Trend) -> _Holder | None:
+    """A container that grew in step with what the driver counted."""
+    used, window_s = (one.time_s, one.counted), (trend.start_s, trend.end_s)
+    held = counted_holder(case.recording, case.sources, one.pid or 0, used, window_s)
     if held is None:
-        return _Held(f"M{memory}", doubts=["its holder was not found"])
+        return None
     gained = int(held.place.length[-1] - held.place.length[0])
     text = f"{held.name} got {format_count(gained)} members between the snapshots, {held.member.type_name} objects: "
     text += f"{format_bytes(held.bytes_each)} came on the device for each"
-    return _Held(
-        f"{held.name} keeps {held.member.type_name} objects, and m{memory}",
+    return _Holder(
+        f"{held.name} keeps {held.member.type_name} objects, and {one.what} keeps growing",
         held.lines[0] if held.lines else Definition(held.named.reference.owner_file),
-        [Ground("a container grew in step with it", 0.6 if held.is_in_step else 0.4)],
+        Ground("a container grew in step with it", WEAK if held.is_in_step else AGAINST),
         [Evidence(text, {"member_count": gained, "bytes_each": round(held.bytes_each)})],
-        ["nobody weighed what its members have on the device"],
+        "nobody weighed what its members have on the device",
         [f"empty {held.name}, or keep less in it"],
         about(held.named, held.place) | Held(type=held.member.type_name),
     )
 
 
-def _of_torch(
-    case: Case, use: DeviceUse, trend: Trend, min_named_share: float, allocated: Sequence[Evidence]
-) -> Finding:
-    held = _holder(case, use, trend, min_named_share)
-    nobody = ["the variable that holds the tensors was not found"]
-    steps = _steps(use, trend)
-    counted = _COUNTED if trend.verdict == GROWING else _RAN_FULL
-    return _finding(
-        case,
-        trend,
-        held or _Held(f"Memory allocated on {use.device} keeps growing", doubts=nobody),
-        use.device,
-        ground=Ground("torch's allocator counts what is allocated", counted),
-        process=use,
-        bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
-        evidence=_of_allocator(use, trend, steps, case.step_unit),
-        beside=[*_of_cache(use), *allocated],
-        series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],
-    )
+# ---- torch's allocator
 
 
-def _of_allocator(use: DeviceUse, trend: Trend, steps: int, step_unit: str) -> Evidence:
+def _of_allocator(use: DeviceUse, trend: Trend, steps: int, step_unit: str) -> Iterator[Evidence]:
     allocated = use.figures("allocated_bytes")
     first, last = (round(float(np.interp(at_s, use.time_s, allocated))) for at_s in (trend.start_s, trend.end_s))
     text = f"{use.label}: {format_bytes(first)} were allocated at {trend.start_s:.0f} s, "
     text += f"{format_bytes(last)} at {trend.end_s:.0f} s"
-    if steps:
-        text += f": {format_per_step(trend.growth_bytes / steps, step_unit)}"
-    return Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
+    text += f": {format_per_step(trend.growth_bytes / steps, step_unit)}" if steps else ""
+    yield Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
+    figures = {name: use.last(name) for name in ("reserved_bytes", "allocated_bytes")}
+    if figures["reserved_bytes"]:  # else it was not read
+        cached = format_bytes(figures["reserved_bytes"] - figures["allocated_bytes"])
+        text = "more are reserved as a cache: they are not leaked, and emptying the cache would not help"
+        yield Evidence(f"{cached} {text}", figures)
 
 
-def _of_cache(use: DeviceUse) -> Iterator[Evidence]:
-    if not use.last("reserved_bytes"):  # not read
-        return
-    cached = use.last("reserved_bytes") - use.last("allocated_bytes")
-    yield Evidence(
-        f"{format_bytes(cached)} more are reserved as a cache: they are not leaked, and "
-        "emptying the cache would not help",
-        {"reserved_bytes": use.last("reserved_bytes"), "allocated_bytes": use.last("allocated_bytes")},
-    )
-
-
-def _ruled_out(use: DeviceUse, trend: Trend) -> RuledOut:
-    allocated, reserved = use.last("allocated_bytes"), use.last("reserved_bytes")
+def _ruled_out(one: _Curve, trend: Trend) -> RuledOut:
+    figures: dict[str, Any] = {"growth_bytes": trend.growth_bytes}
+    text, cached = one.label, ""
+    if one.use is not None:
+        allocated, reserved = one.use.last("allocated_bytes"), one.use.last("reserved_bytes")
+        text += ": allocated memory"
+        cached = f"; of {format_bytes(reserved)} reserved, {format_bytes(reserved - allocated)} are cache, "
+        cached += "which is not leaked"
+        figures |= {"allocated_bytes": allocated, "reserved_bytes": reserved}
     why = f" ({trend.reason})" if trend.reason else ""
-    cached = (
-        f"of {format_bytes(reserved)} reserved, {format_bytes(reserved - allocated)} are cache, which is not leaked"
-    )
-    figures = {"allocated_bytes": allocated, "reserved_bytes": reserved, "growth_bytes": trend.growth_bytes}
-    return RuledOut(_KIND, f"{use.label}: allocated memory does not keep growing{why}; {cached}", figures)
+    return RuledOut(_KIND, f"{text} does not keep growing{why}{cached}", figures)
 
 
 def _steps(use: DeviceUse, trend: Trend) -> int:
@@ -288,58 +273,100 @@ def _filled(use: DeviceUse, min_growth_bytes: int, min_samples: int = 5) -> Tren
     but what ended it was this growth. None where it did not.
     """
     rows = use.rows[use.rows["step"].notna()]
-    allocated = use.figures("allocated_bytes")[use.rows["step"].notna().to_numpy()]
-    if not use.ooms or len(allocated) < min_samples or rows["step"].nunique() < min_samples:
+    allocated, time_s = use.figures("allocated_bytes")[use.rows["step"].notna()], rows["time_s"].to_numpy(dtype=float)
+    if not use.ooms or rows["step"].nunique() < min_samples:
         return None
-    before = rows["time_s"].to_numpy(dtype=float) <= use.ooms[0].time_s
-    allocated, time_s = allocated[before], rows["time_s"].to_numpy(dtype=float)[before]
+    before = time_s <= use.ooms[0].time_s
+    allocated, time_s = allocated[before], time_s[before]
     grown = float(allocated[-1] - allocated[0]) if len(allocated) >= min_samples else 0.0
     full = max(use.ooms[0].reserved_bytes or 0, float(allocated.max(initial=0.0)))
     if grown < max(min_growth_bytes, _LEAST_FILLED * full) or np.mean(np.diff(allocated) > 0) < _LEAST_RISES:
         return None
-    pace = grown / max(float(time_s[-1] - time_s[0]), 1e-9)
-    reason = "rose from step to step until the device was full"
-    return Trend(CANNOT_TELL, reason, float(time_s[0]), float(time_s[-1]), round(grown), pace, pace, pace)
+    reason, per_s = "rose from step to step until the device was full", over(grown, time_s[-1] - time_s[0])
+    return Trend(CANNOT_TELL, reason, float(time_s[0]), float(time_s[-1]), round(grown), per_s, per_s, per_s)
 
 
-def _holder(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
-    """The variable whose tensors gained most between the first and the last snapshot; None if it is too little."""
-    found = device_holders(case.recording, case.sources, use.pid, trend.start_s, trend.end_s)
-    if not found or found[0].place.root_kind == OUTSIDE:  # no variable of Python's leads there
-        return None
-    most = found[0]
-    on_all = [one for one in case.device_uses if one.pid == use.pid]  # the graph does not tell devices apart
-    grown = sum(_grown(one, float(most.heap.time_s[0]), float(most.heap.time_s[-1])) for one in on_all)
-    share = most.growth_bytes / max(grown, 1.0)
-    return _tensors(most, share, use.device, trend, 0.8 if share >= 0.5 else None) if share >= min_named_share else None
+# ---- torch's memory snapshots: what steps left behind
 
 
-def _grown(use: DeviceUse, start_s: float, end_s: float) -> float:
-    allocated = use.figures("allocated_bytes")
-    return level_at(use.time_s, allocated, end_s) - level_at(use.time_s, allocated, start_s)
-
-
-def _tensors(most: DeviceHolder, share: float, device: str, trend: Trend, strength: float | None) -> _Held:
-    """``share`` of what the device gained meanwhile; ``strength`` of that as a ground, None where it is none."""
-    place, name, share = most.place, most.name, min(share, 1.0)
-    count = int(place.length[-1]) if place.has_length else 0
-    kind = f"{format_count(count)} {place.member_type or 'members'}" if count else place.type_name
-    gained = f"{name} gained {format_bytes(most.growth_bytes)} from the first to the last snapshot"
-    figures = {"growth_bytes": round(most.growth_bytes), "tensor_count": count, "share": round(share, 3)}
-    line = most.lines[0] if most.lines else None
-    kept = "keep a number (.item()) or a copy on the CPU (.detach().cpu()) of each tensor"
-    mend, of_gpu = f"bound or empty {name}, or {kept}", " of GPU memory"
-    if most.is_graph:
-        mend, of_gpu = f"keep .detach() or .item() in {name}, without the graph that made it", ""
-    return _Held(
-        f"{name} keeps {'autograd graphs' if most.is_graph else 'tensors'} on {device}",
-        line or Definition(most.named.reference.owner_file),
-        [Ground("snapshots found who holds most of it", strength)] if strength is not None else [],
-        [
-            Evidence(f"{gained}, {share:.0%} of the growth between them; it now holds {kind}", figures),
-            *([at_line(line, "adds to it" if line.kind == "adds" else "works on it")] if line is not None else ()),
+def _kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Finding | RuledOut | Skipped:
+    """The finding of one device, or why there is none."""
+    device, kept = budget.device, budget.kept
+    mine = device.pid, device.device
+    alike = [one for one in case.gpu_budgets if (one.device.pid, one.device.device) == mine]
+    earlier = alike[: alike.index(budget)]
+    if kept is None:
+        return _between(earlier, budget) if earlier else Skipped(_KIND, f"{device.label}: {no_steps(device)}")
+    count, size = len(kept.whole), format_bytes(kept.bytes)
+    if count < LEAST_STEPS:
+        return Skipped(_KIND, f"{device.label}: its history shows {count} whole steps, which is too few")
+    if not is_growth(budget.device, kept, min_kept_share):
+        figures = {"kept_bytes": kept.bytes, "step_count": count}
+        said = f"{size} of" if kept.bytes else "nothing of"
+        return RuledOut(_KIND, f"{device.label}: {said} {count} steps is alive after the next", figures)
+    is_loop = kept.steps.is_loop
+    gathers = "so would a loop that gathers on purpose: micro-batches, tokens of one answer"
+    return case.finding(
+        _KIND,
+        f"{kept.step_count} of {count} steps left memory on {device.label}: {size}",
+        severity="critical",
+        grounds=[
+            Ground("the history of the allocator shows what was never freed", SURE),
+            Ground(f"steps are recognised by {kept.steps.by}", AGAINST if is_loop else FAIR),
         ],
-        [],
-        [f"{mend}: frees about {format_bytes(share * trend.growth_bytes)}{of_gpu}"],
-        about(most.named, place) | Held(type=kind),
+        bytes=kept.bytes,
+        subject=subject_in(device, kept.stack),
+        bytes_per_step=round(kept.bytes_per_step, 1),
+        evidence=[*_of_steps(kept), *between_marks(budget), *as_program_says(budget, len(device.events) - 1)],
+        doubts=["a window or a cache that was not full yet would look alike", gathers if is_loop else None],
+        remedy=[f"{_mend(kept)}: frees about {size}"],
+        series=allocated_curve(device),
     )
+
+
+def _between(earlier: Sequence[DeviceBudget], last: DeviceBudget) -> RuledOut | Skipped:
+    """What changed from the first snapshot to the last, by line: two moments do not show whether it continues."""
+    first, device = earlier[0], last.device
+    change = device.requested_bytes - first.device.requested_bytes
+    by_line = {(line.role, line.stack.place): line.end_bytes for line in last.lines}
+    for line in first.lines:
+        key = line.role, line.stack.place
+        by_line[key] = by_line.get(key, 0) - line.end_bytes
+    most = sorted(by_line.items(), key=lambda pair: -pair[1])[:3]
+    told = ", ".join(f"{place} {format_bytes(size, signed=True)} ({role})" for (role, place), size in most if size > 0)
+    said = f"{device.label}: from snapshot {first.device.number} to {device.number} what is in use {changed(change)}"
+    said += f": {told}" if told else ""
+    if change < max(LEAST_BYTES, LEAST_SHARE * device.peak_bytes):
+        return RuledOut(_KIND, said, {"change_bytes": change, **{place: size for (_, place), size in most}})
+    moments = f"{len(earlier) + 1} moments do not show whether it continues"
+    return Skipped(_KIND, f"{said}; the histories show no steps, and {moments}")
+
+
+def _of_steps(kept: Kept) -> Iterator[Evidence]:
+    first, last = kept.levels[0], kept.levels[-1]
+    yield Evidence(
+        f"{format_bytes(first)} were allocated as the first step ended, {format_bytes(last)} as step "
+        f"{len(kept.levels)} did: {format_bytes(kept.bytes_per_step)} a step stay",
+        {"start_bytes": first, "end_bytes": last, "step_count": len(kept.levels)},
+    )
+    share = over(kept.stack_bytes, kept.bytes)
+    yield Evidence(
+        f"{kept.stack.place} allocated {format_bytes(kept.stack_bytes)} of it, {share:.0%}; it is {kept.role}",
+        {"bytes": kept.stack_bytes, "share": round(share, 3), "allocation_count": kept.count},
+    )
+    loop = kept.loop
+    if loop is not None and loop.file and (loop.file, loop.line) != (kept.stack.file, kept.stack.line):
+        yield Evidence(f"the call came from {loop.file}:{loop.line} {loop.function}()")
+    if kept.stack_count > 1:
+        yield Evidence(
+            f"{format_count(kept.count)} allocations by {kept.stack_count} different stacks are kept together",
+            {"allocation_count": kept.count, "stack_count": kept.stack_count},
+        )
+    yield Evidence(f"steps are recognised by {kept.steps.by}")
+
+
+def _mend(kept: Kept) -> str:
+    if kept.role == ACTIVATIONS and kept.stack_count > 1:
+        where = f" at {kept.loop.file}:{kept.loop.line}" if kept.loop is not None else ""
+        return f"look for what keeps the loss or an output{where} with its graph: keep .item() or .detach()"
+    return f"look for what keeps the tensor of {kept.stack.place}, and keep .item() or .detach().cpu() of it"

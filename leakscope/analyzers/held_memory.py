@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
 from ..evidence.use import Use, use_of
@@ -121,8 +121,8 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
             key = place.said[len(holder.said) + 2 : -2]
             by_key = [line for line in adding_lines(case.sources, holder.as_holder(key)) if line.kind == "adds"]
             lines = by_key[:1] or lines
-        use = use_of(case, process, holder.as_holder(), place.said)
         references = min((referred[number] for number in place.numbers if number in referred), default=math.inf)
+        use = use_of(case, process, holder.as_holder(), place.said, is_alone=references <= 1)
         if use.is_over and references <= 1 + use.filling:  # who waits to add to it refers to it as well
             made = lines[0] if holder is not place and lines else _line(lines)
             yield _Idle(place, named, round(float(place.deep_bytes[-1])), made, use)
@@ -165,7 +165,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         _KIND,
         f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
         severity="warning" if is_scarce or total >= _MUCH * held else "note",
-        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", 0.8)],
+        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", STRONG)],
         bytes=total,
         process=process,
         line=first.line or defined_at(first.named),
@@ -214,7 +214,7 @@ def _finding(
         _KIND,
         f"{name} holds {size}, {since}",
         severity="note",
-        grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
+        grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", SURE)],
         bytes=int(one.held_bytes),
         process=process,
         line=_line(lines) or defined_at(named),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import FAIR, STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, opening_line
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import find_calls
@@ -25,7 +25,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
-from ..units import MOST, format_duration
+from ..units import FEWEST, MOST, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -36,7 +36,6 @@ AFTER = ("fd-pileup", "mapped-files", "shared-memory", "thread-pileup")  # what 
 _KIND = "map-pileup"
 _USUAL_LIMIT = 65_530  # vm.max_map_count, where nobody raised it
 _SOON_S = 24 * 3600.0
-_LEAST_LOOKS = 3  # two cannot tell what is loaded once from what goes on
 _NAMES = {
     "anonymous": "mappings of anonymous memory",
     "file": "mappings of files",
@@ -68,7 +67,7 @@ class _Looks(NamedTuple):
         """The looks from then on; None where there are too few to tell."""
         kept = self.time_s >= begin_s
         by_kind = {kind: counts[kept] for kind, counts in self.by_kind.items()}
-        return _Looks(self.owner, self.time_s[kept], self.total[kept], by_kind) if kept.sum() >= _LEAST_LOOKS else None
+        return _Looks(self.owner, self.time_s[kept], self.total[kept], by_kind) if kept.sum() >= FEWEST else None
 
 
 def findings(
@@ -102,7 +101,7 @@ def findings(
         else:
             yield _finding(case, pile)
     if not looks:
-        yield Skipped(_KIND, f"too few readings of the mappings: it takes {_LEAST_LOOKS} before a process ends")
+        yield Skipped(_KIND, f"too few readings of the mappings: it takes {FEWEST} before a process ends")
     elif not any(map(piles_up, looks)):
         most = max(looks, key=lambda one: one.risen)
         reason = f"mappings do not pile up: {most.owner.label} had {most.risen} more at the end than at first"
@@ -117,7 +116,7 @@ def _looks(process: ProcessGrowth) -> _Looks | None:
         return None
     rows = rows.assign(look=look_of(rows), map_count=rows["map_count"].astype("float64"))
     time_s = rows.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
-    if time_s.size < _LEAST_LOOKS:
+    if time_s.size < FEWEST:
         return None
     kinds = rows.groupby(["map_kind", "look"])["map_count"].sum().unstack(fill_value=0)
     counts = kinds.to_numpy(dtype=np.float64)
@@ -128,29 +127,20 @@ def _finding(case: Case, pile: _Looks) -> Finding:
     first, last = int(pile.total[0]), int(pile.total[-1])
     kind, gained = max(((kind, int(n[-1] - n[0])) for kind, n in pile.by_kind.items()), key=lambda pair: pair[1])
     what = _NAMES.get(kind, "mappings") if gained >= MOST * pile.risen else "mappings"
-    text = f"{pile.owner.label} had {first:,} mappings at first and {last:,} at the end"
-    evidence = [Evidence(text, {"first_count": first, "last_count": last})]
-    evidence.append(Evidence(f"{gained:,} of the new ones were {_NAMES.get(kind, kind)}", {"map_count": gained}))
+    had = f"{pile.owner.label} had {first:,} mappings at first and {last:,} at the end"
     made = find_calls(case.sources, "mmap.mmap", "numpy.memmap")
     kept = keeper(case, pile.owner, MAPPINGS, (pile.time_s, pile.total), made[0] if made else None)
-    evidence += kept.evidence
     line = opening_line(made, kept)
-    if line is not None:
-        evidence.append(at_line(line, "maps such"))
     per_s = pile.risen / max(float(pile.time_s[-1] - pile.time_s[0]), 1.0)
     left_s = max(0.0, (_USUAL_LIMIT - last) / per_s)
-    text = (
-        f"at this rate the usual limit of {_USUAL_LIMIT:,} (vm.max_map_count) is reached in {format_duration(left_s)}"
-    )
-    evidence.append(Evidence(text, {"limit_count": _USUAL_LIMIT, "left_s": round(left_s)}))
-    doubts = [] if line is not None else ["the line that maps them was not found in the recorded sources"]
+    limit = f"at this rate the usual limit of {_USUAL_LIMIT:,} (vm.max_map_count) is reached in "
     return case.finding(
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {pile.risen:,} more than at the start",
         severity="warning" if left_s < _SOON_S else "note",
         grounds=[
-            Ground("mappings were counted; looks are few, and a library may mean to keep some", 0.8),
-            *([Ground("a line that makes such is known", 0.7)] if line is not None else ()),
+            Ground("mappings were counted; looks are few, and a library may mean to keep some", STRONG),
+            Ground("a line that makes such is known", FAIR) if line is not None else None,
         ],
         bytes=0,  # an address range; what lies in it, others tell
         process=pile.owner,
@@ -158,8 +148,17 @@ def _finding(case: Case, pile: _Looks) -> Finding:
         holder=f"{what}{kept.words}",
         variable=kept.variable,
         type="mmap.mmap" if line is not None else None,
-        evidence=evidence,
-        doubts=[*doubts, *kept.doubts],
+        evidence=[
+            Evidence(had, {"first_count": first, "last_count": last}),
+            Evidence(f"{gained:,} of the new ones were {_NAMES.get(kind, kind)}", {"map_count": gained}),
+            *kept.evidence,
+            at_line(line, "maps such"),
+            Evidence(f"{limit}{format_duration(left_s)}", {"limit_count": _USUAL_LIMIT, "left_s": round(left_s)}),
+        ],
+        doubts=[
+            None if line is not None else "the line that maps them was not found in the recorded sources",
+            *kept.doubts,
+        ],
         remedy=["close() each mapping after use, or take many small pieces from one large mapping"],
         mechanism="not-closed",
         series=[curve("mappings", pile.time_s, pile.total, "mappings")],

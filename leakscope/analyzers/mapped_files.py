@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, mapping_name, opening_line
 from ..evidence.sentences import at_line
-from ..facts.code.adding import Line, find_calls
+from ..facts.code.adding import find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.accumulation import keeps_growing
@@ -26,7 +26,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
-from ..units import MiB, format_bytes
+from ..units import FEWEST, MOST, MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,6 @@ AFTER = ()
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
 _NUMBER = r"\d+"
-_LEAST_MORE = 3  # mappings of one file: two or three are no pile
 _LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders
 
 
@@ -76,7 +75,7 @@ class _Gain(NamedTuple):
 
     @property
     def are_ever_more(self) -> bool:
-        return keeps_growing(self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= _LEAST_MORE
+        return keeps_growing(self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= FEWEST
 
     @property
     def files(self) -> str:
@@ -106,43 +105,35 @@ def _finding(case: Case, process: ProcessGrowth, gain: _Gain) -> Finding:
     """Who maps again and again keeps the mappings somewhere; else it is one that a variable has."""
     bytes = min(gain.bytes, max(process.growth_bytes, 0))
     size, changed = format_bytes(bytes), format_bytes(gain.bytes)
-    evidence = [
-        Evidence(
-            f"{changed} more of {gain.path} are private and changed than at the start",
-            {"private_dirty_bytes": gain.bytes},
-        )
-    ]
-    line: Line | None = None
+    made = find_calls(case.sources, "mmap.mmap", "numpy.memmap") if gain.are_ever_more else []
     if gain.are_ever_more:
-        made = find_calls(case.sources, "mmap.mmap", "numpy.memmap")
         kept = keeper(case, process, MAPPINGS, (gain.time_s, gain.map_count), made[0] if made else None)
-        line = opening_line(made, kept)
         first, last = (round(float(gain.map_count[at])) for at in (0, -1))
         text = f"they were mapped {first} times at first and {last} times at the end"
-        evidence += [Evidence(text, {"first_count": first, "last_count": last}), *kept.evidence]
-        name, variable = kept.name or None, kept.variable
+        seen = [Evidence(text, {"first_count": first, "last_count": last}), *kept.evidence]
+        name, variable, line = kept.name or None, kept.variable, opening_line(made, kept)
         title = f"{process.name} keeps mappings of {gain.files}{kept.words}: {size} are its own changed copies"
-        doubts, remedy = list(kept.doubts), ["close each mapping after use, or map the file once"]
+        doubts, remedy = kept.doubts, "close each mapping after use, or map the file once"
     else:
         name, variable = mapping_name(case, process, gain.bytes, case.sources) or (None, None)
+        seen, line = [], None
         title = f"{process.name} changes pages of {gain.files}: {size} are its own copies now"
         doubts = ["it ends when every page of the file has been changed once"]
-        remedy = ["map the file read-only, or copy only the part that has to change"]
-    if line is not None:
-        evidence.append(at_line(line, "maps it"))
+        remedy = "map the file read-only, or copy only the part that has to change"
+    private = f"{changed} more of {gain.path} are private and changed than at the start"
     return case.finding(
         _KIND,
         title,
-        grounds=[Ground("the kernel says whose pages they are; looks are few, and it may be over", 0.8)],
+        grounds=[Ground("the kernel says whose pages they are; looks are few, and it may be over", STRONG)],
         bytes=bytes,
         process=process,
         line=line,
         holder=f"{name} of {gain.path}" if name is not None else gain.path,
         variable=variable,
         path=gain.path,
-        evidence=evidence,
+        evidence=[Evidence(private, {"private_dirty_bytes": gain.bytes}), *seen, at_line(line, "maps it")],
         doubts=doubts,
-        remedy=remedy,
+        remedy=[remedy],
     )
 
 
@@ -169,4 +160,4 @@ def _file_gain(process: ProcessGrowth, growth: TreeGrowth) -> int:
 def _file_of_most(maps: pd.DataFrame) -> str | None:
     """The file of which at least half of what became resident is."""
     gains = _gains(maps, "map_rss_bytes")
-    return gains[0].path if gains and gains[0].bytes > 0.5 * sum(max(gain.bytes, 0) for gain in gains) else None
+    return gains[0].path if gains and gains[0].bytes > MOST * sum(max(gain.bytes, 0) for gain in gains) else None

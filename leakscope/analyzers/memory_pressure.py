@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import LIKELY, Ground
+from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
+from ..evidence.sentences import curve
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import only
-from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import CRASH, DANGER, LIMIT
 from ..units import format_bytes, format_duration
 
@@ -33,7 +34,6 @@ NEEDS = ("process_samples",)
 TELLS = (DANGER, LIMIT)
 AFTER = ("*", "crash", "fragmentation")  # it is never worse than what leads to it
 _KIND = "memory-pressure"
-_SHOWN_POINTS = 400
 _THEN = {
     HOST: "when it is full the kernel kills a process",
     CGROUP: "when it is full the kernel kills a process of it",
@@ -63,7 +63,7 @@ def findings(
     for limit in near:
         is_told = killed or limit.pid in ended or _has_killed(case, limit)
         own = None if is_told else forecast_of(limit, case.growth, case.own_use)
-        pressure = _Pressure(case, limit, own, high_fraction, full_fraction, others_fraction)
+        pressure = _Pressure(case, limit, own, (high_fraction, full_fraction), others_fraction)
         yield pressure.finding(so_far, is_told=is_told)
     if not near:
         yield _ruled_out(case, fullest, case.forecast if not killed else None)
@@ -95,26 +95,18 @@ class _Pressure:
     """One limit that came near, and what is known about it."""
 
     def __init__(
-        self,
-        case: Case,
-        limit: Limit,
-        ahead: Forecast | None,
-        high_fraction: float,
-        full_fraction: float,
-        others_fraction: float,
+        self, case: Case, limit: Limit, ahead: Forecast | None, levels: tuple[float, float], others_fraction: float
     ) -> None:
-        self._case, self._limit, self._ahead = case, limit, ahead
-        self._levels = high_fraction, full_fraction
-        self._at = limit.peak_at
-        self._job_bytes = self._held_by_job()
-        used = float(limit.used_bytes[self._at])
-        self._others_bytes = max(0.0, used - self._job_bytes) if self._is_shared else 0.0
-        self._by_others = self._others_bytes > others_fraction * used
-
-    @property
-    def _is_shared(self) -> bool:
-        """Whether others use it, too; a limit of a process is its own."""
-        return self._limit.kind != RLIMIT
+        self._case, self._limit, self._ahead, self._levels = case, limit, ahead, levels
+        self._at_s = float(limit.time_s[limit.peak_at])
+        self._used, self._total = (float(one[limit.peak_at]) for one in (limit.used_bytes, limit.limit_bytes))
+        own, growth = case.own_use(limit, np.array([self._at_s])), case.growth
+        self._job_bytes = level_at(growth.time_s, growth.held_bytes, self._at_s)
+        if own is not None and not limit.is_of_memory:
+            self._job_bytes = float(own[0])
+        # A limit of a process is its own: no others use it.
+        self._others_bytes = max(0.0, self._used - self._job_bytes) if limit.kind != RLIMIT else 0.0
+        self._by_others = self._others_bytes > others_fraction * self._used
 
     def finding(self, so_far: Sequence[Finding], *, is_told: bool) -> Finding:
         """``is_told``: what it came to is told by the kill, or by the crash of the process whose limit it is."""
@@ -126,13 +118,13 @@ class _Pressure:
             _KIND,
             f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
             severity="note" if is_told else self._severity(so_far),
-            grounds=[Ground("these are the kernel's own figures; that it matters is a judgement", 0.95)],
+            grounds=[Ground("these are the kernel's own figures; that it matters is a judgement", PROVEN)],
             bytes=0,
             subject=Subject(pid=limit.pid, device="cpu"),
             evidence=self._evidence(),
             doubts=self._doubts(),
-            remedy=[*self._remedy(), *self._enough(so_far)],
-            series=[self._series()],
+            remedy=self._remedy(so_far),
+            series=[curve(f"used of {limit.label}", limit.time_s, limit.used_bytes)],
         )
 
     def _severity(self, so_far: Sequence[Finding]) -> str:
@@ -146,32 +138,30 @@ class _Pressure:
 
     def _evidence(self) -> Iterator[Evidence]:
         limit = self._limit
-        used, total = float(limit.used_bytes[self._at]), float(limit.limit_bytes[self._at])
         high_s, full_s = (_seconds_above(limit, level) for level in self._levels)
         figures = {
-            "used_bytes": int(used),
-            "limit_bytes": int(total),
-            "used_fraction": round(used / total, 4),
-            "at_s": round(float(limit.time_s[self._at]), 1),
+            "used_bytes": int(self._used),
+            "limit_bytes": int(self._total),
+            "used_fraction": round(self._used / self._total, 4),
+            "at_s": round(self._at_s, 1),
             "seconds_above_high": round(high_s, 1),
             "seconds_above_full": round(full_s, 1),
         }
-        at = format_duration(float(limit.time_s[self._at]))
-        text = f"{format_bytes(used)} of {format_bytes(total)} in use at {at}"
+        text = f"{format_bytes(self._used)} of {format_bytes(self._total)} in use at {format_duration(self._at_s)}"
         text += f", above {self._levels[0]:.0%} for {format_duration(high_s)}"
         if full_s:
             text += f", above {self._levels[1]:.0%} for {format_duration(full_s)}"
         yield Evidence(f"{text}; {_THEN[limit.kind]}", figures)
         if self._ahead is not None:
             yield Evidence(self._ahead.text, self._ahead.figures)
+        job, others = format_bytes(self._job_bytes), format_bytes(self._others_bytes)
+        text = f"{job} of it are segments that the job made"
         if limit.is_of_memory:
-            job, others = format_bytes(self._job_bytes), format_bytes(self._others_bytes)
-            shares = {"job_bytes": int(self._job_bytes), "others_bytes": int(self._others_bytes)}
-            rest = "other programs, the kernel, files in memory"
-            yield Evidence(f"the job's processes held {job} of it, the rest ({rest}) {others}", shares)
-        elif self._is_shared:
-            figures = {"job_bytes": int(self._job_bytes), "others_bytes": int(self._others_bytes)}
-            yield Evidence(f"{format_bytes(self._job_bytes)} of it are segments that the job made", figures)
+            text = (
+                f"the job's processes held {job} of it, the rest (other programs, the kernel, files in memory) {others}"
+            )
+        if limit.kind != RLIMIT:
+            yield Evidence(text, {"job_bytes": int(self._job_bytes), "others_bytes": int(self._others_bytes)})
         yield from self._waiting()
 
     def _waiting(self) -> Iterator[Evidence]:
@@ -199,41 +189,21 @@ class _Pressure:
         if free:
             yield f"the machine has swap ({format_bytes(free)} were free): it gets slow before anything is killed"
 
-    def _remedy(self) -> Iterator[str]:
-        limit = self._limit
+    def _remedy(self, so_far: Sequence[Finding]) -> Iterator[str]:
+        limit, others = self._limit, format_bytes(self._others_bytes)
         if self._by_others and limit.kind == HOST:
-            others = format_bytes(self._others_bytes)
             yield f"look at what else runs on the machine, which holds {others}: leakscope record --system -d 1m"
-        if limit.kind == DEV_SHM and self._by_others:
-            others = format_bytes(self._others_bytes)
-            yield f"find out whose the other {others} are: the job is not known to have made them (ls -l /dev/shm)"
         if limit.kind == DEV_SHM:
+            if self._by_others:
+                yield f"find out whose the other {others} are: the job is not known to have made them (ls -l /dev/shm)"
             yield "make /dev/shm larger (docker run --shm-size), or have fewer loader workers or prefetched batches"
-        if limit.kind == CGROUP and self._ahead is None:
-            host = next((x for x in self._case.limits if x.kind == HOST), None)
-            total = float(limit.limit_bytes[self._at])
-            if host is not None and host.least_room_bytes >= total:
-                room = format_bytes(host.least_room_bytes)
-                yield f"the limit of {limit.name} can be raised: the machine always had {room} available"
-
-    def _enough(self, so_far: Sequence[Finding]) -> Iterator[str]:
-        """What would leave room, where it is the job that fills the memory."""
-        if self._limit.is_of_memory and not self._by_others:
-            told = enough.remedy(self._case, so_far, float(self._limit.limit_bytes[self._at]) - self._others_bytes)
-            if told is not None:
-                yield told
-
-    def _held_by_job(self) -> float:
-        own = self._case.own_use(self._limit, np.array([float(self._limit.time_s[self._at])]))
-        if own is not None and not self._limit.is_of_memory:
-            return float(own[0])
-        growth = self._case.growth
-        return level_at(growth.time_s, growth.held_bytes, float(self._limit.time_s[self._at]))
-
-    def _series(self) -> Series:
-        limit = self._limit
-        shown = np.unique(np.linspace(0, limit.time_s.size - 1, _SHOWN_POINTS).astype(int))
-        return Series(f"used of {limit.label}", limit.time_s[shown].tolist(), limit.used_bytes[shown].tolist())
+        host = next((x for x in self._case.limits if x.kind == HOST), None)
+        if limit.kind == CGROUP and self._ahead is None and host is not None and host.least_room_bytes >= self._total:
+            room = format_bytes(host.least_room_bytes)
+            yield f"the limit of {limit.name} can be raised: the machine always had {room} available"
+        if limit.is_of_memory and not self._by_others:  # it is the job that fills it: what would leave room
+            told = enough.remedy(self._case, so_far, float(self._total) - self._others_bytes)
+            yield from [told] if told is not None else []
 
 
 def _seconds_above(limit: Limit, fraction: float) -> float:

@@ -18,9 +18,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
-from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.leaked_references import leaked_handles, leaked_large
 from ..evidence.mechanisms import of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
@@ -29,6 +28,7 @@ from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import has_unweighed_tensors
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import index_of
+from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Blocks, kept_by_c
 from ..facts.growth.tree import TreeGrowth, no_growth
@@ -41,7 +41,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MiB, changed, format_bytes, format_count
+from ..units import MOST, SOME, MiB, changed, format_bytes, format_count, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -50,6 +50,7 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
 _KIND = "native-growth"
+_LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
 
 
 def findings(
@@ -69,38 +70,36 @@ def findings(
     found = False
     for process in case.carriers(min_native_bytes):
         look = _look(case, process, min_line_share)
-        figures = {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}
+        why_not = ""
         if not growth.leaking:
-            if (
-                look.cache is not None
-                and look.cache.is_bounded
-                and look.bytes >= max(min_filled_bytes, min_filled_share * float(process.held_bytes[-1]))
-                and _late_bytes(growth, process) >= min_late_share * process.growth_bytes
-            ):
-                found = True
-                yield _finding(case, process, look)
+            least = max(min_filled_bytes, min_filled_share * float(process.held_bytes[-1]))
+            is_filling = look.cache is not None and look.cache.is_bounded and look.bytes >= least
+            if not is_filling or _late_bytes(growth, process) < min_late_share * process.growth_bytes:
+                continue
         elif not len(process.rows("sentinels")["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
+            continue
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
             not look.outside_bytes and look.blocks is None and _is_flat(growth, process, min_native_share)
         ):
             only = f"only {format_bytes(look.bytes)}" if look.bytes > 0 else "nothing"
-            text = f"{only} of {process.label}'s growth is native (C/C++) memory"
-            reasons.append(RuledOut(_KIND, text, figures))
+            why_not = f"{only} of {process.label}'s growth is native (C/C++) memory"
         elif (handles := leaked_handles(process, growth)) is not None:
-            text = f"{handles.type_name} objects without any reference explain it: see refcount-drift"
-            reasons.append(RuledOut(_KIND, text, figures))
+            why_not = f"{handles.type_name} objects without any reference explain it: see refcount-drift"
         elif (large := leaked_large(case, process)) is not None:
-            text = f"{large.type_name} objects that nobody refers to are most of it: see refcount-drift"
-            reasons.append(RuledOut(_KIND, text, figures))
-        elif _may_be_tensors(look) and has_unweighed_tensors(process, growth.start_s, growth.end_s):
+            why_not = f"{large.type_name} objects that nobody refers to are most of it: see refcount-drift"
+        elif look.may_be_tensors and has_unweighed_tensors(process, growth.start_s, growth.end_s):
             text = f"no snapshot of {process.label} weighed its tensors: what malloc handed out may be theirs"
             reasons.append(Skipped(_KIND, text))
+            continue
         elif is_explained(so_far, process):
-            reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
-        elif look.opaque is not None and _is_standard(look.opaque):
-            text = f"{look.opaque.reference.variable}, a {look.opaque.type_name}, may hold it: see unexplained-growth"
-            reasons.append(RuledOut(_KIND, text, figures))
+            why_not = f"other findings explain the growth of {process.label}"
+        elif look.opaque is not None and look.opaque.type_name.split(".")[0].lstrip("_") in STANDARD_LIBRARY:
+            # A database, a pickler of Python's own does not leak: it holds what it was given.
+            held = f"{look.opaque.reference.variable}, a {look.opaque.type_name}"
+            why_not = f"{held}, may hold it: see unexplained-growth"
+        if why_not:
+            reasons.append(RuledOut(_KIND, why_not, {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}))
         else:
             found = True
             yield _finding(case, process, look)
@@ -108,11 +107,6 @@ def findings(
         yield no_growth(_KIND, growth)
     elif not found:
         yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
-
-
-def _may_be_tensors(look: _Look) -> bool:
-    """Unless samples saw another library ask for the memory."""
-    return look.asked is None or look.asked.package in (None, "torch")
 
 
 class _Look(NamedTuple):
@@ -128,24 +122,21 @@ class _Look(NamedTuple):
     cache: Cache | None
     opaque: Place | None
     package: str | None  # that asked for it, or that the line calls
-    asked: Allocations | None = None  # by samples: most of what stays
-    blocks: Blocks | None = None
-
-    @property
-    def native_function(self) -> str | None:
-        return self.asked.native_function if self.asked is not None else None
+    asked: Allocations | None  # by samples: most of what stays
+    blocks: Blocks | None
 
     @property
     def line(self) -> GrowthLine | None:
-        """The one to name: most of it was allocated there."""
         return self.lines[0] if self.lines else None
 
     @property
     def bytes(self) -> int:
         return self.native_bytes + self.outside_bytes
 
-
-_LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
+    @property
+    def may_be_tensors(self) -> bool:
+        """Unless samples saw another library ask for the memory."""
+        return self.asked is None or self.asked.package in (None, "torch")
 
 
 def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
@@ -153,7 +144,10 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     native, held, free, unexplained = (growth_of(case.ledger, account, process.label) for account in accounts)
     native += held
     blocks = _blocks(case.growth, process)
-    asked = _asked(case, process, NATIVE if blocks is None else OBJECTS, native)
+    found = [one for one in allocations(case.growth, process, OBJECTS if blocks else NATIVE) if one.bytes > 0]
+    # Objects are watched now and then; of what malloc handed out samples see all, unless others are at work.
+    is_enough = blocks is not None or sum(one.bytes for one in found) >= _LEAST_SEEN * native
+    asked = found[0] if found and is_enough else None
     if blocks is not None:
         # Blocks of modules stay, too: of many stacks each, while what leaks comes from one.
         lines = lines_of(case.growth, process, case.sources, OBJECTS)
@@ -165,29 +159,21 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     cache = known_cache(case, process, native, line)
     outside = free if cache is not None and cache.leaves_free else 0
     pool = round(arrow_pool_bytes(case, process))
-    outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
+    outside += min(pool, unexplained) if pool >= MOST * max(unexplained, 1) else 0
     if blocks is not None:  # the ledger may have less of it: it cuts where all together is more than there is
         native = max(native, round(min(blocks.gained_bytes, process.growth_bytes)))
     package = line.library if line is not None else asked.package if asked is not None else None
-    opaque = _opaque_in(line, case, process)
+    opaque = _opaque_in(line, case, process) if line is not None else None
     return _Look(native, max(0, outside), lines, cache, opaque, package, asked, blocks)
 
 
-def _blocks(growth: TreeGrowth, process: ProcessGrowth, *, min_share: float = 0.5) -> Blocks | None:
+def _blocks(growth: TreeGrowth, process: ProcessGrowth) -> Blocks | None:
     """What C code keeps of Python's allocator, where that is most of what the process gained."""
     blocks = kept_by_c(process, growth.start_s, growth.end_s)
     if blocks is None:
         return None
-    share = (growth.end_s - growth.start_s) / max(float(blocks.time_s[-1] - blocks.time_s[0]), 1e-9)
-    return blocks if blocks.gained_bytes * min(share, 1.5) >= min_share * process.growth_bytes else None
-
-
-def _asked(case: Case, process: ProcessGrowth, allocators: Sequence[str], native_bytes: int) -> Allocations | None:
-    """The stack that allocated most of what stays; None where samples do not see what malloc says was allocated."""
-    found = [one for one in allocations(case.growth, process, allocators) if one.bytes > 0]
-    seen = sum(one.bytes for one in found)
-    is_enough = allocators is OBJECTS or seen >= _LEAST_SEEN * native_bytes  # objects are watched now and then
-    return found[0] if found and is_enough else None
+    longer = over(growth.end_s - growth.start_s, float(blocks.time_s[-1] - blocks.time_s[0]))
+    return blocks if blocks.gained_bytes * min(longer, 1 + MOST) >= MOST * process.growth_bytes else None
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -211,85 +197,65 @@ def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bo
     return gained(in_use[inside]) < min_share * process.growth_bytes
 
 
-def _opaque_in(line: GrowthLine | None, case: Case, process: ProcessGrowth) -> Place | None:
-    """An object of the user's whose inside cannot be seen, and that the line names, or a method called there does."""
-    for row in opaque_holders(case.heap(process.pid), most=100) if line is not None else ():
-        variable = row.reference.variable
-        if variable and line is not None:
-            texts = [line.text, *_methods_called(line.text, row.reference.owner, case)]
-            if any(re.search(rf"\b{re.escape(variable)}\b", text) for text in texts):
-                return row
-    return None
-
-
-def _methods_called(text: str, owner: str | None, case: Case) -> list[str]:
-    """The source of those methods of the class ``owner`` that a line calls.
+def _opaque_in(line: GrowthLine, case: Case, process: ProcessGrowth) -> Place | None:
+    """An object of the user's whose inside cannot be seen, and that the line names, or a method called there does.
 
     A thread that is seen as a function begins did what is seen before, in the function that called it.
     """
-    names = {f"{owner}.{name}" for name in re.findall(r"\.(\w+)\(", text)} if owner else set()
-    if not names:
-        return []
-    index = index_of(case.sources, str(owner).rsplit(".", 1)[-1])
-    methods = [(scope.source.text, scope.node) for scope in index.scopes if scope.qualname in names]
-    return [ast.get_source_segment(source, node) or "" for source, node in methods if node is not None]
+    called = set(re.findall(r"\.(\w+)\(", line.text))
+    for row in opaque_holders(case.heap(process.pid), most=100):
+        variable, owner = row.reference.variable, row.reference.owner
+        texts = [line.text]
+        if variable and owner and called:
+            names = {f"{owner}.{name}" for name in called}
+            scopes = [one for one in index_of(case.sources, owner.rsplit(".", 1)[-1]).scopes if one.qualname in names]
+            texts += [ast.get_source_segment(one.source.text, one.node) or "" for one in scopes if one.node is not None]
+        if variable and any(re.search(rf"\b{re.escape(variable)}\b", text) for text in texts):
+            return row
+    return None
 
 
-def _is_standard(opaque: Place) -> bool:
-    """Of the standard library: a database, a pickler. It does not leak, it holds what it was given."""
-    return opaque.type_name.split(".")[0].lstrip("_") in STANDARD_LIBRARY
+# ---- what to say
 
 
 def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
-    leaking = case.growth.leaking
-    line, library, cache = look.line, look.package, look.cache
+    leaking, line, library, cache = case.growth.leaking, look.line, look.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
     function = line.function if line is not None else None
     where = f" under {function}()" if function not in (None, "<module>") else ""
-    if look.native_function is not None:
-        where += f", in {look.native_function}()"
-    by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
-    title = f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds"
-    if not leaking:
-        title = f"Memory {by} grew{where}, ever more slowly: {format_bytes(bytes)} that no Python object holds"
-    whose = f"native memory of {library}" if library else "native memory"
+    if look.asked is not None and look.asked.native_function is not None:
+        where += f", in {look.asked.native_function}()"
+    by = cache.name if cache is not None else library
+    grows = "grows" if leaking else "grew"
+    slower = "" if leaking else ", ever more slowly"
     known = of_call(case.sources, line.file, line.line) if line is not None else None
+    graphs = process.rows("heap_graphs")
+    is_partly_read = len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST
+    certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
-        title,
+        f"Memory {f'inside {by}' if by else 'of C or C++ code'} {grows}{where}{slower}: {format_bytes(bytes)} that no "
+        "Python object holds",
         severity=None if leaking else "note",
         grounds=[
-            Ground("an allocator handed it out, and no object that was found explains it", 0.5),
-            *_of_line(line),
-            *([Ground("of the objects a part was read: others may hold it", 0.3)] if _is_partly_read(process) else ()),
+            Ground("an allocator handed it out, and no object that was found explains it", NEUTRAL),
+            Ground(f"{line.share:.0%} of it was seen under one line", graded(certain, NEUTRAL, SURE)) if line else None,
+            Ground("of the objects a part was read: others may hold it", AGAINST) if is_partly_read else None,
         ],
         bytes=bytes,
         process=process,
         line=line,
-        holder=cache.name if cache is not None else whose,
+        holder=cache.name if cache is not None else f"native memory of {library}" if library else "native memory",
         library=cache.library if cache is not None else library,
         variable=look.opaque.reference.variable if look.opaque is not None else None,
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
-        doubts=_doubts(process, look, frozen_in(case, process)),
+        doubts=_doubts(case, process, look),
         remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
         mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )
-
-
-def _of_line(line: GrowthLine | None) -> list[Ground]:
-    """The fewer samples, the less they say."""
-    if line is None:
-        return []
-    certain = line.share * max(0.0, 1.0 - line.error_share)
-    return [Ground(f"{line.share:.0%} of it was seen under one line", 0.5 + 0.4 * certain)]
-
-
-def _is_partly_read(process: ProcessGrowth) -> bool:
-    graphs = process.rows("heap_graphs")
-    return bool(len(graphs)) and bool(graphs["is_sampled"].fillna(False).astype(bool).sum() * 2 > len(graphs))
 
 
 def _remedy(line: GrowthLine | None, library: str | None) -> str:
@@ -300,67 +266,49 @@ def _remedy(line: GrowthLine | None, library: str | None) -> str:
     return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
 
 
-def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]:
-    growth, rows = case.growth, case.ledger
-    figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
-    held = changed(sum(figures.values()))
-    if look.blocks is not None:
-        evidence = [_of_blocks(look.blocks)]
+def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evidence]:
+    growth, blocks, asked, cache = case.growth, look.blocks, look.asked, look.cache
+    if blocks is not None:
+        curves = (blocks.in_use_bytes, blocks.object_bytes)
+        in_use, objects = (f"{format_bytes(one[0])} → {format_bytes(one[-1])}" for one in curves)
+        figures = dict(zip(("block_bytes", "object_bytes"), (round(float(one[-1] - one[0])) for one in curves)))
+        yield Evidence(f"blocks in use of Python's own allocator: {in_use}; of them objects: {objects}", figures)
     else:
-        text = (
-            f"malloc allocated {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
-            f"explain, which together {held}"
-        )
-        evidence = [Evidence(text, {"native_bytes": look.native_bytes, **figures})]
-    if look.cache is not None and look.cache.leaves_free and look.outside_bytes:
+        accounts = ("python-objects", "arrays", "tensors")
+        figures = {account: growth_of(case.ledger, account, process.label) for account in accounts}
+        text = f"malloc allocated {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
+        text += f"explain, which together {changed(sum(figures.values()))}"
+        yield Evidence(text, {"native_bytes": look.native_bytes, **figures})
+    if cache is not None and cache.leaves_free and look.outside_bytes:
         text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
-        evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
-    told = [line for line in look.lines if line is look.line or line.share >= 0.1]
-    evidence += [grew_at(line) for line in told]
-    if not look.lines and look.asked is not None:
-        evidence.append(_asked_by(look.asked))
-    if look.cache is not None:
-        evidence.append(look.cache.evidence)
+        yield Evidence(text, {"allocator_free_bytes": look.outside_bytes})
+    yield from (grew_at(line) for line in look.lines if line is look.line or line.share >= SOME)
+    if not look.lines and asked is not None:
+        who = asked.native_stack.replace("\n", " < ")
+        text = f"most of what stays was allocated outside the program's functions, by {asked.sample_count:,} samples"
+        yield Evidence(f"{text}: {who}", {"samples": asked.sample_count})
+    if cache is not None:
+        yield cache.evidence
     if not growth.leaking:
         late = _late_bytes(growth, process)
         text = f"{format_bytes(late)} of it came in the last third of the run: {growth.reason}"
-        evidence.append(Evidence(text, {"late_bytes": round(late)}))
-    return evidence
+        yield Evidence(text, {"late_bytes": round(late)})
 
 
-def _of_blocks(blocks: Blocks) -> Evidence:
-    (first, last), (before, after) = (
-        (float(values[0]), float(values[-1])) for values in (blocks.in_use_bytes, blocks.object_bytes)
-    )
-    text = (
-        f"blocks in use of Python's own allocator: {format_bytes(first)} → {format_bytes(last)}; of them objects: "
-        f"{format_bytes(before)} → {format_bytes(after)}"
-    )
-    return Evidence(text, {"block_bytes": round(last - first), "object_bytes": round(after - before)})
-
-
-def _asked_by(asked: Allocations) -> Evidence:
-    who = asked.native_stack.replace("\n", " < ")
-    text = f"most of what stays was allocated outside the program's functions, by {asked.sample_count:,} samples: {who}"
-    return Evidence(text, {"samples": asked.sample_count})
-
-
-def _doubts(process: ProcessGrowth, look: _Look, frozen: Frozen | None) -> list[str]:
-    doubts = []
+def _doubts(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[str]:
+    frozen = frozen_in(process, case.growth)
     if frozen is not None:
         count = format_count(frozen.gained_count)
-        doubts.append(f"gc.freeze() hid {count} more objects from the collector: their cycles may hold part of it")
-    line, cache = look.line, look.cache
-    if line is None and look.asked is not None:
-        doubts.append("no function of the program's was on the stack: a thread of the library's allocates it")
-    elif line is None and len(process.rows("allocation_stacks")):
-        doubts.append("no line was seen to allocate it: a library asked for it past malloc, or many lines did")
-    elif line is None:
-        doubts.append(
-            "the line was not observed, since allocations were not sampled (--no-sampling, or see the blind spots)"
-        )
-    elif line.share < 0.5:
-        doubts.append("it was allocated under several lines: this line has the largest part, but less than half")
-    if cache is not None and cache.is_bounded:
-        doubts.append("a cache ends growing when it is full")
-    return doubts
+        yield f"gc.freeze() hid {count} more objects from the collector: their cycles may hold part of it"
+    if look.line is not None:
+        if look.line.share < MOST:
+            yield "it was allocated under several lines: this line has the largest part, but less than half"
+    elif look.asked is not None:
+        yield "no function of the program's was on the stack: a thread of the library's allocates it"
+    elif len(process.rows("allocation_stacks")):
+        yield "no line was seen to allocate it: a library asked for it past malloc, or many lines did"
+    else:
+        unseen = "the line was not observed, since allocations were not sampled"
+        yield f"{unseen} (--no-sampling, or see the blind spots)"
+    if look.cache is not None and look.cache.is_bounded:
+        yield "a cache ends growing when it is full"

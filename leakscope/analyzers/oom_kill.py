@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
@@ -24,7 +24,7 @@ from ..facts.subject import subject_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import KILL
-from ..units import KiB, format_bytes, format_duration
+from ..units import LISTED, MOST, KiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -35,7 +35,6 @@ TELLS = (KILL,)
 RULE = "no-oom"
 AFTER = ("*", "unexplained-growth")  # what filled the memory of who was killed is theirs to name
 _KIND = "oom-kill"
-_SHOWN = 5
 _STATUS = "container status"  # the basis of an event that a runtime tells of
 _CONSTRAINTS = {
     "global": "the machine ran out of memory",
@@ -57,7 +56,7 @@ def findings(
     if seen.cleared:
         yield _cleared(case, [member for member, _ in seen.cleared], seen.cleared[0][1])
     if seen.unclear:
-        who = ", ".join(m.label for m in seen.unclear[:_SHOWN])
+        who = ", ".join(m.label for m in seen.unclear[:LISTED])
         text = f"{who} was ended by SIGKILL; who sent it is not known: no OOM counter and no kernel log was readable"
         yield Skipped(_KIND, text)
     if not seen.found and not seen.cleared and not seen.unclear:
@@ -139,7 +138,7 @@ def _limit(case: Case, kill: Kill) -> int | None:
         c for c in above(case.recording, kill.victim.cgroup) if c.limit_bytes
     ]  # version 1 does not say whose it was
     tightest = min(limits, key=lambda c: c.limit_bytes or 0, default=None)
-    return tightest.limit_bytes if tightest is not None and (tightest.used_fraction or 0) >= 0.5 else None
+    return tightest.limit_bytes if tightest is not None and (tightest.used_fraction or 0) >= MOST else None
 
 
 def _held_bytes(kill: Kill) -> int:
@@ -173,7 +172,7 @@ def _evidence(
     if kill.event is not None:
         from ..oom import describe  # the sentences of `leakscope oom`
 
-        for sentence in describe(kill.event)[:_SHOWN]:
+        for sentence in describe(kill.event)[:LISTED]:
             yield Evidence(sentence)
     if hog is not None and hog is not kill.victim:
         figures = {"held_bytes": hog.held_bytes, "victim_bytes": _held_bytes(kill)}
@@ -190,7 +189,7 @@ def _evidence(
         text = f"{rise[0].name} went from {format_bytes(first)} to {format_bytes(last)} in"
         span_s = rise[0].x[-1] - rise[0].x[0]
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
-    for one in sure[:_SHOWN]:
+    for one in sure[:LISTED]:
         yield from _of_kill(case, one)
     earlier = [e for e, _ in seen.earlier if kill.victim is not None and e.comm == kill.victim.comm]
     if earlier:
@@ -240,7 +239,7 @@ def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
     elif blamed is not None:
         place = f" ({blamed.subject.file}:{blamed.subject.line})" if blamed.subject.line else ""
         yield f"hold less in {blamed.subject.holder}{place}: it was {blamed.share:.0%} of what the process held"
-    if kill.event is None and kill.confidence < 0.95:
+    if kill.event is None and kill.confidence < PROVEN:
         yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
 
 
@@ -267,8 +266,8 @@ def _curve(case: Case, hog: Member | None) -> list[Series]:
 
 def _cleared(case: Case, ended: Sequence[Member], counter: Counter) -> RuledOut:
     near = nearest(case.recording, ended[0].cgroup)
-    who = ", ".join(member.label for member in ended[:_SHOWN])
-    who += f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
+    who = ", ".join(member.label for member in ended[:LISTED])
+    who += f" and {len(ended) - LISTED} more" if len(ended) > LISTED else ""
     text = f"{who} {'were' if len(ended) > 1 else 'was'} ended by SIGKILL, but not by the kernel for lack of memory: "
     text += f"its count of OOM kills in {counter.name} "
     text += f"stayed at {counter.last}" if counter.stood_still else f"rose by {counter.new_count}, for other processes"
@@ -299,7 +298,7 @@ def _nothing(case: Case, seen: Kills, min_near_fraction: float) -> RuledOut | Sk
     if any(m.ended_unseen and not of_cgroup(case.recording, m.cgroup or "").stood_still for m in seen.members):
         return Skipped(_KIND, "how some processes ended is not known, and no counter rules out a kill")
     if host.is_known:
-        names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:_SHOWN])
+        names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:LISTED])
         text = f"the kernel killed {host.new_count} on this machine, none of the job"
         return RuledOut(_KIND, text + (f": {names}" if names else ""), figures)
     return RuledOut(_KIND, "no process of the job was ended by SIGKILL", figures)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import SURE, Ground
 from ..evidence.keepers import PROCESSES
 from ..evidence.pile import Pile, rising
 from ..evidence.sentences import at_line
@@ -27,7 +27,7 @@ from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, 
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import format_bytes
+from ..units import MOST, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -39,7 +39,6 @@ AFTER = ()
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _LEAST_MOMENTS = 64  # at which children are counted
-_PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a double fork) has started nothing himself
 _WAIT = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
 _END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
 _ENDS_WORKERS = "keep one DataLoader, or drop the old one and its iterator before the next: that ends its workers"
@@ -105,11 +104,11 @@ def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Children]:
 
 
 def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
-    """The nearest ancestor that stayed: shells and double forks only pass a command on."""
+    """The nearest ancestor that stayed: shells and double forks, which live shorter, only pass a command on."""
     ppid = process.ppid
     for _ in range(8):
         parent = by_pid.get(ppid)
-        if parent is None or min(parent.died_s, process.born_s + run_s) - parent.born_s >= _PASSING_LIFE * run_s:
+        if parent is None or min(parent.died_s, process.born_s + run_s) - parent.born_s >= MOST * run_s:
             break
         ppid = parent.ppid
     return ppid
@@ -130,12 +129,7 @@ def _finding(case: Case, pile: _Children) -> Finding:
     bytes = _bytes(case, pile)
     by = f" by {pile.parent.label}" if pile.parent is not None else ""
     figures = {"first_count": int(pile.count[0]), "last_count": alive, "started": len(pile.members)}
-    evidence = [Evidence(f"{len(pile.members)} were started{by}, {alive} were alive at the end", figures)]
-    if first.command:
-        evidence.append(Evidence(f"their command: {first.command[:200]}"))
-    if bytes:
-        each = format_bytes(bytes / max(int(pile.count[-1] - pile.count[0]), 1))  # of those that are in the bytes
-        evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
+    each = format_bytes(bytes / max(int(pile.count[-1] - pile.count[0]), 1))  # of those that are in the bytes
     return _built(
         case,
         pile,
@@ -145,7 +139,13 @@ def _finding(case: Case, pile: _Children) -> Finding:
         is_python=first.is_fork or first.role == "python-spawn",
         holder=f"{started} processes of {first.name}",
         bytes=bytes,
-        evidence=evidence,
+        evidence=[
+            Evidence(f"{len(pile.members)} were started{by}, {alive} were alive at the end", figures),
+            Evidence(f"their command: {first.command[:200]}") if first.command else None,
+            Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes})
+            if bytes
+            else None,
+        ],
         remedy=[_ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST],
         mechanism="not-ended",
     )
@@ -172,26 +172,24 @@ def _zombie_finding(case: Case, pile: _Zombies) -> Finding:
 
 def _built(
     case: Case, pile: Pile, title: str, *, command: str, is_python: bool, bytes: int, holder: str,
-    evidence: list[Evidence], **rest: Any,
+    evidence: list[Evidence | None], **rest: Any,
 ) -> Finding:  # fmt: skip
     """With the line that starts them, and who keeps them."""
     line = process_start_line(case.sources, command, is_python)
     kept = pile.keeper(case, PROCESSES, line)
-    if line is not None:
-        evidence.append(at_line(line, "starts processes"))
-    doubts = [] if line is not None else ["the line that starts them was not found in the recorded sources"]
+    unknown = "the line that starts them was not found in the recorded sources"
     return case.finding(
         _KIND,
         title,
-        grounds=[Ground("births and deaths were counted; whether they are still needed is not known", 0.9)],
+        grounds=[Ground("births and deaths were counted; whether they are still needed is not known", SURE)],
         bytes=bytes,
         line=line,
         holder=f"{holder}{kept.words}",
         variable=kept.variable,
         type="process",
         bytes_per_hour=case.bytes_per_hour(bytes),
-        evidence=[*evidence, *kept.evidence],
-        doubts=[*doubts, *kept.doubts],
+        evidence=[*evidence, at_line(line, "starts processes"), *kept.evidence],
+        doubts=[None if line is not None else unknown, *kept.doubts],
         series=[pile.curve("processes")],
         **rest,
     )

@@ -14,25 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..confidence import Ground
-from ..evidence.compiled import compiled_in
+from ..agent import libraries
+from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.sentences import at_line, curve
-from ..facts.code.adding import Line
+from ..facts.code.adding import Line, find_calls
 from ..facts.code.index import Source
 from ..facts.code.starts import calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
-from ..facts.where.stacks import growth_lines
+from ..facts.where.allocations import allocations
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MOST, format_bytes
+from ..units import FEWEST, MOST, format_bytes, over
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +44,16 @@ NEEDS = ("process_samples", "takes")
 TELLS = (GROWTH,)
 AFTER = ("*", "eval-accumulation")  # it claims what the others leave
 _KIND = "recompilation"
+_MENDS = {
+    ("size mismatch", "stride mismatch", ".size()"): (
+        "compile with dynamic=True or mark the size with torch._dynamo.mark_dynamic: one graph then serves all",
+        "or pad the inputs to a few fixed sizes",
+    ),
+    ("grad_mode", "requires_grad"): (
+        "compile one function for training and one for evaluation: they differ in what needs gradients",
+    ),
+    ("==", "obj_id", "id match"): ("keep the value that changes out of the compiled function, or make it a tensor",),
+}
 _OWN_LIBRARIES = (None, "torch", "triton")
 
 
@@ -66,7 +77,7 @@ class _Compiled:
     def seen_until(self) -> float:
         """Share of the process's life that lies before the last look."""
         born_s, died_s = float(self.process.time_s[0]), float(self.process.time_s[-1])
-        return (float(self.time_s[-1]) - born_s) / max(died_s - born_s, 1e-9)
+        return over(float(self.time_s[-1]) - born_s, died_s - born_s)
 
 
 def findings(
@@ -85,7 +96,7 @@ def findings(
     if not compiled and not others:
         yield Skipped(_KIND, "torch.compile was not used", applies=False)
     for one in compiled:
-        if one.time_s.size < 4 or one.seen_until < min_seen:
+        if one.time_s.size <= FEWEST or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few snapshots of {one.process.label} to see whether it keeps compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
             yield _finding(case, one, so_far)
@@ -97,15 +108,14 @@ def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
     """Of compilers that count nothing: what stays of what was asked for while they ran."""
     for process in case.carriers() if case.growth.leaking else ():
         one = compiled_in(case, process)
-        explained = sum(f.bytes for f in so_far if f.subject.pid == process.pid and not f.wasted)
-        bytes = max(0, min(process.growth_bytes - explained, process.growth_bytes))
+        bytes = _left(process, so_far)
         if one is None or bytes < MOST * process.growth_bytes:
             continue
         under = f" under {one.line.function}()" if one.line.function not in (None, "<module>") else ""
         yield case.finding(
             _KIND,
             f"{one.library} compiles again and again{under}, and keeps what it compiled: {format_bytes(bytes)}",
-            grounds=[Ground("memory that stays was asked for by a compiler", 0.5 + 0.4 * one.share)],
+            grounds=[Ground("memory that stays was asked for by a compiler", graded(one.share, NEUTRAL, SURE))],
             bytes=bytes,
             process=process,
             line=one.made or one.line,
@@ -155,38 +165,32 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
     file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
     asked = _asked_for(case.sources, file)
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
-    evidence = [
-        Evidence(
-            f"after the warm-up functions were compiled again {one.middle} times in the middle of the run and "
-            f"{one.late} times at its end; {one.graphs} graphs in all",
-            figures,
-        )
-    ]
-    if function:
-        evidence.append(Evidence(f"most often lately: {function} ({file}:{line})", {"line": line}))
-    if asked is not None:
-        evidence.append(at_line(asked, "asks for it"))
-    if reason:
-        evidence.append(Evidence(f"the newest reason dynamo gave: {reason}", {"recompile_reason": reason}))
-    doubts = []
-    if bytes:
-        text = f"all growth without another explanation ({format_bytes(bytes)}) is attributed to the graphs"
-        doubts.append(f"{text}: the size of a graph was not measured")
+    again = f"after the warm-up functions were compiled again {one.middle} times in the middle of the run and "
+    again += f"{one.late} times at its end; {one.graphs} graphs in all"
+    taken = (
+        f"all growth without another explanation ({format_bytes(bytes)}) is attributed to the graphs: the size of a "
+    )
+    newest = f"the newest reason dynamo gave: {reason}"
     return case.finding(
         _KIND,
         f"torch.compile compiles {function or 'functions'} again and again: "
         f"{one.after_warm_up} times after the warm-up, with no end in sight",
         grounds=[
-            Ground("compilations were counted", 0.9),
-            *([Ground("that the memory is theirs was not measured", 0.3)] if bytes else ()),
+            Ground("compilations were counted", SURE),
+            Ground("that the memory is theirs was not measured", AGAINST) if bytes else None,
         ],
         bytes=bytes,
         process=one.process,
         line=asked or definition_of(one.last, function),
         holder=f"{one.graphs} compiled graphs",
         library="torch._dynamo",
-        evidence=evidence,
-        doubts=doubts,
+        evidence=[
+            Evidence(again, figures),
+            Evidence(f"most often lately: {function} ({file}:{line})", {"line": line}) if function else None,
+            at_line(asked, "asks for it"),
+            Evidence(newest, {"recompile_reason": reason}) if reason else None,
+        ],
+        doubts=[f"{taken}graph was not measured" if bytes else None],
         remedy=_remedy(reason),
         series=[curve("compiled again", one.time_s, one.again, "compilations")],
     )
@@ -203,7 +207,7 @@ def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
     return asked[0] if len(asked) == 1 or (asked and not is_users) else None
 
 
-def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding], min_line_share: float = 0.5) -> int:
+def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> int:
     """Growth of this process that no other finding claims; 0 where nothing leaks, or where another library was seen.
 
     Of native memory and of what malloc keeps free it comes first: graphs and kernels, and what compiling drops, lie
@@ -212,27 +216,21 @@ def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding], mi
     if not case.growth.leaking:
         return 0
     seen = growth_lines(case.growth, one.process, case.sources)
-    if seen and seen[0].share >= min_line_share and seen[0].library not in _OWN_LIBRARIES:
+    if seen and seen[0].share >= MOST and seen[0].library not in _OWN_LIBRARIES:
         return 0
-    explained = sum(f.bytes for f in so_far if f.subject.pid == one.process.pid and not f.wasted)
-    return max(0, one.process.growth_bytes - explained)
+    return _left(one.process, so_far)
+
+
+def _left(process: ProcessGrowth, so_far: Sequence[Finding]) -> int:
+    """What no other finding claims of its growth."""
+    explained = sum(f.bytes for f in so_far if f.subject.pid == process.pid and not f.wasted)
+    return max(0, process.growth_bytes - explained)
 
 
 def _remedy(reason: str | None) -> list[str]:
     """By what dynamo's reason says; it then compiles once, or once for each size."""
-    logs = "TORCH_LOGS=recompiles prints every reason as it happens"
-    words = (reason or "").lower()
-    if "size mismatch" in words or "stride mismatch" in words or ".size()" in words:
-        return [
-            "compile with dynamic=True or mark the size with torch._dynamo.mark_dynamic: one graph then serves all",
-            "or pad the inputs to a few fixed sizes",
-            logs,
-        ]
-    if "grad_mode" in words or "requires_grad" in words:
-        return ["compile one function for training and one for evaluation: they differ in what needs gradients", logs]
-    if "==" in words or "obj_id" in words or "id match" in words:
-        return ["keep the value that changes out of the compiled function, or make it a tensor", logs]
-    return [logs]
+    said = (how for words, how in _MENDS.items() if any(word in (reason or "").lower() for word in words))
+    return [*next(said, ()), "TORCH_LOGS=recompiles prints every reason as it happens"]
 
 
 def _ruled_out(one: _Compiled) -> RuledOut:
@@ -242,3 +240,57 @@ def _ruled_out(one: _Compiled) -> RuledOut:
         ending = "never after the warm-up"
     label = f"{one.process.label} compiled {one.graphs} graphs"
     return RuledOut(_KIND, f"{label} and settled: functions were compiled again {ending}", figures)
+
+
+# ---- other compilers, by the calls under which memory was asked for
+
+
+class Compiled(NamedTuple):
+    """``share``: of what stays and has a line, asked for while it compiled; ``line``: under which most of that was.
+
+    ``made``: where the function that is compiled is made anew for each call of the user's function; None elsewhere.
+    """
+
+    library: str
+    share: float
+    sample_count: int
+    line: GrowthLine
+    made: Line | None
+    let_go: str
+
+    def evidence(self) -> Iterator[Evidence]:
+        figures = {"share": round(self.share, 3), "samples": self.sample_count}
+        text = f"{self.share:.0%} of what stays was asked for while {self.library} compiled"
+        yield Evidence(f"{text}, by {self.sample_count:,} samples", figures)
+        if self.made is not None:
+            text = f"{self.made.file}:{self.made.line} makes a new function to compile each time: {self.made.text}"
+            yield Evidence(text, {"line": self.made.line})
+
+    def remedy(self) -> Iterator[str]:
+        if self.made is not None:
+            name = self.made.function or "a function that is called again"
+            yield f"make the compiled function once, outside {name}, and call it again: {self.made.text}"
+        yield self.let_go
+
+
+def compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
+    """The library that compiled most of what the process came to hold; None where none did."""
+    found = [one for one in allocations(case.growth, process) if one.stack and one.bytes > 0]
+    seen = sum(one.bytes for one in found)
+    for compiler in (one for one in libraries.all_of(libraries.COMPILER) if one.let_go is not None):
+        files = [one.name for one in libraries.all_of(libraries.COMPILER) if one.library == compiler.library]
+        own = [one for one in found if any(file in one.stack for file in files)]
+        share = sum(one.bytes for one in own) / max(seen, 1.0)
+        if share < MOST:
+            continue
+        places = {(one.file, one.line) for one in own}
+        lines = growth_lines(case.growth, process, case.sources)
+        line = next((one for one in lines if (one.file, one.line) in places), None) or next(iter(lines), None)
+        if line is None:
+            return None
+        asks = find_calls(case.sources, *compiler.also_by)
+        made = next((one for one in asks if one.file == line.file and one.function == line.function), None)
+        made = made if line.function not in (None, "<module>", "main") else None
+        samples = sum(one.sample_count for one in own)
+        return Compiled(compiler.library or "", share, samples, line, made, compiler.let_go or "")
+    return None

@@ -17,28 +17,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..confidence import Ground
+from ..confidence import FAIR, PROVEN, STRONG, Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.endings.meanings import known
 from ..facts.endings.texts import Frame, frames, innermost_user, said
-from ..facts.growth.lost_references import losing
+from ..facts.growth.lost_references import Losing, losing
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.heap.comparable import heap_of
 from ..facts.heap.handles import ALIKE
-from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
-from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
-from ..facts.tables import cells, figures, int_of, only
+from ..facts.series.arithmetic import Floats
+from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
+from ..facts.tables import cells, int_of, only, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
-from ..units import MOST, format_count, format_duration
+from ..units import FEWEST, MOST, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -49,27 +48,21 @@ AFTER = ("*", "fragmentation")  # objects that nobody refers to are what no hold
 _KIND = "refcount-drift"
 _SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the meaning of last words
-_BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
-_LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
 _OF_STACKS = "code"  # torch's history of GPU memory has those of each allocation's stack
-_NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
 
 @dataclass(frozen=True)
 class _Count:
-    """References to None in one process while it worked, with the small objects beside. **Units** of slopes: a second,
-    a step (None where steps are not known)."""
+    """References to None in one process while it worked. **Units** of slopes: a second, a step (None: not known)."""
 
     process: ProcessGrowth
     time_s: Floats
     count: Floats
-    blocks: Floats
     verdict: str = FLAT
     per_s: float = 0.0
     per_step: float | None = None
-    blocks_per_s: float = 0.0
     aborted: bool = False
     at: Frame | None = None  # where the job was when Python said so itself
     rest: Rest | None = None  # references that only C code can have; then the slopes are of these
@@ -97,8 +90,7 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - MOST) * growth.growth_bytes:  # else it has a holder, and objects without one are a by-product
-        held = any(f.tells(GROWTH) and f.subject.path and f.subject.pid == process.pid for f in so_far)
-        yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
+        yield from leaked(case, process, left, _KIND, min_own_share=min_own_share)
 
 
 def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
@@ -111,17 +103,10 @@ def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | S
         count = _count(case, process, min_fall)
         if count is None:
             continue
-        rest = rest_of_none(process)
-        if rest is not None and not count.aborted:
-            count = _by_rest(count, rest, min_fall)
-        count = _with_last_words(case, count)
-        falls = count.verdict == GROWING and count.per_s < 0
         if count.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{process.label} was too short or too uneven to judge its references to None")
-        elif not falls:
+        elif count.verdict != GROWING or count.per_s >= 0:
             steady.append(count)
-        elif (released := _released(count)) is not None:
-            yield released
         elif count.rest is not None or count.aborted:
             yield _none_finding(case, count)
         else:
@@ -139,48 +124,30 @@ def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | S
         yield RuledOut(_KIND, f"the references to None do not run out: {most.process.label} had {ends}", figures)
 
 
-def _by_rest(one: _Count, rest: Rest, min_fall: int) -> _Count:
-    """The same, judged by what of the count no object accounts for. That is exact: data that is released is no fall."""
-    is_lost = -rest.gained >= min_fall and rest.moves_steadily(-1)
-    verdict, per_step = (GROWING, rest.per_step) if is_lost else (FLAT, None)
-    return replace(one, verdict=verdict, per_s=rest.per_s, per_step=per_step, rest=rest)
-
-
 def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
+    """Judged by what of the count no object accounts for, where snapshots tell: data that is released is no fall."""
     rows = process.rows("sentinels")
-    columns = [figures(rows, name) for name in ("time_s", "refcount_none", "allocated_blocks", "step")]
-    is_known = ~np.isnan(columns[1]) & (columns[0] <= process.exit_s)
-    if is_known.sum() < 2:
+    time_s, count = series(only(rows, rows["time_s"] <= process.exit_s), "refcount_none")
+    if time_s.size < 2:
         return None
-    time_s, count, blocks, step = (column[is_known] for column in columns)
-    one = _Count(process, time_s, count, np.nan_to_num(blocks))
-    fallen = judge(
-        time_s,
-        count.max() - count,
-        started_s=process.first_step_s,
-        min_samples=10,
-        min_growth_bytes=min_fall,
-        min_growth_fraction=0.0,
-    )
-    aborted = _exit_signal(case, process) == _SIGABRT
+    limits: dict[str, Any] = {"min_samples": 10, "min_growth_bytes": min_fall, "min_growth_fraction": 0.0}
+    fallen = judge(time_s, count.max() - count, started_s=process.first_step_s, **limits)
+    one = _Count(process, time_s, count, fallen.verdict, -fallen.slope_per_s)
+    signal = _exit_signal(case, process) == _SIGABRT
+    last = slice(-FEWEST - 1, None)
     # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
-    emptied = aborted and count.size >= 4 and count[-1] < 0.5 * count.max() and bool((np.diff(count[-4:]) < 0).all())
-    if fallen.verdict != GROWING and not emptied:
-        return replace(one, verdict=fallen.verdict)
-    use = time_s >= (fallen.start_s if fallen.verdict == GROWING else time_s[-4])
-    return _with_slopes(one, use, step, aborted)
-
-
-def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: bool) -> _Count:
-    t, y, blocks = one.time_s[use], one.count[use], one.blocks[use]
-    per_s, *_ = slope_interval(*bucket_medians(t, y, _BUCKETS))
-    blocks_per_s, *_ = slope_interval(*bucket_medians(t, blocks, _BUCKETS))
-    known = np.isfinite(step[use])
-    per_step = None
-    if known.sum() >= 3 and np.ptp(step[use][known]) >= LEAST_STEPS:
-        per_step, *_ = slope_interval(*bucket_medians(step[use][known], y[known], _BUCKETS))
-    died_of_it = aborted and y[-1] <= -per_s * _UNSEEN_S  # an abort with most references left has another reason
-    return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, died_of_it)
+    emptied = signal and count.size > FEWEST and count[-1] < MOST * count.max() and (np.diff(count[last]) < 0).all()
+    if emptied and fallen.verdict != GROWING:
+        one = replace(one, verdict=GROWING, per_s=float(count[last][-1] - count[last][0]) / np.ptp(time_s[last]))
+    # An abort with most references left has another reason.
+    if signal and one.verdict == GROWING and count[-1] <= -one.per_s * _UNSEEN_S:
+        one = replace(one, aborted=True)
+    rest = rest_of_none(process)
+    if rest is not None and not one.aborted:
+        is_lost = -rest.gained >= min_fall and rest.moves_steadily(-1)
+        verdict, per_step = (GROWING, rest.per_step) if is_lost else (FLAT, None)
+        one = replace(one, verdict=verdict, per_s=rest.per_s, per_step=per_step, rest=rest)
+    return _with_last_words(case, one) if signal else one
 
 
 def _with_last_words(case: Case, one: _Count) -> _Count:
@@ -189,7 +156,7 @@ def _with_last_words(case: Case, one: _Count) -> _Count:
     own = only(rows, (rows["pid"] == one.process.pid) & (rows["start_ticks"] == one.process.start_ticks))
     words = {source: text for source, text in cells(own, "crash_source", "last_words") if text is not None}
     meaning = known(said(words.get("stderr", "")), _SIGABRT)
-    if _exit_signal(case, one.process) != _SIGABRT or meaning is None or meaning.name != _NONE_RAN_OUT:
+    if meaning is None or meaning.name != _NONE_RAN_OUT:
         return one
     return replace(one, aborted=True, at=innermost_user(frames(words.get("faulthandler", ""))))
 
@@ -200,23 +167,15 @@ def _exit_signal(case: Case, process: ProcessGrowth) -> int | None:
     return int_of(rows.iloc[-1], "exit_signal") if len(rows) else None
 
 
-def _released(one: _Count) -> RuledOut | None:
-    """Why the count falls without anybody's fault; None where nothing of the kind was seen, or graphs tell."""
-    if one.aborted or one.rest is not None or one.blocks_per_s * _NONES_PER_BLOCK > one.per_s:
-        return None
-    figures = {"lost_per_s": round(-one.per_s, 1), "blocks_per_s": round(one.blocks_per_s, 1), "fallen_by": -one.moved}
-    text = f"references to None fall in {one.process.label} because objects that hold them are released"
-    return RuledOut(_KIND, f"{text} ({format_count(-one.blocks_per_s)} objects a second)", figures)
-
-
 def _none_finding(case: Case, one: _Count) -> Finding:
-    last = float(one.count[-1])
-    left_s = last / -one.per_s
-    per_step = one.per_step if one.per_step is not None and one.per_step < 0 else None
-    rate = f"{format_count(-per_step)} a {case.step_unit}" if per_step else f"{format_count(-one.per_s)} a second"
+    last, unit = float(one.count[-1]), case.step_unit
+    left_s, per_step = last / -one.per_s, one.per_step if one.per_step is not None and one.per_step < 0 else None
+    rate, drops = f"{format_count(-one.per_s)} a second", "references to None"
     ends = f"in {format_duration(left_s)}"
     if per_step:
-        ends = f"in about {format_count(last / -per_step)} {case.step_unit}s ({format_duration(left_s)})"
+        rate = f"{format_count(-per_step)} a {unit}"
+        drops = f"{format_count(-per_step)} reference{'s' if per_step < -1 else ''} in one {unit}"
+        ends = f"in about {format_count(last / -per_step)} {unit}s ({format_duration(left_s)})"
     if one.moved >= 0:  # new data has more than are lost
         ends = "once the data that holds None is freed"
     figures = {
@@ -226,51 +185,28 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         "lost_per_step": None if per_step is None else round(-per_step, 2),
         "seconds_to_abort": 0.0 if one.aborted else round(left_s, 1) if one.moved < 0 else None,
     }
-    went = "fell" if one.moved < 0 else "rose"
-    text = f"references to None {went} from {format_count(one.count[0])} to {format_count(last)}"
-    evidence = [Evidence(f"{text} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate} are lost", figures)]
-    if one.rest is not None:
-        evidence.append(_missing(one.rest))
-    if one.aborted:
-        text = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
-        evidence.append(Evidence(text, {"signal": _SIGABRT}))
-    at = one.at
-    if at is not None:
-        text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
-        evidence.append(Evidence(text, {"line": at.line}))
-    seen = losing(one.process)
-    if seen is not None:
-        at = Frame(seen.file, seen.line, "")
-        text = (
-            f"calls were watched for a moment: {seen.losses:,} of {seen.calls:,} of {seen.function}() lost one or more"
-        )
-        evidence.append(Evidence(text, {"calls": seen.calls, "losses": seen.losses}))
-    who = f"{seen.function}()" if seen is not None else "A C extension"
-    title = f"{who} drops references to None that it does not own ({rate})"
-    drops = "references to None"
-    if per_step:
-        drops = f"{format_count(-per_step)} reference{'s' if per_step < -1 else ''} in one {case.step_unit}"
+    text = f"references to None {'fell' if one.moved < 0 else 'rose'} from {format_count(one.count[0])} to "
+    text += f"{format_count(last)} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate} are lost"
+    abort = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
+    seen = losing(one.process)  # by a probe that watched calls
+    at = Frame(seen.file, seen.line, "") if seen is not None else one.at
     where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None else "in use"
-    extension = (seen.library if seen is not None else None) or "the extension"
-    remedy = [
-        f"fix or update {extension}, {where}, which drops {drops}"
-        if seen is not None
-        else f"fix or update the extension {where} that can drop {drops}",
-        "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
-    ]
-    doubts = ["the count does not show which extension it is"] if seen is None else []
-    if seen is None and not one.aborted:
-        remedy.append("record it with --probe, which watches calls of C functions for a moment, to see which it is")
+    mend = f"fix or update the extension {where} that can drop {drops}"
+    if seen is not None:
+        mend = f"fix or update {seen.library or 'the extension'}, {where}, which drops {drops}"
+    probe = "record it with --probe, which watches calls of C functions for a moment, to see which it is"
     is_short = one.rest is not None and one.rest.rest[-1] < 0  # objects have more than there are
-    if not one.aborted and not is_short and seen is None:
-        doubts.append("code and compiled patterns that are freed, and a table in C code, let go of None as well")
+    others = "code and compiled patterns that are freed, and a table in C code, let go of None as well"
+    more = Ground("objects have more references than are counted", FAIR)
+    who = f"{seen.function}()" if seen is not None else "A C extension"
+    title = f"{who} drops references to None that it does not own ({rate}): Python "
     return case.finding(
         _KIND,
-        f"{title}: Python aborted" if one.aborted else f"{title}: Python will abort {ends}",
+        f"{title}aborted" if one.aborted else f"{title}will abort {ends}",
         severity="critical",
         grounds=[
-            Ground("Python aborted of it", 0.97) if one.aborted else Ground("the count fell all the time", 0.8),
-            *([Ground("objects have more references than are counted", 0.7)] if is_short and not one.aborted else ()),
+            Ground("Python aborted of it", PROVEN) if one.aborted else Ground("the count fell all the time", STRONG),
+            more if is_short and not one.aborted else None,
         ],
         bytes=0,
         process=one.process,
@@ -278,11 +214,35 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         holder="references to None",
         type="NoneType",
         library=seen.library if seen is not None else None,
-        evidence=evidence,
-        doubts=doubts,
-        remedy=remedy,
+        evidence=[
+            Evidence(text, figures),
+            _missing(one.rest) if one.rest is not None else None,
+            Evidence(abort, {"signal": _SIGABRT}) if one.aborted else None,
+            _dropped_at(one.at),
+            _watched(seen) if seen is not None else None,
+        ],
+        doubts=["the count does not show which extension it is", None if one.aborted or is_short else others]
+        if seen is None
+        else [],
+        remedy=[
+            mend,
+            "until then run it on Python 3.12 or later: None is immortal there, and the program survives",
+            probe if seen is None and not one.aborted else None,
+        ],
         series=[curve("references to None", one.time_s, one.count, "references")],
     )
+
+
+def _dropped_at(at: Frame | None) -> Evidence | None:
+    if at is None:
+        return None
+    text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
+    return Evidence(text, {"line": at.line})
+
+
+def _watched(seen: Losing) -> Evidence:
+    text = f"calls were watched for a moment: {seen.losses:,} of {seen.calls:,} of {seen.function}() lost one or more"
+    return Evidence(text, {"calls": seen.calls, "losses": seen.losses})
 
 
 def _missing(rest: Rest) -> Evidence:
@@ -326,7 +286,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         for rest in rests_of_types(process)
         if rest.gained >= min_kept
         and rest.moves_steadily(1)
-        and rest.blocks_gained < _LEAST_BLOCKS * rest.gained
+        and rest.blocks_gained < MOST * rest.gained  # what is made has references that the collector is not told of
         and not rest.type_name.startswith(_OF_TORCH)
         and not (rest.type_name == _OF_STACKS and has_gpu_history(case.recording, process.pid))
     ]
@@ -349,7 +309,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         _KIND,
         f"A C extension does not drop its references to {rest.type_name} objects: {rate} more, which takes no memory",
         severity="note",
-        grounds=[Ground("references were counted beyond those that objects have", 0.7)],
+        grounds=[Ground("references were counted beyond those that objects have", FAIR)],
         bytes=0,
         process=process,
         holder="no Python object",

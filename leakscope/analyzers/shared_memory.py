@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls
@@ -28,7 +28,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
-from ..units import MOST, MiB, format_bytes, format_rate
+from ..units import MOST, MiB, format_bytes, format_rate, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -46,6 +46,10 @@ _STATES = {
     "sysv-removed": "removed but never detached",
 }
 # What was forgotten belongs to which call: a segment is removed by number, and detached by the address that shmat gave.
+_LET_GO = {
+    "sysv-removed": "detach each segment when it is done with: shmdt()",
+    "sysv": "remove each segment when its last reader is done: shmctl(IPC_RMID), or ipcrm -m",
+}
 _SYSTEM_V = {"sysv": "shmget", "sysv-removed": "shmat"}
 
 
@@ -107,63 +111,49 @@ def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Find
     where = f"of System V, {name}" if kind in _SYSTEM_V else f"/dev/shm/{name}" if kind == DEV_SHM else name
     made = round(float(count[at_end] - count[0]))
     unlinked = "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
-    state = _STATES.get(kind, unlinked)
-    figures = {"segment_count": int(count[at_end]), "segment_bytes": int(size[at_end])}
-    text = f"{made} segments {where}: not freed, {format_bytes(size[at_end])} at the end"
-    evidence = [Evidence(text, figures)]
-    if forgotten:
-        share = f"{format_bytes(unmapped[at_end])} of them are in no process's memory: RSS and PSS do not show them"
-        evidence.append(Evidence(share, {"unmapped_bytes": int(unmapped[at_end])}))
-    if line is not None:
-        does = "attaches" if kind == "sysv-removed" else "makes"
-        evidence.append(at_line(line, f"{does} such segments"))
+    holds = f"{made} segments {where}"
     subject = subject_of(
-        owner,
-        line,
-        holder=f"{made} segments {where}",
-        path=where,
-        type="shared memory segment",
-        library=made_as(name).library,
+        owner, line, holder=holds, path=where, type="shared memory segment", library=made_as(name).library
     )
-    title, bytes = f"Shared memory piles up: {made} segments {where}, {state}", trend.growth_bytes
+    bytes = trend.growth_bytes
     severity = "critical" if forgotten else severity_of(case.growth, bytes)
     holder = None if forgotten else _holder(so_far, mapping, bytes)
+    likely = ""
     if holder is not None:
-        title += f"; likely held by {holder.subject.holder}"
-        evidence += [Evidence(f"{holder.subject.holder} grew alike"), *holder.evidence[:1]]
+        likely = f"; likely held by {holder.subject.holder}"
         subject = replace(holder.subject, type=subject.type, library=subject.library)
         bytes, severity = max(bytes, holder.bytes), holder.severity
-    hours = max(trend.end_s - trend.start_s, 1e-9) / 3600
-    if kind == "sysv-removed":
-        unlink = "detach each segment when it is done with: shmdt()"
-    elif kind == "sysv":
-        unlink = "remove each segment when its last reader is done: shmctl(IPC_RMID), or ipcrm -m"
-    elif forgotten:
+    hours = over(trend.end_s - trend.start_s, 3600)
+    unlink = _LET_GO.get(kind, "close() and unlink() each segment after use")
+    if forgotten and kind not in _LET_GO:
         unlink = "call unlink() when the last reader is done with a segment"
-    else:
-        unlink = "close() and unlink() each segment after use"
-        if line is None or "SharedMemory" not in line.text:
-            unlink = "let go of tensors in shared memory after use: a segment is freed with its last tensor"
-            if holder is not None and holder.subject.line:
-                unlink = (
-                    f"bound {holder.subject.holder}, or remove from it what is no longer needed: a segment is freed "
-                )
-                unlink += "with its last tensor"
+    elif kind not in _LET_GO and (line is None or "SharedMemory" not in line.text):
+        let_go = "let go of tensors in shared memory after use"
+        if holder is not None and holder.subject.line:
+            let_go = f"bound {holder.subject.holder}, or remove from it what is no longer needed"
+        unlink = f"{let_go}: a segment is freed with its last tensor"
+    unseen = f"{format_bytes(unmapped[at_end])} of them are in no process's memory: RSS and PSS do not show them"
+    figures = {"segment_count": int(count[at_end]), "segment_bytes": int(size[at_end])}
     return case.finding(
         _KIND,
-        title,
+        f"Shared memory piles up: {holds}, {_STATES.get(kind, unlinked)}{likely}",
         severity=severity,
         grounds=[
-            Ground("the kernel counts the segments", 0.85),
-            *([Ground("the processes that map them were seen", 0.77)] if mapping else ()),
-            *([Ground("snapshots weighed who keeps them", 0.9)] if holder is not None else ()),
+            Ground("the kernel counts the segments", SURE),
+            Ground("the processes that map them were seen", STRONG) if mapping else None,
+            Ground("snapshots weighed who keeps them", SURE) if holder is not None else None,
         ],
         bytes=bytes,
         subject=subject,
-        bytes_per_hour=round(trend.growth_bytes / hours, 1),
-        evidence=evidence,
-        doubts=[] if mapping else ["no process of the job was seen with one of them: readings are seconds apart"],
-        remedy=[f"{unlink}; that saves about {format_rate(trend.growth_bytes / hours, trend.growth_bytes)}"],
+        bytes_per_hour=round(over(trend.growth_bytes, hours), 1),
+        evidence=[
+            Evidence(f"{holds}: not freed, {format_bytes(size[at_end])} at the end", figures),
+            Evidence(unseen, {"unmapped_bytes": int(unmapped[at_end])}) if forgotten else None,
+            at_line(line, f"{'attaches' if kind == 'sysv-removed' else 'makes'} such segments"),
+            *([Evidence(f"{holder.subject.holder} grew alike"), *holder.evidence[:1]] if holder is not None else ()),
+        ],
+        doubts=[None if mapping else "no process of the job was seen with one of them: readings are seconds apart"],
+        remedy=[f"{unlink}; that saves about {format_rate(over(trend.growth_bytes, hours), trend.growth_bytes)}"],
         mechanism="not-unlinked",
         series=[curve(f"segments {where}", time_s, size)],
     )

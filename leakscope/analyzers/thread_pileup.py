@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line, grew_at
@@ -33,7 +33,7 @@ from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import MOST, KiB, format_bytes
+from ..units import FEWEST, MOST, KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ _UNKNOWN = "none was seen in a function of the job's own code: what they run is 
 _MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
 _THREADS = ("Thread", "Timer")
 _MAKES = ".__init__"
-_LEAST_MADE, _MOST_EACH, _ABOUT_ALL = 3, 64, 1.2  # objects; threads of one of them; of the threads
+_MOST_EACH, _ABOUT_ALL = 64, 1.2  # threads of one of them; of the threads
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
@@ -105,29 +105,17 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     made = maker.line if maker is not None and isinstance(maker.line, Line) else start
     kept = pile.keeper(case, THREADS, made, of_class=of_class)
     named = f" of {function or library}" if function or library else ""
-    usual, last = int(np.median(pile.count[:3])), int(pile.count[-1])
-    figures = {"first_count": int(pile.count[0]), "last_count": last}
-    evidence = [Evidence(f"{process.label} had {usual} threads at first and {last} at the end", figures)]
-    if function:
-        alike = int_of(kind, "object_count")
-        waits = text_of(kind, "text")
-        did = "ran" if waits is None else f"were a {waits} that waited to run"
-        evidence.append(Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike}))
-    if maker is not None:
-        evidence += maker.evidence
-    if start is not None:
-        evidence.append(at_line(start, "starts them"))
-    evidence += kept.evidence
-    if case.growth.leaking and bytes:
-        each = format_bytes(bytes / max(started, 1))
-        evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
-    doubts = [] if function or library else [_UNKNOWN]
+    usual, last = int(np.median(pile.count[:FEWEST])), int(pile.count[-1])
+    alike, waits = int_of(kind, "object_count"), text_of(kind, "text")
+    did = "ran" if waits is None else f"were a {waits} that waited to run"
+    ran = Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike})
+    each = f"about {format_bytes(bytes / max(started, 1))} of growth for each thread"
     return case.finding(
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
         grounds=[
-            Ground("threads were counted; a library may mean to keep some", 0.85),
-            *([Ground("they run a function of the job's own", 0.77)] if function else ()),
+            Ground("threads were counted; a library may mean to keep some", SURE),
+            Ground("they run a function of the job's own", STRONG) if function else None,
         ],
         bytes=bytes,
         process=process,
@@ -136,10 +124,20 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         variable=kept.variable,
         type="threading.Thread",
         library="threading",
-        evidence=evidence,
-        doubts=[*doubts, *kept.doubts],
+        evidence=[
+            Evidence(
+                f"{process.label} had {usual} threads at first and {last} at the end",
+                {"first_count": int(pile.count[0]), "last_count": last},
+            ),
+            ran if function else None,
+            *(maker.evidence if maker is not None else ()),
+            at_line(start, "starts them"),
+            *kept.evidence,
+            Evidence(each, {"bytes": bytes}) if case.growth.leaking and bytes else None,
+        ],
+        doubts=[None if function or library else _UNKNOWN, *kept.doubts],
         remedy=[_remedy(kind, maker)],
-        mechanism="timers" if text_of(kind, "text") == _TIMER else "not-closed" if maker is not None else "not-ended",
+        mechanism="timers" if waits == _TIMER else "not-closed" if maker is not None else "not-ended",
         series=[pile.curve("threads")],
     )
 
@@ -168,9 +166,10 @@ def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> _Maker | 
     rows = process.rows("object_types")
     if not len(rows):
         return None
-    first, last = (only(rows, rows["take"] == at).set_index("type_name")["object_count"] for at in _ends(rows["take"]))
+    ends = (rows["take"].min(), rows["take"].max())
+    first, last = (only(rows, rows["take"] == take).set_index("type_name")["object_count"] for take in ends)
     gained = (last - first.reindex(last.index).fillna(0.0)).astype(float)
-    fitting = gained[(gained >= max(_LEAST_MADE, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
+    fitting = gained[(gained >= max(FEWEST, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
     for type_name, count in fitting.sort_values(ascending=False, kind="stable").items():
         one = tail(str(type_name))
         made = calls(case.sources, one) if "." in str(type_name) else []
@@ -191,15 +190,9 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
         return None
     called = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
     one = next((call[: -len(_MAKES)] for call in reversed(called) if call.endswith(_MAKES)), None)
-    evidence = [grew_at(line)]
-    if one is not None:
-        text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
-        evidence.append(Evidence(text, {"line": line.line}))
-    return _Maker(one, line, tuple(evidence))
-
-
-def _ends(takes: pd.Series[Any]) -> tuple[int, int]:
-    return int(takes.min()), int(takes.max())
+    text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
+    makes = (Evidence(text, {"line": line.line}),) if one is not None else ()
+    return _Maker(one, line, (grew_at(line), *makes))
 
 
 def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..confidence import Ground
+from ..confidence import PROVEN, SURE, Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, only
 from ..facts.weights.named import named_sets
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
-from ..units import format_count
+from ..units import LISTED, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,6 @@ TELLS = (DANGER,)
 AFTER = ()
 _KIND = "unhealthy-training"
 _BROKEN = {"nan": "NaN", "inf": "Inf"}  # states of a gradient
-_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -108,12 +107,15 @@ def _count(rows: pd.DataFrame) -> int:
 def _named(rows: pd.DataFrame) -> str:
     """``layers.0.weight, layers.1.weight and 12 more`` of the rows of one snapshot."""
     names = list(dict.fromkeys(rows["tensor_name"].dropna()))
-    more = _count(rows) - len(names[:_MOST_NAMES])
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {format_count(more)} more" if more > 0 else "")
+    more = _count(rows) - len(names[:LISTED])
+    return ", ".join(names[:LISTED]) + (f" and {format_count(more)} more" if more > 0 else "")
 
 
-def _finding(case: Case, looks: _Looks, rows: pd.DataFrame, title: str, severity: str, **rest: Any) -> Finding:
-    return case.finding(_KIND, title, severity=severity, bytes=0, subject=looks.subject(rows), **rest)
+def _finding(
+    case: Case, looks: _Looks, rows: pd.DataFrame, title: str, ground: Ground, *evidence: Evidence, **rest: Any
+) -> Finding:
+    rest = {"severity": "warning", **rest}
+    return case.finding(_KIND, title, grounds=[ground], bytes=0, subject=looks.subject(rows), evidence=evidence, **rest)
 
 
 # ---- what may be wrong
@@ -138,11 +140,9 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         looks,
         last,
         f"Weights have become NaN: {_named(last)}",
-        "critical",
-        grounds=[Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", 0.95)],
-        evidence=[
-            Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures)
-        ],
+        Ground("no rounding makes NaN, and no later step repairs it; some mark unused cells with it", PROVEN),
+        Evidence(f"the last snapshot found NaN in {_count(last)} of the sampled parameters; {since}", figures),
+        severity="critical",
         remedy=remedy,
     )
 
@@ -161,10 +161,10 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
         looks,
         last,
         f"Gradients are {what} when the optimizer steps: {_named(last)}",
-        "critical",
-        grounds=[Ground("it was seen more than once; a scaler that skips such steps is not known of", 0.9)],
-        evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
-        doubts=["a loss scaler of another framework may skip such a step"] if what == "Inf" else [],
+        Ground("it was seen more than once; a scaler that skips such steps is not known of", SURE),
+        Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures),
+        severity="critical",
+        doubts=["a loss scaler of another framework may skip such a step" if what == "Inf" else None],
         remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
     )
 
@@ -189,9 +189,8 @@ def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
             looks,
             new if len(new) else gone_last,
             f"{lost} parameters have become None{said}",
-            "warning",
-            grounds=[Ground("counted in the same model; one merged into another on purpose looks the same", 0.85)],
-            evidence=[Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost})],
+            Ground("counted in the same model; one merged into another on purpose looks the same", SURE),
+            Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost}),
             doubts=["a layer whose bias is merged into another one on purpose looks the same"],
         )
     return None
@@ -216,12 +215,9 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
         looks,
         last,
         "The optimizer steps, but no parameter has a gradient and no weight changes",
-        "warning",
-        grounds=[Ground("not one bit of the weights moved; what is trained by hand was not seen", 0.85)],
-        evidence=[
-            Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
-            Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
-        ],
+        Ground("not one bit of the weights moved; what is trained by hand was not seen", SURE),
+        Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
+        Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
         remedy=["see that the loss comes from these parameters (no detach, no no_grad) and backward() runs on it"],
     )
 
@@ -249,7 +245,7 @@ def _import_orders(case: Case) -> Iterator[Finding]:
             _KIND,
             str(row["text"]),
             severity="note",
-            grounds=[Ground("the order was seen; whether what is replaced was used yet was not", 0.9)],
+            grounds=[Ground("the order was seen; whether what is replaced was used yet was not", SURE)],
             bytes=0,
             subject=Subject(pid=int_of(row, "pid"), library=extension),
             evidence=[Evidence(f"{extension} replaces parts of them, and finds them in use already")],

@@ -96,29 +96,18 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
 
 @fleet.command(
-    examples=[
-        ("leakscope fleet demo runs/", "700 recordings, with seven faults that truth.json names"),
-        ("leakscope fleet demo runs/ --seed 5 --faults 3", "another fleet, with other faults"),
-    ]
+    examples=[("leakscope fleet demo runs/", "700 recordings, with seven faults that truth.json names")],
 )
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--nodes", type=int, default=16, show_default=True, metavar="COUNT", help="Nodes, of 8 GPUs each.")
-@click.option("--hours", type=float, default=4.0, show_default=True, help="Time that all attempts of a job take.")
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same fleet.")
-@click.option(
-    "--faults", "kinds", metavar="KINDS",
-    help="Kinds of faults, separated by commas; or a number: so many, drawn by the seed. Without: seven kinds.",
-)  # fmt: skip
-@click.option("--whole", is_flag=True, help="With every sample of every process: 2 MB a recording for a day.")
+@click.option("--whole", is_flag=True, help="With every sample of every process.")
 @quiet_option
-def demo(folder: Path, nodes: int, hours: float, seed: int, kinds: str | None, whole: bool, quiet: bool) -> None:
+def demo(folder: Path, whole: bool, quiet: bool) -> None:
     """Write recordings of a fleet that never was, with planted faults, to try the other commands on."""
-    from ..fleet.synthetic import demo, faults
+    from ..fleet.demo import demo
 
-    chosen = faults.STANDARD if kinds is None else int(kinds) if kinds.isdigit() else kinds.split(",")
-    count, planted = demo(folder, nodes=nodes, hours=hours, seed=seed, kinds=chosen, is_whole=whole)
+    count, planted = demo(folder, is_whole=whole)
     if not quiet:
-        say(f"{folder}: {count:,} recordings, {len(planted)} faults, which {folder / 'truth.json'} names")
+        say(f"{folder}: {count:,} recordings, {planted} faults, which {folder / 'truth.json'} names")
 
 
 @fleet.command(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import BadInput
 from ..units import format_bytes
-from ..words import in_markdown, printable
+from ..words import columns, in_cell, markdown_table, paragraphs, text_width, wrapped
 from ._comparison import GONE, STILL, Comparison, FindingChange, History
 from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rows
 
 FORMATS = {"terminal": ".txt", "markdown": ".md", "json": ".json", "html": ".html"}  # with the suffix of each
 SCHEMA = "leakscope.compare/1"
 HISTORY_SCHEMA = "leakscope.history/1"
-_WIDEST = 110  # longer lines are hard to read
 _SHOWN = 8  # findings; all are in the JSON
 
 
@@ -59,63 +56,28 @@ def _written(values: object) -> str:
 
 
 def _terminal(comparison: Comparison) -> str:
-    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
-    parts = [
-        _wrapped([f"{WORDS[comparison.verdict]}: {comparison.reason}."], width, ""),
-        _side_by_side([[printable(cell) for cell in row] for row in rows(comparison)], width),
-        _wrapped(_findings(comparison), width, "  "),
-        _wrapped(closing(comparison), width, "  "),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
-
-
-def _wrapped(texts: Iterable[str], width: int, indent: str) -> list[str]:
-    """Paths are not cut in two: somebody will want to copy them."""
-    wrapper = textwrap.TextWrapper(width - len(indent) - 2, break_long_words=False, break_on_hyphens=False)
-    found = []
-    for text in texts:
-        lines = wrapper.wrap(printable(text))
-        found += [f"{indent}{'  ' if number else ''}{line}" for number, line in enumerate(lines)]
-    return found
-
-
-def _side_by_side(table: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Three columns, or where they are too wide each figure on a line of its own."""
-    table = [("", "before", "after"), *table]
-    widths = [max(len(row[i]) for row in table) for i in range(3)]
-    if 2 + sum(widths) + 2 * 2 <= width:
-        return [("  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths))).rstrip() for row in table]
-    return [line for name, one, two in table[1:] for line in (f"  {name}", f"    before  {one}", f"    after   {two}")]
+    width = text_width()
+    return paragraphs(
+        (
+            wrapped([f"{WORDS[comparison.verdict]}: {comparison.reason}."], width),
+            columns([("", "before", "after"), *rows(comparison)], width),
+            wrapped(_findings(comparison), width, "  "),
+            wrapped(closing(comparison), width, "  "),
+        )
+    )
 
 
 def _history(history: History) -> str:
-    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    width = text_width()
     heads, rows = history_table(history)
-    table = [heads, *([printable(cell) for cell in row] for row in rows)]
-    parts = [
-        _wrapped([f"{history_headline(history)}."], width, ""),
-        _columns(table, width),
-        _wrapped(_history_findings(history), width, "  "),
-        _wrapped(history_closing(history), width, "  "),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
-
-
-def _columns(table: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A row a line, or where that is too wide each figure on a line of its own."""
-    widths = [max(map(len, column)) for column in zip(*table)]
-    if sum(widths) + 2 * len(widths) <= width:
-        return [("  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths))).rstrip() for row in table]
-    heads, *rows = table
-    broad = max(map(len, heads))
-    return [
-        line
-        for row in rows
-        for line in (
-            f"  {row[0]}",
-            *(f"    {head.ljust(broad)}  {cell}" for head, cell in zip(heads[1:], row[1:]) if cell),
+    return paragraphs(
+        (
+            wrapped([f"{history_headline(history)}."], width),
+            columns([heads, *rows], width),
+            wrapped(_history_findings(history), width, "  "),
+            wrapped(history_closing(history), width, "  "),
         )
-    ]
+    )
 
 
 def _history_findings(history: History) -> Iterator[str]:
@@ -127,25 +89,20 @@ def _history_findings(history: History) -> Iterator[str]:
 
 
 def _history_markdown(history: History) -> str:
-    heads, rows = history_table(history)
-    lines = [f"**{_escaped(history_headline(history))}**.", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    lines += [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
-    findings = [f"- {_escaped(line)}" for line in _history_findings(history)]
-    lines += ["", *findings, ""] if findings else [""]
-    return "\n".join([*lines, *(_escaped(line) for line in history_closing(history))]) + "\n"
+    table = markdown_table(*history_table(history))
+    return _in_markdown(f"**{in_cell(history_headline(history))}**.", table, _history_findings(history),
+                        history_closing(history))  # fmt: skip
 
 
 def _markdown(comparison: Comparison) -> str:
-    lines = [f"**{WORDS[comparison.verdict]}**: {_escaped(comparison.reason)}.", "", "| | before | after |"]
-    lines += ["|---|---|---|", *(f"| {' | '.join(map(_escaped, row))} |" for row in rows(comparison)), ""]
-    findings = [f"- {_escaped(line)}" for line in _findings(comparison)]
-    lines += [*findings, ""] if findings else []
-    return "\n".join([*lines, *(_escaped(line) for line in closing(comparison))]) + "\n"
+    head = f"**{WORDS[comparison.verdict]}**: {in_cell(comparison.reason)}."
+    table = markdown_table(("", "before", "after"), rows(comparison))
+    return _in_markdown(head, table, _findings(comparison), closing(comparison))
 
 
-def _escaped(text: str) -> str:
-    """Names of variables and files are not markup; in a table a pipe is none of its own."""
-    return in_markdown(printable(text)).replace("|", "\\|")
+def _in_markdown(head: str, table: Sequence[str], findings: Iterable[str], closing: Iterable[str]) -> str:
+    listed = [f"- {in_cell(line)}" for line in findings]
+    return "\n".join([head, "", *table, "", *listed, *([""] if listed else []), *map(in_cell, closing)]) + "\n"
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..confidence import Ground
+from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
+from ..facts.code.adding import find_calls
+from ..facts.endings.counters import of_host
 from ..facts.endings.cuda_oom import CudaOom, parse
 from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
-from ..facts.tables import only
+from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding
 from ..signals import signal_name
-from ..units import MOST, format_bytes, format_count
-from .memory_refused import refusal, requested_bytes, shared_memory_use
+from ..units import MOST, SIZES, format_bytes, format_count
 from .oom_culprit import Culprit, culprit, would_have_been_enough
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..facts.case import Case
 
-LAST_WORDS = (Ground("its last words say so", 0.95),)
+LAST_WORDS = (Ground("its last words say so", PROVEN),)
+_RAISE = (
+    "make the batch smaller, or keep less on the GPU, or raise the limit that the program sets "
+    "(torch.cuda.set_per_process_memory_fraction)"
+)
+_EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join"
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
 
 
@@ -74,60 +82,43 @@ def _with_fall(case: Case, member: Member, told: Told) -> Told:
 
 
 def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
-    where = f"GPU {oom.device}" if oom.device is not None else "The GPU"
-    title = f"{where} ran out of memory in {member.label}"
-    if oom.requested_bytes is not None:
-        title += f": {format_bytes(oom.requested_bytes)} asked for"
-        if oom.is_own_limit and oom.allowed_bytes is not None:
-            title += f", and it allows itself {format_bytes(oom.allowed_bytes)}"
-        elif oom.free_bytes is not None:
-            title += f", {format_bytes(oom.free_bytes)} free"
-    evidence, remedy = [], []
-    if oom.total_bytes is not None and oom.allocated_bytes is not None:
-        held = f"tensors held {format_bytes(oom.allocated_bytes)} of the GPU's {format_bytes(oom.total_bytes)}"
-        evidence.append(Evidence(f"{held}, by torch's message", oom.figures))
-    else:
-        evidence.append(Evidence("torch's message says so", oom.figures))
-    if oom.allowed_bytes is not None:
-        allowed = f"the program allows itself {format_bytes(oom.allowed_bytes)} of the GPU"
-        if oom.is_own_limit and oom.free_bytes is not None:
-            allowed += f", of which {format_bytes(oom.free_bytes)} were free"
-            remedy.append(
-                "make the batch smaller, or keep less on the GPU, or raise the limit that the program sets "
-                "(torch.cuda.set_per_process_memory_fraction)"
-            )
-        evidence.append(Evidence(allowed))
-    if oom.is_fragmented is not None and oom.unallocated_bytes is not None:
-        unused = format_bytes(oom.unallocated_bytes)
-        if oom.is_fragmented:
-            evidence.append(Evidence(f"torch held {unused} that no tensor used, enough but not in one piece"))
-            remedy.append("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join")
-        else:
-            no_use = "too little for this request: it is not fragmentation, and expandable_segments will not help"
-            evidence.append(Evidence(f"torch held {unused} that no tensor used, {no_use}"))
-    others = oom.other_bytes
-    is_theirs = others is not None and oom.requested_bytes is not None and others >= oom.requested_bytes
-    if others is not None and is_theirs and not oom.is_own_limit:
-        evidence.append(Evidence(f"other processes held {format_bytes(others)} of this GPU", {"other_bytes": others}))
-        remedy.append("end the other processes on this GPU (nvidia-smi lists them): what they hold would have sufficed")
-    return told._replace(title=title, evidence=evidence, remedy=remedy)
+    def size(name: str) -> str:
+        return format_bytes(getattr(oom, f"{name}_bytes") or 0)
+
+    asked, is_own = oom.requested_bytes, oom.is_own_limit and oom.allowed_bytes is not None
+    title = f"{f'GPU {oom.device}' if oom.device is not None else 'The GPU'} ran out of memory in {member.label}"
+    if asked is not None:
+        own = f", and it allows itself {size('allowed')}"
+        room = f", {size('free')} free" if oom.free_bytes is not None else ""
+        title += f": {size('requested')} asked for{own if is_own else room}"
+    held = f"tensors held {size('allocated')} of the GPU's {size('total')}, by torch's message"
+    is_known = oom.total_bytes is not None and oom.allocated_bytes is not None
+    allowed = f"the program allows itself {size('allowed')} of the GPU"
+    allowed += f", of which {size('free')} were free" if is_own else ""
+    unused = f"torch held {size('unallocated')} that no tensor used, "
+    is_theirs = not oom.is_own_limit and asked is not None and (oom.other_bytes or 0) >= max(asked, 1)
+    beside = Evidence(f"other processes held {size('other')} of this GPU", {"other_bytes": oom.other_bytes})
+    no_use = "too little for this request: it is not fragmentation, and expandable_segments will not help"
+    pieces = "enough but not in one piece" if oom.is_fragmented else no_use
+    table = (  # what was seen, what it says, and what to do about it
+        (True, Evidence(held if is_known else "torch's message says so", oom.figures), None),
+        (oom.allowed_bytes is not None, Evidence(allowed), _RAISE if is_own else None),
+        (oom.is_fragmented is not None, Evidence(unused + pieces), _EXPANDABLE if oom.is_fragmented else None),
+        (is_theirs, beside, "end the other processes on this GPU (nvidia-smi lists them): what they hold would have "
+         "sufficed"),
+    )  # fmt: skip
+    evidence = [seen for is_so, seen, _ in table if is_so]
+    return told._replace(title=title, evidence=evidence, remedy=[mend for is_so, _, mend in table if is_so and mend])
 
 
 def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: float) -> Told:
     requested = requested_bytes(words)
     why = refusal(case, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
-    return told._replace(
-        title=title,
-        grounds=[
-            Ground("its last words say so; by which limit is not known", 0.8)
-            if why.by is None
-            else Ground("its last words say so, and the limit was seen", 0.95)
-        ],
-        evidence=[*told.evidence, *why.evidence],
-        doubts=why.doubts,
-        remedy=why.remedy,
-    )
+    unknown = Ground("its last words say so; by which limit is not known", STRONG)
+    grounds = [unknown if why.by is None else Ground("its last words say so, and the limit was seen", PROVEN)]
+    evidence = [*told.evidence, *why.evidence]
+    return told._replace(title=title, grounds=grounds, evidence=evidence, doubts=why.doubts, remedy=why.remedy)
 
 
 def _filled(case: Case, member: Member, told: Told, so_far: Sequence[Finding]) -> Told:
@@ -155,13 +146,13 @@ def was_shared_memory_full(case: Case) -> bool:
 def _shared(case: Case, told: Told) -> Told:
     use = shared_memory_use(case)
     if use is None:
-        unseen = [Ground("its last words say so; how full it was is not known", 0.7)]
+        unseen = [Ground("its last words say so; how full it was is not known", FAIR)]
         return told._replace(grounds=unseen, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
     figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
     seen = Evidence(f"/dev/shm held {use.text} when it was fullest", figures)
     if use.used_bytes < _FULL_FRACTION * use.limit_bytes:
         doubt = "it was read once a second: a larger batch may have filled it in between"
-        against = [*LAST_WORDS, Ground("it was not seen full", 0.07)]
+        against = [Ground("its last words say so; it was not seen full", WEAK)]
         return told._replace(grounds=against, evidence=[*told.evidence, seen], doubts=[doubt])
     return told._replace(
         title=f"{told.title}: /dev/shm was full, {use.text}",
@@ -194,3 +185,101 @@ def _worker(case: Case, told: Told, parts: dict[str, str | None]) -> Told:
         elif not seen.host.is_known:
             doubts.append("whether the OOM killer did it is not in this recording")
     return told._replace(title=title, evidence=evidence, doubts=doubts)
+
+
+# ---- what refused memory to a process that nobody killed: its own limit, the machine's, or a full /dev/shm
+
+
+_REQUEST = re.compile(
+    r"Unable to allocate ([\d.]+) ([KMGTP]iB|bytes|B)\b|tried to allocate (\d+) bytes|malloc of size (\d+) failed"
+    r"|unable to mmap (\d+) bytes"
+)
+_LIMITS = {
+    "rlimit-as": ("address space", "ulimit -v", "raise the limit: ulimit -v unlimited, or in the job's own script"),
+    "rlimit-data": ("data segment", "ulimit -d", "raise the limit: ulimit -d unlimited, or in the job's own script"),
+}
+
+
+class Use(NamedTuple):
+    """How far a limit was used at most, as far as it was looked at. **Units** bytes."""
+
+    name: str
+    used_bytes: int
+    limit_bytes: int
+
+    @property
+    def room_bytes(self) -> int:
+        return self.limit_bytes - self.used_bytes
+
+    @property
+    def text(self) -> str:
+        return f"{format_bytes(self.used_bytes)} of {format_bytes(self.limit_bytes)}"
+
+
+class Refusal(NamedTuple):
+    """What refused the memory; ``by`` None: the recording does not tell, and ``doubts`` say what would."""
+
+    by: str | None
+    evidence: list[Evidence]
+    doubts: list[str]
+    remedy: list[str]
+
+
+def requested_bytes(text: str) -> int | None:
+    """How much was asked for, where the message says."""
+    found = _REQUEST.search(text)
+    if found is None:
+        return None
+    if found.group(1):
+        return round(float(found.group(1)) * SIZES[found.group(2)])
+    return int(next(part for part in found.groups()[2:] if part))
+
+
+def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_fraction: float) -> Refusal:
+    """Of a process that got an error instead of memory."""
+    evidence = [] if requested is None else [Evidence(f"it asked for {format_bytes(requested)} at once")]
+    uses = [use for name in _LIMITS if (use := _most(case, name, pid, start_ticks)) is not None]
+    for use in uses:
+        what, command, remedy = _LIMITS[use.name]
+        figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
+        evidence.append(Evidence(f"its {what} is limited ({command}): {use.text} at most", figures))
+        too_much = requested is not None and requested > use.room_bytes
+        if too_much or use.used_bytes >= near_fraction * use.limit_bytes:
+            by = f"its {what} is limited to {format_bytes(use.limit_bytes)} ({command})"
+            return Refusal(by, evidence, [], [_set_by_program(case) or remedy])
+    total, used = (host := of_host(case.recording)).limit_bytes, host.used_bytes
+    if total is not None and used is not None:
+        figures = {"available_bytes": total - used, "total_bytes": total}
+        evidence.append(Evidence(f"the machine had {format_bytes(total - used)} available at the end", figures))
+    if total is not None and requested is not None and requested > total:
+        return Refusal(f"the machine has {format_bytes(total)}", evidence, [], [])
+    if uses:
+        return Refusal(None, evidence, ["between two readings it may have asked for more than its limit allows"], [])
+    doubt = "no limit of this process was seen: ulimit -v, and /proc/sys/vm/overcommit_memory, show what refused it"
+    return Refusal(None, evidence, [doubt], [])
+
+
+def _set_by_program(case: Case) -> str | None:
+    for line in find_calls(case.sources, "resource.setrlimit"):
+        return f"the program sets such a limit itself, at {line.place}: raise it there, if what grew is meant to"
+    return None
+
+
+def shared_memory_use(case: Case) -> Use | None:
+    """The fullest that /dev/shm was seen: a process that dies of it gives its part back."""
+    rows = case.rows("limit_samples")
+    rows = only(rows, (rows["limit_name"] == "dev-shm") & rows["used_bytes"].notna())
+    return _use("dev-shm", rows.sort_values("used_bytes").iloc[-1]) if len(rows) else None
+
+
+def _most(case: Case, name: str, pid: int, start_ticks: int) -> Use | None:
+    """At its fullest: what it was refused for an exception lets go of on its way out, before the last reading."""
+    rows = case.rows("limit_samples")
+    rows = only(rows, (rows["limit_name"] == name) & (rows["pid"] == pid) & (rows["start_ticks"] == start_ticks))
+    rows = only(rows, rows["used_bytes"].notna())
+    return _use(name, rows.sort_values("used_bytes", kind="stable").iloc[-1]) if len(rows) else None
+
+
+def _use(name: str, row: pd.Series[Any]) -> Use | None:
+    used, limit = int_of(row, "used_bytes"), int_of(row, "limit_bytes")
+    return None if used is None or not limit else Use(name, used, limit)

@@ -60,10 +60,13 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill) -> Iterator[Chang
     for finding in sorted(wasted, key=lambda f: -f.bytes):
         is_one_of = finding.kind == "dataset-copies"
         yield Change(f"{'keep one form of' if is_one_of else 'drop'} {finding.subject.holder}", finding.bytes)
+    main = max(case.growth.processes, key=lambda process: float(process.held_bytes.max()))
+    forks = {process.pid for process in case.growth.processes if process.is_fork and process.pid != main.pid}
+    freed = sum(f.bytes for f in wasted if f.subject.pid in forks)  # of what workers have: it goes but once
     for row in bill.rows:
         if row.account == "workers" and (row.count or 0) > _KEPT_WORKERS:
-            each = row.bytes / (row.count or 1)
-            saved = round(each * ((row.count or 1) - _KEPT_WORKERS))
+            left, freed = max(0, row.bytes - freed), max(0, freed - row.bytes)
+            saved = round(left * (1 - _KEPT_WORKERS / (row.count or 1)))
             yield Change(f"{_KEPT_WORKERS} workers instead of {format_count(row.count or 0)}", saved)
     for row in _arrays(bill):
         is_told = any(row.name in f.title or f.subject.path == row.name for f in wasted)

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, only, text_of
 from ..findings import RuledOut
 from ..units import MiB, format_bytes, format_count
-from .frozen_garbage import frozen_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
 _FEW_ARENAS = 2
+_MUCH_BYTES = 10 * MiB
 STILL_RESIDENT = 0.9  # what ended with less gave memory back by itself: then nothing follows for a trim
 _DEVICE_FIGURES = re.compile(r"(?<!\d)(\d+) bytes before, (\d+) after")
 
@@ -39,32 +40,19 @@ class _AtTheEnd(NamedTuple):
     arenas: str
 
 
-def returned(case: Case, pid: int, experiment: str) -> int | None:
-    """Bytes of resident memory that a remedy gave back, at least, of what the process held while it worked.
-
-    None where it was not tried, or cannot be told from what the end of the program freed. ``experiment`` is one of the
-    schema's, such as ``malloc_trim``; of ``gc.collect`` the figure is "at most": also the objects of functions that
-    had returned by then count.
-    """
-    process = case.growth.process(pid)
-    row = _row(case, process, experiment) if process is not None else None
-    given = int_of(row, "returned_bytes")
-    if process is None or row is None or given is None:
-        return None
-    if experiment != "malloc_trim":
-        return max(0, given)
-    end = _at_the_end(case, process, row)
-    return max(0, given - end.freed_bytes) if end is not None else None
+def is_tried(process: ProcessGrowth, experiment: str) -> bool:
+    """``experiment`` is one of the schema's, such as ``malloc_trim``."""
+    return _row(process, experiment) is not None
 
 
-def trimmed(case: Case, process: ProcessGrowth) -> int | None:
+def trimmed(process: ProcessGrowth) -> int | None:
     """What malloc_trim() gave back of what the process still held as it ended, bytes.
 
     None where it was not tried, or where ending had given much back before: then it says nothing of the work.
     """
-    row = _row(case, process, "malloc_trim")
+    row = _row(process, "malloc_trim")
     given = int_of(row, "returned_bytes")
-    end = _at_the_end(case, process, row) if row is not None else None
+    end = _at_the_end(process, row) if row is not None else None
     if given is None or end is None or end.resident_fraction < STILL_RESIDENT:
         return None
     return max(0, given)
@@ -75,66 +63,51 @@ def ruled_out(
     *,
     small_fraction: float = 0.02,  # of the process's memory: pages come and go by that much without any remedy
     large_fraction: float = 0.2,  # below it a remedy is not what anybody looks for
-    still_resident: float = STILL_RESIDENT,
 ) -> Iterator[RuledOut]:
     """What the experiments say about the process that gained most of those that made any."""
     growth = case.growth
-    for process in growth.processes:
-        rows = process.rows("experiments")
-        if not len(rows):
+    process = next((one for one in growth.processes if len(one.rows("experiments"))), None)
+    rows = process.rows("experiments").drop_duplicates("experiment", keep="last") if process is not None else None
+    for _, row in rows.iterrows() if rows is not None else ():
+        end = _at_the_end(process, row) if process is not None else None
+        given, experiment = int_of(row, "returned_bytes"), text_of(row, "experiment")
+        if process is None or end is None or given is None:
             continue
-        for _, row in rows.drop_duplicates("experiment", keep="last").iterrows():
-            end = _at_the_end(case, process, row)
-            given = int_of(row, "returned_bytes")
-            if end is None or given is None:
-                continue
-            is_small = given <= small_fraction * end.held_bytes
-            amount = f"{format_bytes(max(0, given))} of {format_bytes(end.held_bytes)}"
-            figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
-            experiment = text_of(row, "experiment")
-            if experiment == "gc.collect" and is_small:
-                if frozen_in(case, process) is not None:
-                    continue  # of what is frozen it could free nothing
-                count = format_count(int_of(row, "freed_count") or 0)
-                reason = f"gc.collect() at the end freed {amount} ({count} objects): calling it will not help"
-                yield RuledOut("cyclic-garbage", reason, figures)
-            elif experiment == "malloc_trim" and end.resident_fraction >= still_resident:
-                least = given - end.freed_bytes
-                if is_small:
-                    reason = f"malloc_trim() at the end returned {amount}: trimming or fewer arenas will not help"
-                    yield RuledOut("fragmentation", reason, figures)
-                elif least >= max(large_fraction * end.held_bytes, 10 * MiB):
-                    reason = (
-                        f"malloc_trim() at the end returned {amount}: that memory was free inside malloc, not leaked; "
-                        f"trimming gives it back until it is needed again{end.arenas}"
-                    )
-                    yield RuledOut("native-growth", reason, figures)
-            elif experiment == "arrow.release_unused" and is_small:
-                reason = f"Arrow's release_unused() at the end returned {amount}: its pool keeps nothing to speak of"
-                yield RuledOut("native-growth", reason, figures)
-            elif experiment == "torch.cuda.empty_cache":
-                yield from _of_device(row, small_fraction)
-        return
+        is_small = given <= small_fraction * end.held_bytes
+        amount = f"{format_bytes(max(0, given))} of {format_bytes(end.held_bytes)}"
+        count = format_count(int_of(row, "freed_count") or 0)
+        is_much = given - end.freed_bytes >= max(large_fraction * end.held_bytes, _MUCH_BYTES)
+        is_trim = experiment == "malloc_trim" and end.resident_fraction >= STILL_RESIDENT
+        # Of what is frozen a collection could free nothing.
+        is_collection = experiment == "gc.collect" and is_small and frozen_in(process, growth) is None
+        table = (  # whether it shows anything, what it is no case of, and why
+            (is_collection, "cyclic-garbage", f"gc.collect() at the end freed {amount} ({count} objects): calling it "
+             "will not help"),
+            (is_trim and is_small, "fragmentation", f"malloc_trim() at the end returned {amount}: trimming or fewer "
+             "arenas will not help"),
+            (is_trim and is_much and not is_small, "native-growth", f"malloc_trim() at the end returned {amount}: that "
+             "memory was free inside malloc, not leaked; trimming gives it back until it is needed again"
+             f"{end.arenas}"),
+            (experiment == "arrow.release_unused" and is_small, "native-growth", "Arrow's release_unused() at the end "
+             f"returned {amount}: its pool keeps nothing to speak of"),
+        )  # fmt: skip
+        figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
+        yield from (RuledOut(kind, reason, figures) for shows, kind, reason in table if shows)
+        match = _DEVICE_FIGURES.search(text_of(row, "text") or "") if experiment == "torch.cuda.empty_cache" else None
+        before, after = map(int, match.groups()) if match is not None else (0, 0)
+        if before and before - after <= small_fraction * before:
+            amount = f"{format_bytes(max(0, before - after))} of {format_bytes(before)}"
+            reason = f"torch.cuda.empty_cache() at the end returned {amount}: calling it will not help"
+            yield RuledOut("gpu-fragmentation", reason, {"before_bytes": before, "after_bytes": after})
 
 
-def _of_device(row: pd.Series[Any], small_fraction: float) -> Iterator[RuledOut]:
-    match = _DEVICE_FIGURES.search(text_of(row, "text") or "")
-    if match is None:
-        return
-    before, after = map(int, match.groups())
-    if before and before - after <= small_fraction * before:
-        amount = f"{format_bytes(max(0, before - after))} of {format_bytes(before)}"
-        reason = f"torch.cuda.empty_cache() at the end returned {amount}: calling it will not help"
-        yield RuledOut("gpu-fragmentation", reason, {"before_bytes": before, "after_bytes": after})
-
-
-def _row(case: Case, process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
+def _row(process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
     rows = process.rows("experiments")
     rows = only(rows, rows["experiment"] == experiment)
     return rows.iloc[-1] if len(rows) else None
 
 
-def _at_the_end(case: Case, process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
+def _at_the_end(process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
     """From the readings before the experiment, of which the last was made as the interpreter began to end."""
     sentinels = process.rows("sentinels")
     sentinels = only(sentinels, (sentinels["time_s"] <= row["time_s"]) & sentinels["rss_bytes"].notna())

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.marks import passages
-from ..facts.gpu.snapshots import DeviceSnapshot, Stack
+from ..facts.gpu.snapshots import DeviceSnapshot, Oom, Stack
 from ..facts.subject import Definition
 from ..findings import Evidence, Series, Subject
-from ..units import format_bytes
-from .sentences import curve
-
-_MOST_PARTS = 5
-_MOST_MARKS = 4
-_POINTS = 1000
+from ..units import LISTED, format_bytes
+from .sentences import POINTS, curve
 
 
 def subject_in(device: DeviceSnapshot, stack: Stack | None = None, type: str | None = None) -> Subject:
@@ -32,11 +28,11 @@ def subject_in(device: DeviceSnapshot, stack: Stack | None = None, type: str | N
 
 def parts(accounts: dict[str, int]) -> str:
     """``activations 31.2 GiB, optimizer 12.0 GiB``: the largest, in order."""
-    largest = sorted(accounts.items(), key=lambda pair: -pair[1])[:_MOST_PARTS]
+    largest = sorted(accounts.items(), key=lambda pair: -pair[1])[:LISTED]
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
 
 
-def largest_lines(budget: DeviceBudget, count: int = 3) -> Evidence:
+def largest_lines(budget: DeviceBudget, count: int = LISTED) -> Evidence:
     """The lines that held most at the peak."""
     lines = [line for line in budget.lines if line.peak_bytes and line.stack.is_known][:count]
     told = ", ".join(f"{line.stack.place} {format_bytes(line.peak_bytes)} ({line.role})" for line in lines)
@@ -49,7 +45,7 @@ def between_marks(budget: DeviceBudget) -> list[Evidence]:
     if not told:
         return []
     changes = ", ".join(
-        f"{one.name} {format_bytes(one.change_bytes, signed=True)} in {one.count}" for one in told[:_MOST_MARKS]
+        f"{one.name} {format_bytes(one.change_bytes, signed=True)} in {one.count}" for one in told[:LISTED]
     )
     inside = next((one.name for one in told if one.has_peak), None)
     where = f"; the peak lies in {inside}" if inside else ""
@@ -65,8 +61,8 @@ def as_program_says(budget: DeviceBudget, at: int) -> list[Evidence]:
     ):
         sums = budget.said_at(at, column)
         if sums:
-            more = f" and {len(sums) - _MOST_PARTS} more" if len(sums) > _MOST_PARTS else ""
-            found.append(Evidence(f"{what}: {parts(sums)}{more}", dict(list(sums.items())[:_MOST_PARTS])))
+            more = f" and {len(sums) - LISTED} more" if len(sums) > LISTED else ""
+            found.append(Evidence(f"{what}: {parts(sums)}{more}", dict(list(sums.items())[:LISTED])))
     return found
 
 
@@ -75,7 +71,7 @@ def allocated_curve(device: DeviceSnapshot) -> list[Series]:
     levels = device.levels[1:]
     if levels.size < 2:
         return []
-    width = max(1, -(-levels.size // _POINTS))
+    width = max(1, -(-levels.size // POINTS))
     starts = range(0, levels.size, width)
     highest = [at + int(levels[at : at + width].argmax()) for at in starts]
     return [curve("allocated", device.times_s[highest], levels[highest].astype(float))]
@@ -90,3 +86,23 @@ def too_late(budget: DeviceBudget) -> list[str]:
         f"{format_bytes(size)} were allocated before the recording of history began: what they are is not known "
         "(call torch.cuda.memory._record_memory_history before the model is made)"
     ]
+
+
+def unused_at(device: DeviceSnapshot, oom: Oom) -> int:
+    """What the allocator held and no tensor used when it failed. **Units** bytes."""
+    at = oom.position + 1
+    return max(0, int(device.reserved_levels[at] - device.levels[at]))
+
+
+def ran_out(asked: int, place: str, unused: int, reserved: int, free: int, room: str) -> Evidence:
+    """An allocation that failed; ``room``: in words, what was ``free``."""
+    return Evidence(
+        f"{format_bytes(asked)} could not be allocated{place}: {format_bytes(unused)} of the {format_bytes(reserved)} "
+        f"that torch held were unused, {room}",
+        {"requested_bytes": asked, "unused_bytes": unused, "reserved_bytes": reserved, "device_free_bytes": free},
+    )
+
+
+def largest_free(device: DeviceSnapshot) -> Evidence:
+    size = device.largest_free_bytes
+    return Evidence(f"the largest free block at the snapshot has {format_bytes(size)}", {"largest_free_bytes": size})

@@ -64,7 +64,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float) 
         severity="warning" if case.kills.of_root or is_short(case.limits) or share >= _MUCH else "note",
         grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", 0.8)],
         bytes=rest.bytes,
-        process=parent,
+        process=rest.workers[0],
         line=line,
         holder=who,
         type="process",

@@ -23,6 +23,7 @@ from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence
+from ..units import FEWEST, MOST, NEARLY_ALL
 from .sentences import at_line
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ DESCRIPTORS = libraries.names_of(libraries.DESCRIPTOR)
 THREADS = libraries.names_of(libraries.THREAD)
 PROCESSES = libraries.names_of(libraries.PROCESS)
 _POOLS = libraries.names_of(libraries.POOL)
-_LEAST_SHARE, _MOST_SHARE = 0.5, 1.5  # of what was counted from outside: other numbers are not of the same things
-_LEAST_OBJECTS = 3
-_IN_STEP = 0.8  # net growth over all changes, from snapshot to snapshot
+_MOST_SHARE = 1.5  # of what was counted from outside: other numbers are not of the same things
 
 
 class Keeper(NamedTuple):
@@ -88,7 +87,7 @@ def keeper(
             return seen
     there = _length_of(kept, known) if kept.is_container else None
     gained = float(counted[1][-1] - counted[1][0])
-    if there is not None and there < _LEAST_SHARE * gained:
+    if there is not None and there < MOST * gained:
         return NOBODY._replace(evidence=[_replaced(kept, there)])
     return _by_source(kept)
 
@@ -179,9 +178,9 @@ def _rise_together(counts: Floats, time_s: Floats, counted: tuple[Floats, Floats
     """As many more objects, about, as things counted from outside; of pools fewer do."""
     at_first, at_last = np.interp(time_s[[0, -1]], *counted)
     risen, gained = float(at_last - at_first), float(counts[-1] - counts[0])
-    least = 0.0 if all(place.type_name in _POOLS for place in objects) else _LEAST_SHARE * risen
-    is_fitting = max(least, _LEAST_OBJECTS) <= gained <= _MOST_SHARE * risen
-    return is_fitting and keeps_growing(counts, min_persistence=_IN_STEP)
+    least = 0.0 if all(place.type_name in _POOLS for place in objects) else MOST * risen
+    is_fitting = max(least, FEWEST) <= gained <= _MOST_SHARE * risen
+    return is_fitting and keeps_growing(counts, min_persistence=NEARLY_ALL)
 
 
 def _outermost(places: Iterable[Place], types: frozenset[str]) -> list[Place]:
@@ -201,7 +200,7 @@ def _is_within(place: Place, types: frozenset[str]) -> bool:
 def _container(place: Place) -> Place | None:
     """The nearest place up the path that does not multiply with these objects; None: all do, up to the root."""
     above = place.parent
-    while above is not None and _gained([above]) >= _LEAST_SHARE * _gained([place]):
+    while above is not None and _gained([above]) >= MOST * _gained([place]):
         above = above.parent
     return above
 

@@ -1,43 +1,36 @@
 """Objects that pile up and that nobody refers to: what is left when an extension forgets to drop its references.
 
 The graph of the heap has all objects that the collector knows, and those that only C code refers to among them; of the
-others (strings, numbers, bytes) a sample of the allocator's pools shows those that no object refers to. Where no
-snapshot has a graph there is one sign: small objects the collector does not track grow in number while nothing that
-could hold them does.
+others (strings, numbers, bytes) a sample of the allocator's pools shows those that no object refers to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..confidence import Ground
+from ..confidence import AGAINST, FAIR, Ground
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.imports import STANDARD_LIBRARY, only_package
+from ..facts.code.imports import STANDARD_LIBRARY, only_package, package_in
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.strays import Strays, piles_up, strays_of
+from ..facts.growth.strays import piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
-from ..facts.series.arithmetic import level_at
-from ..facts.tables import only, series, without_last
+from ..facts.series.arithmetic import Floats, level_at
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
+from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding
-from ..units import MOST, format_bytes, format_count, format_duration
-from .allocated import given_at, made_at, made_of_type
+from ..units import FEWEST, MOST, SOME, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
-_BY_NUMBERS = (Ground("by numbers alone: more small objects than snapshots find", 0.5),)
-_OF_HANDLES = (Ground("handles were counted that nothing refers to", 0.7),)
-_OF_SAMPLES = (Ground("samples saw them made and never freed, and the graph has none of them", 0.65),)
 # Of the objects that no collector knows, those that may be large: the functions of Python that ask malloc for them.
 _MADE_BY = {
     "PyUnicode_New": "str",
@@ -46,245 +39,255 @@ _MADE_BY = {
     "PyByteArray_FromStringAndSize": "bytearray",
     "PyByteArray_Resize": "bytearray",
 }
-_SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
-_LEAST_TAKES = 4  # snapshots: three intervals that are alike
 _IN_GRAPH = 0.2  # of what the process gained
-_FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
 
 
-def leaked(
-    case: Case,
-    process: ProcessGrowth,
-    left: int,
-    kind: str,
-    *,
-    has_holder: bool,
-    min_own_share: float,
-) -> Iterator[Finding]:
+class Leaked(NamedTuple):
+    """Objects of one type that nobody refers to. ``bytes``: gained in the judged window.
+
+    ``has_native``: what they stand for is memory of malloc's, so that its samples tell who made them.
+    """
+
+    bytes: float
+    type_name: str
+    ground: str
+    evidence: Evidence
+    has_native: bool = False
+
+
+def leaked(case: Case, process: ProcessGrowth, left: int, kind: str, *, min_own_share: float) -> Iterator[Finding]:
     """One finding, or none. ``left``: bytes of growth that nothing else explains.
-
-    ``has_holder``: some of it was seen to be held, so that numbers alone do not say that nobody holds the rest.
 
     Where the user's code holds a C object that cannot be looked into, its table is the likelier holder, unless objects
     without any were counted.
     """
-    opaque = opaque_holders(case.heap(process.pid))
-    growth, takes = case.growth, process.rows("takes")
-    window_s = growth.end_s - growth.start_s
-    strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
-    alone = _most_alone(strays, window_s) if strays is not None else None
-    handles = leaked_handles(process, growth)
-    if handles is not None:
-        evidence = [handles.evidence(strays.passed_s if strays is not None else window_s)]
-        yield _finding(case, process, left, kind, handles.type_name, _OF_HANDLES, evidence, has_native=True)
-        return
-    if strays is not None and alone is not None and alone.bytes >= min_own_share * left:
-        grounds = [
-            Ground("objects were counted that nothing refers to", 0.7)
-            if alone.is_exact
-            else Ground("in a sample were objects that nothing refers to", 0.65),
-            *([Ground("an object whose inside cannot be seen may refer to them", 0.35)] if opaque else ()),
-        ]
-        yield _finding(case, process, left, kind, alone.type_name, grounds, [alone.evidence(strays.passed_s)], opaque)
-        return
-    large = leaked_large(case, process)
-    if large is not None and large.bytes >= min_own_share * left:
-        yield _finding(case, process, left, kind, large.type_name, _OF_SAMPLES, [large.evidence], has_native=True)
-        return
-    if opaque or (strays is not None and strays.knows_pools):
-        return  # what nobody refers to was counted
-    if has_holder:
-        return
-    small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
-    if small is not None:
-        yield _finding(case, process, left, kind, None, _BY_NUMBERS, [small])
+    handles = leaked_handles(process, case.growth)
+    most = handles or _most_alone(process, case.growth)
+    if handles is None and (most is None or most.bytes < min_own_share * left):
+        most = leaked_large(case, process)
+    if most is not None and (most is handles or most.bytes >= min_own_share * left):
+        yield _finding(case, process, left, kind, most)
 
 
-class _Alone(NamedTuple):
-    """Objects of one type that only C code refers to. ``bytes``: gained in the judged window; ``bytes_each``: what came
-    into use for each that was added, where that is native memory of theirs.
-    """
-
-    bytes: float
-    type_name: str
-    counts: tuple[float, float]
-    is_exact: bool  # else: from a sample of pools
-    bytes_each: float | None = None
-
-    def evidence(self, passed_s: float) -> Evidence:
-        first, last = map(format_count, self.counts)
-        how = "" if self.is_exact else ", by a sample of the memory that small objects lie in"
-        if self.bytes_each is not None:
-            of_sample = "" if self.is_exact else ", by a sample of the memory that small objects lie in"
-            how = f"{of_sample}; for each that was added {format_bytes(self.bytes_each)} came into use"
-        return Evidence(
-            f"objects of type {self.type_name} that no object refers to and no cycle keeps alive: {first} → {last} in "
-            f"{format_duration(passed_s)}{how}",
-            {"first_count": self.counts[0], "last_count": self.counts[1], "own_bytes": round(self.bytes)},
-        )
+def _alone(
+    type_name: str, count: Floats, bytes: float, passed_s: float, is_exact: bool, each: float | None = None
+) -> Leaked:
+    """``each``: what came into use for each that was added, where that is native memory of theirs."""
+    first, last = float(count[0]), float(count[-1])
+    how = "" if is_exact else ", by a sample of the memory that small objects lie in"
+    how += f"; for each that was added {format_bytes(each)} came into use" if each is not None else ""
+    text = f"objects of type {type_name} that no object refers to and no cycle keeps alive: {format_count(first)} → "
+    text += f"{format_count(last)} in {format_duration(passed_s)}{how}"
+    ground = "objects were counted that nothing refers to" if is_exact else "in a sample nothing refers to such objects"
+    figures = {"first_count": first, "last_count": last, "own_bytes": round(bytes)}
+    return Leaked(bytes, type_name, ground, Evidence(text, figures), has_native=each is not None)
 
 
-class _Large(NamedTuple):
-    """Objects of one type that malloc handed out in the judged window, which are alive and in nobody's hands."""
-
-    bytes: float
-    type_name: str
-    maker: str
-    sample_count: int
-
-    @property
-    def evidence(self) -> Evidence:
-        text = (
-            f"{self.maker}() asked for {format_bytes(self.bytes)} that stays, by {self.sample_count:,} samples; the "
-            f"graph of all objects has no {self.type_name} for it"
-        )
-        return Evidence(text, {"bytes": round(self.bytes), "samples": self.sample_count})
-
-
-def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
-    """None where it is less than half of what the process gained, or Python objects in the graph account for it."""
-    in_graph = growth_of(case.ledger, "python-objects", process.label) - _loose_bytes(process, case.growth)
-    if in_graph >= _IN_GRAPH * process.growth_bytes:
-        return None
-    found: dict[str, _Large] = {}
-    for one in allocations(case.growth, process):
-        maker = one.made_by(_MADE_BY)
-        if maker is not None:
-            known = found.get(_MADE_BY[maker], _Large(0.0, _MADE_BY[maker], maker, 0))
-            both = known.bytes + one.bytes, known.sample_count + one.sample_count
-            found[known.type_name] = known._replace(bytes=both[0], sample_count=both[1])
-    most = max(found.values(), key=lambda large: large.bytes, default=None)
-    return most if most is not None and most.bytes >= MOST * process.growth_bytes else None
-
-
-def _loose_bytes(process: ProcessGrowth, growth: TreeGrowth) -> float:
-    """Of small objects that nothing refers to, what the process gained in the judged window."""
-    strays = strays_of(process, growth.start_s, growth.end_s)
-    if strays is None:
-        return 0.0
-    window_s = growth.end_s - growth.start_s
-    return sum(strays.gained(one.loose_bytes, window_s) for one in strays.types if piles_up(one.loose_bytes))
-
-
-def _most_alone(strays: Strays, window_s: float) -> _Alone | None:
+def _most_alone(process: ProcessGrowth, growth: TreeGrowth) -> Leaked | None:
     """The type of which C code alone came to hold most. Torch's own hold each other in C++."""
-    found = []
-    for stray in strays.types:
-        if stray.type_name.split(".", 1)[0] == "torch":
-            continue
+    strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
+    if strays is None:
+        return None
+    found = [
+        _alone(one.type_name, count, strays.gained(bytes, growth.end_s - growth.start_s), strays.passed_s, is_exact)
+        for one in strays.types
+        if one.type_name.split(".", 1)[0] != "torch"
         for count, bytes, is_exact in (
-            (stray.outside_count, stray.outside_bytes, True),
-            (stray.loose_count, stray.loose_bytes, False),
-        ):
-            if piles_up(count) and piles_up(bytes):
-                counts = float(count[0]), float(count[-1])
-                found.append(_Alone(strays.gained(bytes, window_s), stray.type_name, counts, is_exact))
+            (one.outside_count, one.outside_bytes, True), (one.loose_count, one.loose_bytes, False)
+        )
+        if piles_up(count) and piles_up(bytes)
+    ]  # fmt: skip
     return max(found, key=lambda one: one.bytes, default=None)
 
 
-def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
+def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> Leaked | None:
     """Objects made in C that pile up without a reference, in step with memory that is not Python's: they stand for it.
 
     Of what they hold Python sees nothing; so it is put down to their number only where it grew with it in each interval
     between snapshots, and these are three or more.
     """
     strays = strays_of(process, growth.start_s, growth.end_s)
-    if strays is None or len(strays.time_s) < _LEAST_TAKES:
+    if strays is None or len(strays.time_s) <= FEWEST:
         return None
     held = np.array([level_at(process.time_s, process.held_bytes, at_s) for at_s in strays.time_s])
-    window_s = growth.end_s - growth.start_s
     found = []
-    for stray in strays.types:
-        module, dot, _ = stray.type_name.partition(".")
+    for one in strays.types:
+        module, dot, _ = one.type_name.partition(".")
         if not dot or module in STANDARD_LIBRARY or module == "torch":
             continue
         # Those that the collector does not know, such as arrays, are seen in a sample of pools.
-        for count, is_exact in ((stray.outside_count, True), (stray.loose_count, False)):
+        for count, is_exact in ((one.outside_count, True), (one.loose_count, False)):
             step = in_step if is_exact else in_step_by_sample
             each = step(count, held) if piles_up(count) else None
-            gained = 0.0 if each is None else strays.gained(count, window_s) * each
+            gained = 0.0 if each is None else strays.gained(count, growth.end_s - growth.start_s) * each
             if gained >= MOST * process.growth_bytes:
-                counts = float(count[0]), float(count[-1])
-                found.append(_Alone(min(gained, process.growth_bytes), stray.type_name, counts, is_exact, each))
+                bytes = min(gained, process.growth_bytes)
+                found.append(_alone(one.type_name, count, bytes, strays.passed_s, is_exact, each))
     return max(found, key=lambda one: one.bytes, default=None)
 
 
-def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:
-    """Whether the growth is one of small untracked objects, which no container that grows could hold."""
-    time_s, blocks = series(sentinels, "allocated_blocks")
-    tracked = only(takes, takes["gc_object_count"].notna() & ~takes["truncated"].fillna(False).astype(bool))
-    if time_s.size < 2 or len(tracked) < 2:
+def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
+    """Objects of one type that malloc handed out, which are alive and in nobody's hands.
+
+    None where it is less than half of what the process gained, or Python objects in the graph account for it.
+    """
+    growth = case.growth
+    strays, window_s = strays_of(process, growth.start_s, growth.end_s), growth.end_s - growth.start_s
+    loose = [one.loose_bytes for one in strays.types if piles_up(one.loose_bytes)] if strays is not None else []
+    in_graph = growth_of(case.ledger, "python-objects", process.label)
+    in_graph -= sum(strays.gained(bytes, window_s) for bytes in loose) if strays is not None else 0
+    if in_graph >= _IN_GRAPH * process.growth_bytes:
         return None
-    first_s, last_s = (float(tracked["time_s"].iloc[i]) for i in (0, -1))
-    passed_s = last_s - first_s
-    if passed_s <= 0:
+    found: dict[str, tuple[float, int, str]] = {}
+    for one in allocations(growth, process):
+        maker = one.made_by(_MADE_BY)
+        if maker is not None:
+            bytes, count, first = found.get(_MADE_BY[maker], (0.0, 0, maker))
+            found[_MADE_BY[maker]] = bytes + one.bytes, count + one.sample_count, first
+    type_name, (bytes, count, maker) = max(found.items(), key=lambda one: one[1][0], default=("", (0.0, 0, "")))
+    if not found or bytes < MOST * process.growth_bytes:
         return None
-    # Both between the same snapshots: what was imported before the first has made small objects, and its containers.
-    gained = (level_at(time_s, blocks, last_s) - level_at(time_s, blocks, first_s)) / passed_s
-    least, largest = _SMALL_OBJECT_BYTES
-    each_bytes = left / (growth.end_s - growth.start_s) / gained if gained > 0 else 0.0
-    counted = tracked["gc_object_count"].astype(float) + tracked["gc_frozen_count"].astype(float).fillna(0.0)
-    containers = float(counted.iloc[-1] - counted.iloc[0]) / passed_s
-    if not least <= each_bytes <= largest or containers > _FEW * gained:
-        return None
-    more = f"{format_count(gained * passed_s)} small objects more in {format_duration(passed_s)}"
-    return Evidence(
-        f"{more}, {format_bytes(each_bytes)} each; objects that could refer to them did not grow",
-        {"small_objects_per_s": round(gained, 1), "containers_per_s": round(containers, 1)},
-    )
+    text = f"{maker}() asked for {format_bytes(bytes)} that stays, by {count:,} samples; the graph of all objects has "
+    evidence = Evidence(f"{text}no {type_name} for it", {"bytes": round(bytes), "samples": count})
+    ground = "samples saw them made and never freed, and the graph has none of them"
+    return Leaked(bytes, type_name, ground, evidence, has_native=True)
 
 
-def _finding(
-    case: Case,
-    process: ProcessGrowth,
-    left: int,
-    kind: str,
-    type_name: str | None,
-    grounds: Sequence[Ground],
-    evidence: list[Evidence],
-    opaque: Sequence[Place] = (),
-    has_native: bool = False,
-) -> Finding:
-    what = type_name or "small ones: strings, numbers, bytes"
-    doubts = ["a table inside C code that Python cannot reach would look the same"]
+def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: Leaked) -> Finding:
+    type_name, has_native = leaked.type_name, leaked.has_native
+    opaque: Sequence[Place] = () if has_native else opaque_holders(case.heap(process.pid))
+    table = "a table inside C code that Python cannot reach would look the same"
     if opaque:
         held = f"{opaque[0].reference.variable}, a {opaque[0].type_name}"
-        doubts = [f"{held}, cannot be looked into: a table in it would look the same"]
+        table = f"{held}, cannot be looked into: a table in it would look the same"
     made = made_at(case, process, NATIVE) if has_native else None
     of_type = None
     if made is None:  # a handle is an object, too
         of_type, has_native = made_of_type(case, process, type_name), False
         made = of_type or made_at(case, process, OBJECTS)
-    line, package = None, None
+    unsure = None
     if made is not None:
         # Where a package's own objects stay, their memory tells who made them, and not who was given them.
-        is_its_own = type_name is not None and type_name.split(".", 1)[0] == made.package
+        is_its_own = type_name.split(".", 1)[0] == made.package
         called = made.package_called(case) if is_its_own or not has_native else None
         given = None if has_native or of_type is not None else given_at(case, process)
-        if given is not None:
-            evidence, line, package = [*evidence, made.evidence, given.evidence], given.line, given.package
-        else:
-            evidence, line, package = [*evidence, made.evidence], made.line, called or made.package or made.line.library
+        line = given.line if given is not None else made.line
+        package = given.package if given is not None else called or made.package or made.line.library
+        seen = [made.evidence, given.evidence if given is not None else None]
     else:
-        doubts.append("the line was not observed: allocations were not sampled, or several lines made such objects")
-    is_maker = package is not None and type_name is not None and type_name.split(".", 1)[0] == package
-    if is_maker and only_package(index_of(case.sources, "import")) != package:
+        line, package, seen = None, None, []
+        unsure = "the line was not observed: allocations were not sampled, or several lines made such objects"
+    if package == type_name.split(".", 1)[0] != only_package(index_of(case.sources, "import")):
         package = None  # its own objects: it made them, and who keeps them may have got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
+    update = f"update or replace {package or 'the extension that these objects are given to'}"
+    inside = Ground("an object whose inside cannot be seen may refer to them", AGAINST)
     return case.finding(
         kind,
-        f"Unreferenced objects pile up ({what}): {who} keeps references it should drop",
-        grounds=grounds,
+        f"Unreferenced objects pile up ({type_name}): {who} keeps references it should drop",
+        grounds=[Ground(leaked.ground, FAIR), inside if opaque else None],
         bytes=left,
         process=process,
         line=line,
         holder="no Python object",
         type=type_name,
         library=package,
-        evidence=[*evidence, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})],
-        doubts=doubts,
-        remedy=[
-            f"update or replace {package or 'the extension that these objects are given to'}: clearing variables and "
-            "gc.collect() free nothing here"
+        evidence=[
+            leaked.evidence,
+            *seen,
+            Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left}),
         ],
+        doubts=[table, unsure],
+        remedy=[f"{update}: clearing variables and gc.collect() free nothing here"],
     )
+
+
+# ---- which line made what stays, as samples of allocations tell
+
+
+_CERTAIN = 2.0  # standard errors by which one line made more than all the others: the line, not one of them
+# Where an object of a type begins, in Python's own code. Its block may be an old one: see ``made_of_type``.
+_MAKERS = {
+    "list": ("PyList_New",),
+    "dict": ("PyDict_New", "_PyDict_NewPresized", "PyDict_Copy"),
+    "tuple": ("PyTuple_New", "PyTuple_Pack"),
+    "set": ("PySet_New",),
+}
+_MOST_OF_TYPE, _LEAST_SAMPLES = 2 / 3, 5  # of one type: by a line of an extension's
+_MOST_ERROR_BESIDE = 0.35  # of what stayed
+
+
+@dataclass(frozen=True)
+class MadeAt:
+    """The line under which most of the objects that stay are made. ``share``: of them, 0 to 1."""
+
+    line: GrowthLine
+    package: str | None
+    share: float
+    what: str = "small"
+
+    def package_called(self, case: Case) -> str | None:
+        """The one package that the line names. What it makes by another one is its own: who calls gets the reference,
+        and has to drop it."""
+        return package_in(index_of(case.sources, "import"), self.line.file, self.line.text)
+
+    @property
+    def evidence(self) -> Evidence:
+        line, first = self.line, self.line.alive[0]
+        by = f", asked for by {self.package}" if self.package else ""
+        what = f"allocated {self.share:.0%} of what malloc handed out and was kept"
+        if first.allocator in OBJECTS:
+            what = f"made {self.share:.0%} of the {self.what} objects that stayed, by samples"
+        text = f"{line.file}:{line.line} {what}{by}"
+        figures = {
+            "line": line.line, "share": round(self.share, 3), "samples": format_count(line.sample_count),
+            "native_stack": first.native_stack,
+        }  # fmt: skip
+        return Evidence(f"{text}: {line.text}" if line.text else text, figures)
+
+
+def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJECTS) -> MadeAt | None:
+    """None where they were not sampled, or several lines make them."""
+    lines = lines_of(case.growth, process, case.sources, allocators)
+    return _made(lines[0]) if lines and _made_most(lines) else None
+
+
+def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> MadeAt | None:
+    """The line at which an extension, none of Python's own, made most objects of a type that stay; None where none did.
+
+    Python keeps what is freed of numbers, lists and dicts for the next ones of the type. Of what an extension makes and
+    forgets most blocks were asked for where others of the kind were made and freed, so that the sum of all types names
+    that line.
+    """
+    makers = _MAKERS.get(type_name or "", ())
+    lines = lines_of(case.growth, process, case.sources, OBJECTS, makers=makers) if makers else []
+    if not lines or lines[0].share < _MOST_OF_TYPE or lines[0].sample_count < _LEAST_SAMPLES:
+        return None
+    made = replace(_made(lines[0]), what=str(type_name))
+    return made if made.package is not None and made.package not in STANDARD_LIBRARY else None
+
+
+def _made_most(lines: Sequence[GrowthLine]) -> bool:
+    """Whether the first made more than all the others together. Twenty samples of one line and none of another are
+    sure of that, however little they know of how much it was.
+    """
+    first = lines[0]
+    others = first.bytes * (1.0 / first.share - 1.0) if first.share > 0 else first.bytes
+    error = sum((line.error_share * line.bytes) ** 2 for line in lines) ** 0.5
+    return bool(first.bytes - others >= _CERTAIN * error > 0)
+
+
+def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
+    """Of small objects that Python's own code makes: the line at which an extension is called that makes others which
+    stay. It is the one that keeps what it was given; None where no extension made any.
+    """
+    lines = lines_of(case.growth, process, case.sources, OBJECTS)
+    made = [_made(line) for line in lines if line.share >= SOME and line.error_share <= _MOST_ERROR_BESIDE]
+    if not made or made[0].package is not None:
+        return None
+    return next((one for one in made if one.package is not None), None)
+
+
+def _made(line: GrowthLine) -> MadeAt:
+    packages = {one.package for one in line.alive if one.bytes >= SOME * line.bytes and one.package is not None}
+    return MadeAt(line, packages.pop() if len(packages) == 1 else None, line.share)

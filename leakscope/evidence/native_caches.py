@@ -11,16 +11,14 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence
-from ..units import format_bytes, format_count
+from ..units import FEWEST, MOST, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..facts.case import Case
 
-_LEAST_TAKES = 3  # fewer shapes are no sign of anything
 _MOST_ALIKE = 0.7  # of the snapshots have an input of a shape seen before: shapes repeat
-_MOST_BLOCKS = 0.5  # of the small objects that came into use
 _LOADED, _LAST_IMMORTAL = re.compile(r"Python 3\.12\.(\d+)"), 4  # CPython 113993
 _OWN_KERNELS = ("bfloat16", "float16")  # oneDNN also multiplies matrices of these types; MKL those of float32
 
@@ -55,7 +53,7 @@ def _interned(case: Case, process: ProcessGrowth, line: GrowthLine | None) -> Ca
     """Strings that the interpreter interned for good: most of the blocks that came into use are such."""
     strings, blocks = (case.gained(process, column) or 0.0 for column in ("interned_count", "allocated_blocks"))
     loaded = _LOADED.search(" ".join(process.rows("agent_notes")["text"].dropna().astype(str)))
-    if strings < _MOST_BLOCKS * blocks or blocks <= 0 or loaded is None or int(loaded.group(1)) > _LAST_IMMORTAL:
+    if strings < MOST * blocks or blocks <= 0 or loaded is None or int(loaded.group(1)) > _LAST_IMMORTAL:
         return None
     by = f" by {line.library}" if line is not None and line.library else ""
     text = f"the interpreter interned {format_count(strings)} more strings{by}, and {loaded.group()} frees none of them"
@@ -71,7 +69,7 @@ def _interned(case: Case, process: ProcessGrowth, line: GrowthLine | None) -> Ca
 
 def _arrow(case: Case, process: ProcessGrowth, native_bytes: int) -> Cache | None:
     gained = arrow_pool_bytes(case, process)
-    if gained < max(1.0, 0.5 * native_bytes):
+    if gained < max(1.0, MOST * native_bytes):
         return None
     text = f"Arrow's memory pool allocated {format_bytes(gained)} more"
     remedy = ["drop Arrow tables and batches that are no longer needed, or write them out in smaller pieces"]
@@ -91,7 +89,7 @@ def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
         & tensors["shape"].notna(),
     )
     largest = inputs.sort_values("storage_bytes", kind="stable").groupby("take")["shape"].last()
-    if len(largest) < _LEAST_TAKES or largest.nunique() < _MOST_ALIKE * len(largest):
+    if len(largest) < FEWEST or largest.nunique() < _MOST_ALIKE * len(largest):
         return None
     if not _computed_by_onednn(process.rows("weights")):
         return None

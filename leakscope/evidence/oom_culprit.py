@@ -19,16 +19,14 @@ from ..facts.tables import only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import MOST, GiB, MiB, format_bytes, format_duration
+from ..units import FEWEST, MOST, SOME, GiB, MiB, format_bytes, format_duration, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
 _SAME_S = 2.0  # who ended later than so long before it was there with it
 _WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run
-_LEAST_READINGS = 4
 _LEAST_REST = 0.01  # of what it held: the interpreter alone, say
 
 
@@ -50,7 +48,7 @@ def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | Non
     if not held:
         return None
     for meaning in (GROWTH, WASTE):  # what names a holder of host memory
-        own = [f for f in so_far if f.tells(meaning) and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
+        own = [f for f in so_far if f.tells(meaning) and _is_about(f, hog) and f.bytes >= SOME * held]
         if own:
             return _of_finding(case, in_order(own)[0], hog, held)
     return _grew_most(case, hog, held) or _held_most(case, hog, held)
@@ -94,7 +92,7 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     """What was filling up when it was killed, where the run was too short to call that a leak."""
     best: tuple[float, Accumulation] | None = None
     for heap in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
-        for grown in accumulations(heap.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
+        for grown in accumulations(heap.roots, max(SOME * held, _LEAST_BYTES)):
             if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
                 best = float(heap.time_s[-1] - heap.time_s[0]), grown
     if best is None or best[1].place is None:
@@ -106,7 +104,7 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     share = min(1.0, last / held)
     clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
     subject = _subject(case, hog, named)
-    per_s = (last - first) / max(seconds, 1e-9)
+    per_s = over(last - first, seconds)
     return Culprit(f"{clause}: at least {share:.0%} of what the process held", subject, last, share, bytes_per_s=per_s)
 
 
@@ -136,12 +134,12 @@ def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> E
 def _last_rate(case: Case, hog: Member) -> float | None:
     """Bytes a second over the second half of its life; None where it grew little."""
     process = next((p for p in case.growth.processes if p.pid == hog.pid), None)
-    if process is None or process.time_s.size < _LEAST_READINGS:
+    if process is None or process.time_s.size <= FEWEST:
         return None
     half = process.time_s.size // 2
     seconds = float(process.time_s[-1] - process.time_s[half])
     gained = float(process.held_bytes[-1] - process.held_bytes[half])
-    return gained / seconds if seconds > 0 and gained > _LEAST_SHARE * (hog.held_bytes or 0) else None
+    return gained / seconds if seconds > 0 and gained > SOME * (hog.held_bytes or 0) else None
 
 
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:

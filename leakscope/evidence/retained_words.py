@@ -11,22 +11,31 @@ from ..facts.heap.owners import weighs_in_members
 from ..facts.retained.figures import Retained
 from ..facts.where.allocations import OBJECTS
 from ..findings import Evidence
-from ..units import format_bytes, format_count, format_duration, per_step, steps_together
-from .mechanisms import also_held_by, holds_hooks, tasks_wait_in, within_member
+from ..units import (
+    FEWEST,
+    MOST,
+    NEARLY_ALL,
+    SOME,
+    format_bytes,
+    format_count,
+    format_duration,
+    per_step,
+    steps_together,
+)
+from .mechanisms import HARDLY, MUCH, also_held_by, holds_hooks, tasks_wait_in, within_member
+from .sentences import at_line
 
-_SOME_NATIVE = 0.1  # of what it holds: less is not worth a line
-_MOST = 0.8  # of the growth: what one holder does not explain, others do
-_HARDLY, _MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
+_WHOLE = 100.0  # members: from here on no fraction is told
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
 def title(found: Retained, total: int, held: int, processes: int) -> str:
     """Bytes with and without what it pins, in all of so many ``processes`` that have it."""
     where = f" in each of {processes} processes" if processes > 1 else ""
-    size = total if total - held < _HARDLY * total else held  # then the remedy has one figure with the title
+    size = total if total - held < HARDLY * total else held  # then the remedy has one figure with the title
     text = f"{found.name} keeps growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
-    if total - held >= _MUCH * total:
+    if total - held >= MUCH * total:
         text += f", plus {format_bytes(total - held)} of freed memory fragmented around them"
     return text
 
@@ -40,22 +49,22 @@ def _of_what(found: Retained) -> str:
     place = found.place
     arrays = place.array_bytes[-1] - place.array_bytes[0]
     growth = max(place.growth_bytes, 1.0)
-    if found.tensor_growth_bytes >= 0.5 * growth:
+    if found.tensor_growth_bytes >= MOST * growth:
         return "of tensors"
     member = place.member_type if found.kept is place else None
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
-    if arrays >= 0.5 * growth:
+    if arrays >= MOST * growth:
         return f"of arrays ({name})"
     others = [
         kind for one in found.holder.members
-        if one.growth_bytes >= _MUCH * found.holder.growth_bytes and (kind := one.type_name.rsplit(".", 1)[-1]) != name
+        if one.growth_bytes >= MUCH * found.holder.growth_bytes and (kind := one.type_name.rsplit(".", 1)[-1]) != name
     ]  # fmt: skip
     if others and len(found.holder.members) > 1:  # several containers have one name
         name = f"{name} and {others[0]}"
     return f"of {name} objects" if name not in ("str", "bytes") else f"of {name}"
 
 
-def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
+def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
     """``step_unit``: as ``Case.step_unit``."""
     if found.is_unseen_graph:
         nodes = int(found.place.count.max())
@@ -67,31 +76,25 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
         link, end = found.link, f"{format_count(found.link.count[-1])} in the last snapshot"
         kind = link.type_name.rsplit(".", 1)[-1]
         begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
-        yield Evidence(
-            f"{begins} a chain, in which each {kind} keeps another as its {link.reference.variable}: {end}",
-            {"chain_length": int(link.count[-1])},
-        )
+        text = f"{begins} a chain, in which each {kind} keeps another as its {link.reference.variable}: {end}"
+        yield Evidence(text, {"chain_length": int(link.count[-1])})
     below = weighs_in_members(found.place)
     if below is not None:
         text = f"most of each member that was looked into is {within_member(below)}"
         yield Evidence(text, {"bytes": int(below.deep_bytes.max())})
-    for line in found.lines[:3]:
-        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
-    for line in found.removing[:1]:
-        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+    for line in (*found.lines[:3], *found.removing[:1]):
+        yield at_line(line, line.kind)
     made = found.made_at
     if made is not None:
         is_small = made.alive[0].allocator in OBJECTS
         what = "the small objects that stayed" if is_small else "what malloc handed out and was kept"
-        samples = f"by {made.sample_count:,} samples"
-        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, {samples}"
+        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, by {made.sample_count:,} samples"
         figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
-    calls = tasks_wait_in(found)
+    calls, others = tasks_wait_in(found), also_held_by(found)
     if calls:
         text = ", there in ".join(call.said for call in calls)
         yield Evidence(f"its tasks do not end: one that was looked into waits in {text}", {"calls": len(calls)})
-    others = also_held_by(found)
     if others:
         text = f"{' and '.join(others)} {'refers' if len(others) == 1 else 'refer'} to the same objects"
         yield Evidence(f"{text}: they are freed once all of these let go", {"other_holders": len(others)})
@@ -99,106 +102,99 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
 
 def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     """What the snapshots saw of its growth."""
-    place, look = found.place, found.look
-    weighed, steps = found.weighed_bytes, look.steps
+    place, look, holder = found.place, found.look, found.holder
     count, time_s = len(look.heap.takes), look.heap.time_s
-    figures: dict[str, Any] = {
-        "start_bytes": int(place.deep_bytes[0]),
-        "end_bytes": int(place.deep_bytes[-1]),
-        "takes": count,
-    }
-    between = f"from {format_duration(float(time_s[0]))} to {format_duration(float(time_s[-1]))}"
-    text = (
-        f"{place.said} held {format_bytes(place.deep_bytes[0])} in the first and "
-        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots, {between}"
-    )
+    start, end = float(place.deep_bytes[0]), float(place.deep_bytes[-1])
+    added = float(place.length[-1] - place.length[0])
+    figures: dict[str, Any] = {"start_bytes": int(start), "end_bytes": int(end), "takes": count}
+    text = f"{place.said} held {format_bytes(start)} in the first and {format_bytes(end)} in the last of {count} "
+    text += f"snapshots, from {format_duration(float(time_s[0]))} to {format_duration(float(time_s[-1]))}"
     if place.has_length:
         figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
         first, last = format_count(place.length[0]), format_count(place.length[-1])
         grew = f"went from {first} to {last}" if first != last else f"stayed {last}: its members grew"
         text += f"; its length {grew}"
     yield Evidence(text, figures)
-    if found.holder.bytes_each is None and found.holder.growth_bytes > _SOME_BESIDE * weighed > 0:
-        gained = f"gained {format_bytes(found.holder.growth_bytes)} between those snapshots"
-        text = f"{found.name} is several objects, which together {gained}"
-        yield Evidence(text, {"growth_bytes": int(found.holder.growth_bytes)})
+    if holder.bytes_each is None and holder.growth_bytes > _SOME_BESIDE * found.weighed_bytes > 0:
+        gained = f"gained {format_bytes(holder.growth_bytes)} between those snapshots"
+        figures = {"growth_bytes": int(holder.growth_bytes)}
+        yield Evidence(f"{found.name} is several objects, which together {gained}", figures)
     native = float(place.native_bytes[-1])
-    if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
-        told = f"{format_bytes(native)} of what it held at last is native memory"
-        text = f"{told} to which its objects point, by samples of allocations"
-        yield Evidence(text, {"native_bytes": int(native)})
-    if found.holder.bytes_each is not None:
-        added = place.length[-1] - place.length[0]
-        yield Evidence(
-            f"for each of the {format_count(added)} members that were added, {format_bytes(found.holder.bytes_each)} "
-            f"came into use, much the same between any two snapshots",
-            {"bytes_each": round(found.holder.bytes_each), "members": int(added)},
-        )
-        if found.holder.tensors_each is not None:
-            number = round(found.holder.tensors_each)
+    if native >= SOME * end:
+        told = f"{format_bytes(native)} of what it held at last is native memory to which its objects point"
+        yield Evidence(f"{told}, by samples of allocations", {"native_bytes": int(native)})
+    if holder.bytes_each is not None:
+        text = f"for each of the {format_count(added)} members that were added, {format_bytes(holder.bytes_each)} came "
+        figures = {"bytes_each": round(holder.bytes_each), "members": int(added)}
+        yield Evidence(f"{text}into use, much the same between any two snapshots", figures)
+        if holder.tensors_each is not None:
+            number = round(holder.tensors_each)
             text = f"{format_count(number)} more live tensor{'s' if number != 1 else ''} came with each of them"
             yield Evidence(f"{text}: what the members hold was too much to read", {"tensors_each": number})
     else:
-        whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
-        took = "that came into use" if look.pinned_bytes else "the process gained"
-        gained = f"the {format_bytes(max(whole, 0.0))} {took} between those snapshots"
-        explained = found.explained_bytes
-        own = f"its gain of {format_bytes(explained)} is"
-        part = f"{explained / whole:.0%} of {gained}" if explained < whole else f"about all of {gained}"
-        yield Evidence(
-            f"{own} {part}"
-            if explained <= _ABOUT_ALL * whole
-            else f"{own} more than {gained}: {_where_the_rest_was(found)}",
-            {"explained_bytes": int(explained), "process_growth_bytes": int(look.gained_bytes)},
-        )
-    if look.pinned_bytes >= 0.2 * look.gained_bytes:
-        yield Evidence(
+        yield _explained(found)
+    if look.pinned_bytes >= MUCH * look.gained_bytes:
+        text = (
             f"malloc also keeps {format_bytes(look.pinned_bytes)} of freed memory: the gaps between live objects are "
-            f"too small for later requests",
-            {"pinned_bytes": int(look.pinned_bytes)},
         )
-    rising = int((np.diff(place.deep_bytes) > 0).sum())
+        yield Evidence(f"{text}too small for later requests", {"pinned_bytes": int(look.pinned_bytes)})
     if count > 1:
+        rising = int((np.diff(place.deep_bytes) > 0).sum())
         text = f"it grew in {rising} of {count - 1} intervals between snapshots"
         yield Evidence(text, {"rising_intervals": rising})
-    if steps:
-        added = (place.length[-1] - place.length[0]) / steps
-        figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(added, 3)}
-        together = steps_together(step_unit)
-        members = added * together
-        number_told = format_count(members) if members >= 100 else f"{members:.3g}"
-        came = f"{number_told} member{'' if number_told == '1' else 's'}"
-        each = "per training step" if step_unit == "step" else per_step(step_unit)
-        if not place.has_length:
-            came = format_bytes(weighed / steps * together)
-        elif together == 1 and 0 < added < 0.5:
-            came, each = "one member", f"in {1 / added:.2g} training steps"
-        yield Evidence(f"it gained {came} {each}", figures)
+    if look.steps:
+        yield _per_step(found, added / look.steps, found.weighed_bytes / look.steps, step_unit)
 
 
-def _where_the_rest_was(found: Retained) -> str:
-    if found.untouched:
-        return "most of it was never written to, and takes no memory yet"
-    return "the rest reused memory the process already had, or other memory was freed meanwhile"
+def _explained(found: Retained) -> Evidence:
+    look, explained = found.look, found.explained_bytes
+    whole, took = look.gained_bytes, "the process gained"
+    if look.pinned_bytes:
+        whole, took = look.in_use_bytes, "that came into use"
+    gained = f"the {format_bytes(max(whole, 0.0))} {took} between those snapshots"
+    part = f"{explained / whole:.0%} of {gained}" if explained < whole else f"about all of {gained}"
+    if explained > _ABOUT_ALL * whole:
+        rest = "the rest reused memory the process already had, or other memory was freed meanwhile"
+        unused = "most of it was never written to, and takes no memory yet"
+        part = f"more than {gained}: {unused if found.untouched else rest}"
+    figures = {"explained_bytes": int(explained), "process_growth_bytes": int(look.gained_bytes)}
+    return Evidence(f"its gain of {format_bytes(explained)} is {part}", figures)
+
+
+def _per_step(found: Retained, members: float, bytes: float, step_unit: str) -> Evidence:
+    together = steps_together(step_unit)
+    told = f"{members * together:.3g}" if members * together < _WHOLE else format_count(members * together)
+    came = f"{told} member{'' if told == '1' else 's'}"
+    each = "per training step" if step_unit == "step" else per_step(step_unit)
+    if not found.place.has_length:
+        came = format_bytes(bytes * together)
+    elif together == 1 and 0 < members < MOST:
+        came, each = "one member", f"in {1 / members:.2g} training steps"
+    return Evidence(
+        f"it gained {came} {each}", {"bytes_per_step": round(bytes, 1), "members_per_step": round(members, 3)}
+    )
 
 
 def doubts(found: Retained) -> Iterator[str]:
-    heap = found.look.heap
+    heap, place = found.look.heap, found.place
     if found.untouched:
         yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
     if found.limit is not None:
-        yield from _bounded(found.limit, found)
+        text = f"it is bounded to {format_count(found.limit)} members: it may stop growing there"
+        if place.has_length and place.length[-1] < found.limit:
+            level = float(place.deep_bytes[-1]) * found.limit / max(float(place.length[-1]), 1.0)
+            text += f", at about {format_bytes(level)}"
+        yield text
     if found.is_unseen_graph:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif found.holder.bytes_each is not None:
         yield "what its members hold outside Python cannot be measured: it grew in step with their number"
-    elif found.share < 0.5 and found.look.explained_share < _MOST:
+    elif found.share < MOST and found.look.explained_share < NEARLY_ALL:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
-    if len(heap.takes) < 4:
+    if len(heap.takes) <= FEWEST:
         few = f"only {len(heap.takes)} snapshots"
-        fills = found.place.has_length and not found.is_graph and not holds_hooks(found)
-        cache = "this could be a bounded cache still filling"
-        yield f"{few}: {cache}" if fills else f"{few} of its growth"
+        fills = place.has_length and not found.is_graph and not holds_hooks(found)
+        yield f"{few}: this could be a bounded cache still filling" if fills else f"{few} of its growth"
     if found.constructor is not None:
         running = f"{found.constructor}() still ran at the last of these snapshots"
         yield f"{running}: a load that ends when it returns would look the same"
@@ -206,12 +202,3 @@ def doubts(found: Retained) -> Iterator[str]:
         yield "a snapshot was cut short by its time budget: figures are estimates"
     if found.line is None:
         yield "no line of the recorded sources adds to it"
-
-
-def _bounded(limit: int, found: Retained) -> Iterator[str]:
-    place = found.place
-    text = f"it is bounded to {format_count(limit)} members: it may stop growing there"
-    if place.has_length and place.length[-1] < limit:
-        level = float(place.deep_bytes[-1]) * limit / max(float(place.length[-1]), 1.0)
-        text += f", at about {format_bytes(level)}"
-    yield text

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from ..facts.code.adding import Line
 from ..facts.series.arithmetic import Floats
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Series
 
-_POINTS = 2000  # of a curve, at most
+POINTS = 2000  # of a curve, at most
 
 
-def at_line(line: Line, does: str) -> Evidence:
-    """``train.py:31 adds to it: history.append(loss)``."""
-    return Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
+@overload
+def at_line(line: Line, does: str) -> Evidence: ...
+@overload
+def at_line(line: Line | None, does: str) -> Evidence | None: ...
+def at_line(line: Line | None, does: str) -> Evidence | None:
+    """``train.py:31 adds to it: history.append(loss)``; None where no line is known."""
+    return None if line is None else Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
 
 
 def grew_at(line: GrowthLine) -> Evidence:
@@ -44,4 +50,4 @@ def _through(line: GrowthLine) -> str:
 
 def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Series:
     """The beginning of a series, no longer than a report may be."""
-    return Series(name, time_s.tolist()[:_POINTS], values.tolist()[:_POINTS], "s", unit)
+    return Series(name, time_s.tolist()[:POINTS], values.tolist()[:POINTS], "s", unit)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from ..confidence import Ground
+from ..confidence import FAIR, NEUTRAL, STRONG, SURE, Ground, graded
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
@@ -17,6 +17,7 @@ from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import MiB, changed, format_bytes
+from .sentences import at_line, curve
 from .suspects import DATA_SHARE, Suspect
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
 _FEW = 4  # curves of workers that can be told apart in one chart
-_POINTS = 500  # of each
 _BESIDE = 1.2  # times what a parent no longer shares, which is estimated: more is growth of its own
 
 
@@ -45,7 +45,7 @@ def is_costly(
     return each >= min_bytes_each and suspect.held_bytes >= DATA_SHARE * each
 
 
-def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequence[Ground] | None = None) -> Finding:
+def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     """Workers whose memory rises: by what they keep, or by what they go on to copy."""
     growth, gained, count = case.growth, team.gained, len(team.alive)
     share = min(1.0, gained / max(growth.growth_bytes, 1))
@@ -61,7 +61,10 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequen
     return case.finding(
         kind,
         title,
-        grounds=_grounds(team, share) if grounds is None else grounds,
+        grounds=[
+            Ground(f"{share:.0%} of the growth is theirs", graded(share, NEUTRAL, SURE)),
+            Ground("all of them grow alike", FAIR) if team.are_alike else None,
+        ],
         bytes=gained,
         subject=_subject(team, suspect, most, count),
         evidence=_evidence(growth, team, suspect, share),
@@ -89,13 +92,13 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         kind,
         f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
         severity="warning",
-        grounds=[Ground("pages that they shared at their start are their own now", 0.8)],
+        grounds=[Ground("pages that they shared at their start are their own now", STRONG)],
         bytes=copied,
         subject=_subject(team, suspect, most, count),
         evidence=[
             Evidence(f"{shared}: {min(1.0, copied / max(held, 1.0)):.0%} of what all processes hold", figures),
             Evidence(f"the parent held {format_bytes(data)} of Python objects in {name}", {"data_bytes": data}),
-            *_line_evidence(suspect),
+            suspect.line and at_line(suspect.line, suspect.line.kind),
         ],
         doubts=["part of it is the interpreter's own and would be copied by any worker"],
         remedy=_remedy(suspect, each, count, is_copying=True),
@@ -149,11 +152,6 @@ def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> S
     )
 
 
-def _grounds(team: Team, share: float) -> list[Ground]:
-    found = [Ground(f"{share:.0%} of the growth is theirs", 0.5 + 0.35 * min(1.0, share / 0.7))]
-    return [*found, Ground("all of them grow alike", 0.67)] if team.are_alike else found
-
-
 def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) -> Iterator[Evidence]:
     each = [format_bytes(gained) for gained in team.by_worker[:8]]
     figures = {"worker_count": len(team.alive), "gained_bytes": team.gained, "explained_share": round(share, 3)}
@@ -178,8 +176,8 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
     for line in suspect.grown[:2]:
         text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here: {line.text}"
         yield Evidence(text, {"line": line.line, "share": round(line.share, 3)})
-    if suspect.how != "asks":
-        yield from _line_evidence(suspect)
+    if suspect.how != "asks" and suspect.line is not None:
+        yield at_line(suspect.line, suspect.line.kind)
 
 
 def _handed_out(growth: TreeGrowth, team: Team) -> int:
@@ -191,12 +189,6 @@ def _handed_out(growth: TreeGrowth, team: Team) -> int:
             start_s = max(growth.start_s, float(time_s[0]))
             total += level_at(time_s, in_use, min(growth.end_s, time_s[-1])) - level_at(time_s, in_use, start_s)
     return int(total)
-
-
-def _line_evidence(suspect: Suspect) -> Iterator[Evidence]:
-    line = suspect.line
-    if line is not None:
-        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
 
 
 def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
@@ -236,16 +228,14 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
         return  # of what comes with each sample, fewer workers get more each
     fewer = f"start fewer workers: each one costs about {each} of this run's growth"
+    fewer = f"or {fewer}" if suspect.how == "asks" or is_copying else fewer
     if suspect.how == "asks":
         library = suspect.grown[0].library
         once = f"call what is called{where} less often, or once for each worker"
         yield f"{once}, or check whether a newer {library} fixes this" if library else once
-        fewer = f"or {fewer}"
-    elif is_copying:
-        fewer = f"or {fewer}"
     if count > 1:
         yield fewer
 
 
 def _curves(workers: Sequence[ProcessGrowth]) -> list[Series]:
-    return [Series(w.label, w.time_s.tolist()[:_POINTS], w.private_bytes.tolist()[:_POINTS]) for w in workers[:_FEW]]
+    return [curve(worker.label, worker.time_s, worker.private_bytes) for worker in workers[:_FEW]]

@@ -10,13 +10,13 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.code.reading import Reached, reads_of
 from ..facts.tables import without_last
 from ..facts.where.progress import reached
+from ..units import MOST
 
 if TYPE_CHECKING:
     from ..facts.case import Case
     from ..facts.code.names import Holder
     from ..facts.growth.processes import ProcessGrowth
 
-_OF_THE_REST = 0.5  # of the time after the last snapshot: as a program ends it does something else
 _KEY = re.compile(r"\['([^'\]]+)'\]$")
 
 
@@ -42,8 +42,19 @@ class Use(NamedTuple):
         return f"read last at {where}" if self.is_over else f"{where} reads it"
 
 
-def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: Collection[str] = ()) -> Use:
-    """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it."""
+def use_of(
+    case: Case,
+    process: ProcessGrowth,
+    holder: Holder,
+    path: str,
+    made: Collection[str] = (),
+    *,
+    is_alone: bool = False,
+) -> Use:
+    """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it.
+
+    ``is_alone``: nothing else refers to it, so that no library that was given it has kept it.
+    """
     progress = case.once(_reached, process)
     key = _KEY.search(path)
     reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
@@ -53,7 +64,8 @@ def use_of(case: Case, process: ProcessGrowth, holder: Holder, path: str, made: 
         return Use(False, on.line)
     if not is_seen:  # what runs: all of it may be to come
         return Use(None, None)
-    if any(read.is_over is None or (read.is_given and read.line.place not in made) for read in reads):
+    may_be_kept = () if is_alone else (read.line.place for read in reads if read.is_given)
+    if any(read.is_over is None for read in reads) or not set(made).issuperset(may_be_kept):
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):
         return Use(None, None)  # its name is not in the sources
@@ -68,4 +80,4 @@ def _reached(case: Case, process: ProcessGrowth) -> Reached:
     takes = without_last(takes, takes)
     last_s = float(takes["time_s"].iloc[-1]) if len(takes) else case.growth.end_s
     end_s = min(float(process.time_s[-1]), process.exit_s)
-    return reached(process, last_s + _OF_THE_REST * max(0.0, end_s - last_s))
+    return reached(process, last_s + MOST * max(0.0, end_s - last_s))

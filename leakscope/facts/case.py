@@ -218,16 +218,16 @@ class Case:
         title: str,
         *,
         bytes: int,
-        grounds: Iterable[Ground],
+        grounds: Iterable[Ground | None],
         process: Whose | None = None,
         line: Spot | None = None,
         subject: Subject | None = None,
         severity: str | None = None,
         bytes_per_hour: float | None = None,
         bytes_per_step: float | None = None,
-        evidence: Iterable[Evidence] = (),
-        doubts: Iterable[str] = (),
-        remedy: Iterable[str] = (),
+        evidence: Iterable[Evidence | None] = (),
+        doubts: Iterable[str | None] = (),
+        remedy: Iterable[str | None] = (),
         series: Iterable[Series] = (),
         wasted: bool = False,
         mechanism: str | None = None,
@@ -236,9 +236,9 @@ class Case:
         """One diagnosis, about a ``process``, a ``line`` and what ``about`` says, or a ``subject`` that is known.
 
         Without a ``severity`` it tells of growth: its share of the tree's growth makes it critical or a warning, and it
-        has a rate, unless one is given.
+        has a rate, unless one is given. What is None of grounds, evidence, doubts and remedies is not told.
         """
-        rests_on = list(grounds)
+        rests_on = [ground for ground in grounds if ground is not None]
         confidence = how_sure(rests_on)
         if severity is None:
             severity = severity_of(self.growth, bytes) if confidence >= LIKELY else "warning"
@@ -252,9 +252,9 @@ class Case:
             subject=subject if subject is not None else subject_of(process, line, **about),
             bytes_per_hour=bytes_per_hour,
             bytes_per_step=bytes_per_step,
-            evidence=list(evidence),
-            doubts=list(doubts),
-            remedy=list(remedy),
+            evidence=[one for one in evidence if one is not None],
+            doubts=[doubt for doubt in doubts if doubt],
+            remedy=[one for one in remedy if one],
             series=list(series),
             wasted=wasted,
             mechanism=mechanism,

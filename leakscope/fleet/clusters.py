@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .explaining import Region, regions
 from .population import Population, as_mask, first_of, median
 
 _TOLD_AS_KILLS = ("oom-kill",)
-_EXAMPLES = 5
+_EXAMPLES, _HOLDERS = 5, 3
 _KILLED = "killed for lack of memory"
 _WHOLE = {column.name for column in FINDING if column.type == "int"}
 
@@ -77,8 +78,25 @@ def kills(population: Population) -> Iterator[Claim]:
     told = np.zeros(population.size, dtype=bool)
     for claim in _by_region(population, killed, known, KILLS, "critical", _KILLED):
         told[claim.rows] = True
-        yield claim
-    yield from _scattered(population, killed & ~told, known)
+        yield _with_what_filled_it(population, claim)
+    for claim in _scattered(population, killed & ~told, known):
+        yield _with_what_filled_it(population, claim)
+
+
+def _with_what_filled_it(population: Population, claim: Claim) -> Claim:
+    """With who held the memory, and the line, as the recordings that were killed say; the most frequent first."""
+    findings = population.findings
+    if not len(findings):
+        return claim
+    own = findings[findings["kind"].isin(_TOLD_AS_KILLS) & findings["row"].isin(claim.rows)]
+    own = own[own["holder"].notna()]
+    counts = own.groupby("holder")["row"].nunique().sort_values(ascending=False, kind="stable")
+    if not len(counts):
+        return claim
+    named = ", ".join(f"{holder} in {count:,}" for holder, count in counts.head(_HOLDERS).items())
+    others = f" and {len(counts) - _HOLDERS:,} more" if len(counts) > _HOLDERS else ""
+    best = _plain(first_of(own[own["holder"] == counts.index[0]]))
+    return replace(claim, says=f"{claim.says}; filled by {named}{others}", finding=best)
 
 
 def _scattered(population: Population, killed: Any, known: Any) -> Iterator[Claim]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -95,9 +95,7 @@ def as_table(frame: pd.DataFrame) -> str:
         table.add_column(printable(str(name)), justify="right" if is_figure else "left", overflow="fold")
     for row in frame.to_dict("records"):
         table.add_row(*(Text(_query_cell(str(name), value)) for name, value in row.items()))
-    stream = io.StringIO()
-    Console(file=stream, width=_WIDTH, color_system=None).print(table)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    return _printed(table)
 
 
 def _query_cell(name: str, value: Any) -> str:
@@ -130,11 +128,13 @@ def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) ->
         )  # fmt: skip
     for row in rows:
         table.add_row(*(Text(_cell(row, name)) for name in names))
-    stream = io.StringIO()
-    console = Console(file=stream, width=_WIDTH, color_system=None)
-    console.print(table)
     rest = f"{len(rows):,} of {count:,} recordings; -n 0 lists all" if len(rows) < count else f"{count:,} recordings"
-    console.print(Text(f"{rest}, below {top}"))
+    return _printed(table, Text(f"{rest}, below {top}"))
+
+
+def _printed(*parts: RenderableType) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=_WIDTH, color_system=None).print(*parts, sep="\n")
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

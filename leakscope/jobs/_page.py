@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import statistics
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from ..comparing import BETTER, WORDS, WORSE
-from ..findings import Excerpt
 from ..pages import heat, plots
 from ..pages.charts import Chart
 from ..pages.page import page
 from ..units import format_bytes
+from ..words import numbered
+from . import _words as words
 from ._comparing import JobComparison
 from ._job import Cluster, JobReport, RankRow
-from ._words import (
-    PAIR_HEADS,
-    RANK_HEADS,
-    clock_notes,
-    cluster_amount,
-    cluster_ranks,
-    facts,
-    node_cells,
-    only,
-    pair_cells,
-    rank_cells,
-    rest,
-    shown_nodes,
-    shown_ranks,
-)
 
 _TONES = {True: "bad", False: "good", None: "unsure", BETTER: "good", WORSE: "bad"}
 _BADGES = {True: "Leaking", False: "Not leaking", None: "Cannot tell"}
@@ -41,9 +26,9 @@ _MOST_FINDINGS, _MOST_CHANGES = 12, 32
 def html(job: JobReport) -> str:
     """A whole HTML document. The same job gives the same bytes each time."""
     plot = _curves(job)
-    ranks, more = shown_ranks(job)
+    ranks, more = words.shown_ranks(job)
     shown = {row.rank for row in ranks}
-    nodes, more_nodes = shown_nodes(job)
+    nodes, more_nodes = words.shown_nodes(job)
     return page(
         "job.html",
         ((), {"plots": {"ranks": plots.data(plot)} if plot is not None else {}}),
@@ -51,21 +36,22 @@ def html(job: JobReport) -> str:
         job=job,
         tone=_TONES[job.verdict.leaking],
         word=_BADGES[job.verdict.leaking],
-        facts=facts(job),
+        facts=words.facts(job),
         figures=list(_figures(job)),
         heat=_heat(job),
         heat_height=min(_ROW[2], max(_ROW[1], _ROW[0] * len(job.ranks))),
-        clocks=list(clock_notes(job)),
+        clocks=list(words.clock_notes(job)),
         drawn=plots.drawn(plot) if plot is not None else None,
         clusters=[
-            (one, cluster_ranks(job, one), cluster_amount(one), _excerpts(one)) for one in job.clusters[:_MOST_FINDINGS]
+            (one, words.cluster_ranks(job, one), words.cluster_amount(one), _excerpts(one))
+            for one in job.clusters[:_MOST_FINDINGS]
         ],
-        rank_heads=RANK_HEADS,
-        rank_rows=[rank_cells(job, row) for row in ranks],
-        rest_rows=[rank_cells(job, row) for row in job.ranks if row.rank not in shown] if more else [],
-        nodes=[(row, node_cells(row), row.ledger) for row in nodes],
+        rank_heads=words.RANK_HEADS,
+        rank_rows=[words.rank_cells(job, row) for row in ranks],
+        rest_rows=[words.rank_cells(job, row) for row in job.ranks if row.rank not in shown] if more else [],
+        nodes=[(row, words.node_cells(row), row.ledger) for row in nodes],
         more_nodes=more_nodes,
-        notes=[*rest(job), *job.notes],
+        notes=[*words.rest(job), *job.notes],
     )
 
 
@@ -78,9 +64,9 @@ def compared_html(found: JobComparison) -> str:
         found=found,
         tone=_TONES.get(found.verdict, "unsure"),
         word=WORDS[found.verdict],
-        heads=PAIR_HEADS,
-        rows=[pair_cells(one) for one in found.ranks],
-        only=list(only(found)),
+        heads=words.PAIR_HEADS,
+        rows=[words.pair_cells(one) for one in found.ranks],
+        only=list(words.only(found)),
         changed=[(one.rank, one.comparison) for one in found.ranks if one.comparison.findings][:_MOST_CHANGES],
     )
 
@@ -136,10 +122,4 @@ def _curve(job: JobReport, row: RankRow, number: int) -> plots.Curve:
 
 def _excerpts(cluster: Cluster) -> dict[tuple[str, int], list[tuple[int, str, bool]]]:
     excerpt = cluster.excerpt
-    return {(excerpt.file, excerpt.line): _lines(excerpt)} if excerpt is not None else {}
-
-
-def _lines(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
-    text = textwrap.dedent("\n".join(line.expandtabs(4) for line in excerpt.lines)).rstrip()
-    numbered = enumerate(text.split("\n"), excerpt.first_line)
-    return [(number, line, number == excerpt.line) for number, line in numbered]
+    return {(excerpt.file, excerpt.line): numbered(excerpt)} if excerpt is not None else {}

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..comparing import WORDS
 from ..errors import BadInput
 from ..renderers.json import plain
-from ..words import VERDICTS, in_markdown, printable
+from ..words import VERDICTS, in_cell, markdown_table, paragraphs, printable, text_width, wrapped
+from . import _words as words
 from ._comparing import JobComparison
 from ._job import Cluster, JobReport
-from ._words import (
-    NODE_HEADS,
-    PAIR_HEADS,
-    RANK_HEADS,
-    clock_notes,
-    cluster_amount,
-    cluster_ranks,
-    facts,
-    node_cells,
-    only,
-    others,
-    pair_cells,
-    rank_cells,
-    rest,
-    shown_nodes,
-    shown_pairs,
-    shown_ranks,
-)
 
 FORMATS = {"terminal": ".txt", "markdown": ".md", "json": ".json", "html": ".html"}  # with the suffix of each
 SCHEMA, COMPARE_SCHEMA = "leakscope.job/1", "leakscope.compare-jobs/1"
-_WIDEST = 110
 _WIDEST_CELL = 44
 _SHOWN = 6  # findings; all are in the JSON
 _MOST_EVIDENCE = 3
@@ -61,48 +41,48 @@ def _json(job: JobReport | JobComparison) -> str:
 
 
 def _terminal(job: JobReport) -> str:
-    width = _width()
+    width = text_width()
     badge = VERDICTS[job.verdict.leaking] + ("  KILLED" if job.verdict.killed else "")
-    ranks, more_ranks = shown_ranks(job)
-    nodes, more_nodes = shown_nodes(job)
-    head = [badge, *_wrapped([job.verdict.headline], width, ""), *_wrapped([" ".join(job.command)], width, "")]
-    table = [list(RANK_HEADS), *(rank_cells(job, row) for row in ranks)]
+    ranks, more_ranks = words.shown_ranks(job)
+    nodes, more_nodes = words.shown_nodes(job)
+    head = [badge, *wrapped([job.verdict.headline], width), *wrapped([" ".join(job.command)], width)]
+    table = [list(words.RANK_HEADS), *(words.rank_cells(job, row) for row in ranks)]
     parts = [
-        [*head, *_wrapped([facts(job)], width, "")],
+        [*head, *wrapped([words.facts(job)], width)],
         *(list(_finding(job, number, one, width)) for number, one in enumerate(job.clusters[:_SHOWN], 1)),
-        _wrapped([f"and {len(job.clusters) - _SHOWN} findings more (-f json has all)"], width, "")
+        wrapped([f"and {len(job.clusters) - _SHOWN} findings more (-f json has all)"], width)
         if len(job.clusters) > _SHOWN
         else [],
         [
             "Ranks",
             *_columns(table, width),
-            *_wrapped([others(job, more_ranks)], width, "  "),
+            *wrapped([words.others(job, more_ranks)], width, "  "),
         ],
         [
             "Nodes",
-            *_columns([list(NODE_HEADS), *(node_cells(row) for row in nodes)], width),
-            *_wrapped([f"and {more_nodes} more, which gained less" if more_nodes else ""], width, "  "),
+            *_columns([list(words.NODE_HEADS), *(words.node_cells(row) for row in nodes)], width),
+            *wrapped([f"and {more_nodes} more, which gained less" if more_nodes else ""], width, "  "),
         ],
-        _list("Clocks", clock_notes(job), width),
-        _list("Left out", rest(job), width),
+        _list("Clocks", words.clock_notes(job), width),
+        _list("Left out", words.rest(job), width),
         _list("Not seen", job.notes[:_SHOWN], width),
     ]
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    return paragraphs(parts)
 
 
 def _finding(job: JobReport, number: int, cluster: Cluster, width: int) -> Iterator[str]:
     """What a person would do next stands before what speaks for it."""
     finding = cluster.finding
-    yield from _wrapped([f"{number}. {cluster.severity}: {cluster.title}"], width, "")
-    yield from _wrapped([f"on {cluster_ranks(job, cluster)}: {cluster_amount(cluster)}"], width, "   ")
+    yield from wrapped([f"{number}. {cluster.severity}: {cluster.title}"], width)
+    yield from wrapped([f"on {words.cluster_ranks(job, cluster)}: {words.cluster_amount(cluster)}"], width, "   ")
     if place := _place(cluster):
-        yield from _wrapped([place], width, "   ")
+        yield from wrapped([place], width, "   ")
     if cluster.excerpt is not None and finding.subject.line is not None:
         at = finding.subject.line - cluster.excerpt.first_line
         if 0 <= at < len(cluster.excerpt.lines):
             yield f"   > {finding.subject.line} {printable(cluster.excerpt.lines[at].strip())}"[:width]
-    yield from _wrapped([f"do: {line}" for line in finding.remedy[:1]], width, "   ")
-    yield from _wrapped(
+    yield from wrapped([f"do: {line}" for line in finding.remedy[:1]], width, "   ")
+    yield from wrapped(
         [f"· {one.text}" for one in finding.evidence[: _MOST_EVIDENCE if number == 1 else 1]], width, "   "
     )
 
@@ -118,32 +98,19 @@ def _place(cluster: Cluster) -> str:
 
 
 def _compared(found: JobComparison) -> str:
-    width = _width()
-    pairs, more = shown_pairs(found)
-    table = [list(PAIR_HEADS), *(pair_cells(one) for one in pairs)]
+    width = text_width()
+    pairs, more = words.shown_pairs(found)
+    table = [list(words.PAIR_HEADS), *(words.pair_cells(one) for one in pairs)]
     parts = [
-        _wrapped([f"{WORDS[found.verdict]}: {found.reason}."], width, ""),
-        [*_columns(table, width), *_wrapped([f"and {more} more (-f json has all)" if more else ""], width, "  ")],
-        _wrapped(only(found), width, "  "),
+        wrapped([f"{WORDS[found.verdict]}: {found.reason}."], width),
+        [*_columns(table, width), *wrapped([f"and {more} more (-f json has all)" if more else ""], width, "  ")],
+        wrapped(words.only(found), width, "  "),
     ]
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
-
-
-def _width() -> int:
-    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
-
-
-def _wrapped(texts: Iterable[str], width: int, indent: str) -> list[str]:
-    wrapper = textwrap.TextWrapper(max(20, width - len(indent) - 2), break_long_words=False, break_on_hyphens=False)
-    found = []
-    for text in texts:
-        lines = wrapper.wrap(printable(text))
-        found += [f"{indent}{'  ' if number else ''}{line}" for number, line in enumerate(lines)]
-    return found
+    return paragraphs(parts)
 
 
 def _list(heading: str, texts: Iterable[str], width: int) -> list[str]:
-    lines = _wrapped((f"· {text}" for text in texts), width, "  ")
+    lines = wrapped((f"· {text}" for text in texts), width, "  ")
     return [heading, *lines] if lines else []
 
 
@@ -164,36 +131,25 @@ def _short(text: str, most: int) -> str:
 
 
 def _markdown(job: JobReport) -> str:
-    ranks, more_ranks = shown_ranks(job)
-    nodes, more_nodes = shown_nodes(job)
-    lines = [f"**{VERDICTS[job.verdict.leaking]}**: {_escaped(job.verdict.headline)}", "", _escaped(facts(job)), ""]
+    ranks, more_ranks = words.shown_ranks(job)
+    nodes, more_nodes = words.shown_nodes(job)
+    lines = [f"**{VERDICTS[job.verdict.leaking]}**: {in_cell(job.verdict.headline)}", "", in_cell(words.facts(job)), ""]
     for number, cluster in enumerate(job.clusters[:_SHOWN], 1):
-        place = f" ({_escaped(_place(cluster))})" if _place(cluster) else ""
-        on = f"on {cluster_ranks(job, cluster)}: {cluster_amount(cluster)}"
-        lines.append(f"{number}. {cluster.severity}: {_escaped(cluster.title)}, {on}{place}")
-    lines += ["", *_md_table(RANK_HEADS, [rank_cells(job, row) for row in ranks], more_ranks)]
-    lines += ["", *_md_table(NODE_HEADS, [node_cells(row) for row in nodes], more_nodes)]
-    notes = [f"- {_escaped(text)}" for text in [*clock_notes(job), *rest(job)]]
+        place = f" ({in_cell(_place(cluster))})" if _place(cluster) else ""
+        on = f"on {words.cluster_ranks(job, cluster)}: {words.cluster_amount(cluster)}"
+        lines.append(f"{number}. {cluster.severity}: {in_cell(cluster.title)}, {on}{place}")
+    lines += ["", *_md_table(words.RANK_HEADS, [words.rank_cells(job, row) for row in ranks], more_ranks)]
+    lines += ["", *_md_table(words.NODE_HEADS, [words.node_cells(row) for row in nodes], more_nodes)]
+    notes = [f"- {in_cell(text)}" for text in [*words.clock_notes(job), *words.rest(job)]]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 
 def _compared_markdown(found: JobComparison) -> str:
-    pairs, more = shown_pairs(found)
-    table = _md_table(PAIR_HEADS, [pair_cells(one) for one in pairs], more)
-    closing = [f"- {text}" for text in only(found)]
-    return "\n".join([f"**{WORDS[found.verdict]}**: {_escaped(found.reason)}.", "", *table, *closing]) + "\n"
+    pairs, more = words.shown_pairs(found)
+    table = _md_table(words.PAIR_HEADS, [words.pair_cells(one) for one in pairs], more)
+    closing = [f"- {text}" for text in words.only(found)]
+    return "\n".join([f"**{WORDS[found.verdict]}**: {in_cell(found.reason)}.", "", *table, *closing]) + "\n"
 
 
-def _md_table(heads: Sequence[str], rows: Sequence[Sequence[str]], more: int) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield "|---" * len(heads) + "|"
-    for row in rows:
-        yield f"| {' | '.join(map(_escaped, row))} |"
-    if more:
-        yield ""
-        yield f"and {more} more"
-
-
-def _escaped(text: str) -> str:
-    """Names of variables and files are not markup; in a table a pipe is none of its own."""
-    return in_markdown(printable(text)).replace("|", "\\|")
+def _md_table(heads: Sequence[str], rows: Sequence[Sequence[str]], more: int) -> list[str]:
+    return [*markdown_table(heads, rows), *(["", f"and {more} more"] if more else [])]

@@ -15,8 +15,8 @@ from contextlib import suppress
 from importlib import util
 
 from ..recorder.helpers import too_full
+from ..watching.holders import Holder, Process
 from ..watching.scene import Scene
-from ..watching.snapshots import Process
 
 _ROOM_BYTES, _ROOM_OF_MACHINE_BYTES = 256 << 20, 10**9
 _MOST_SHARE = 0.01  # of a core
@@ -34,8 +34,7 @@ class ExactHolders:
     def __init__(self, scene: Scene) -> None:
         self.descriptor: int | None = None
         self._scene = scene
-        self._told: dict[Process, set[int]] = {}  # the snapshots that were worked out
-        self._asked: list[Process] = []
+        self._asked: dict[Process, int] = {}  # the newest snapshot that somebody was asked about
         self._pid = 0
         self._said = b""
         self._began_s = self._next_s = 0.0
@@ -49,9 +48,9 @@ class ExactHolders:
             return
         if not self._is_possible or now_s < self._next_s:
             return
-        newest = self._scene.graphs.newest()
-        self._told = {process: told for process, told in self._told.items() if process in newest}
-        due = [process for process, number in newest.items() if number not in self._told.get(process, ())]
+        newest = self._scene.holders.due()
+        self._asked = {process: number for process, number in self._asked.items() if process in newest}
+        due = [process for process, number in newest.items() if self._asked.get(process) != number]
         if not due:
             return
         if too_full(_ROOM_BYTES, _ROOM_OF_MACHINE_BYTES) is not None:
@@ -59,10 +58,8 @@ class ExactHolders:
             return
         members = self._scene.members
         due.sort(key=lambda process: -(members[process].memory_bytes if process in members else 0))
-        self._asked = due[:_MOST_PROCESSES]
-        self._begin(now_s)
-        for process in due:
-            self._told.setdefault(process, set()).add(newest[process])
+        self._begin({process: newest[process] for process in due[:_MOST_PROCESSES]}, now_s)
+        self._asked |= {process: newest[process] for process in due}
 
     def take_in(self) -> None:
         """What the child says. Does not wait."""
@@ -75,9 +72,9 @@ class ExactHolders:
         said = self._said
         self._end(time.monotonic())
         with suppress(ValueError):
-            for pid, start_ticks, row in json.loads(said):
-                self._scene.snapshots.add_holder((pid, start_ticks), row)
-                self._told[pid, start_ticks].add(row["take"])
+            for pid, start_ticks, number, holders in json.loads(said):
+                process = pid, start_ticks
+                self._scene.holders.put(process, number, [Holder(process, *one) for one in holders])
 
     def wait(self) -> None:
         """Until what is due is worked out."""
@@ -94,7 +91,7 @@ class ExactHolders:
         if self.descriptor is not None:
             self._end(time.monotonic())
 
-    def _begin(self, now_s: float) -> None:
+    def _begin(self, asked: dict[Process, int], now_s: float) -> None:
         self.descriptor, writing = os.pipe()
         parent = os.getpid()
         try:
@@ -104,7 +101,6 @@ class ExactHolders:
             self.descriptor, self._next_s = None, now_s + _MOST_S
         else:
             if self._pid == 0:
-                asked = {process: self._told.get(process, set()) for process in self._asked}
                 _work(self._scene, asked, writing, parent)
             self._began_s = now_s
         finally:
@@ -123,7 +119,7 @@ class ExactHolders:
         self._next_s = now_s + spent_s / _MOST_SHARE
 
 
-def _work(scene: Scene, asked: dict[Process, set[int]], writing: int, parent: int) -> None:
+def _work(scene: Scene, asked: dict[Process, int], writing: int, parent: int) -> None:
     """In the child: never returns."""
     status = 1
     try:
@@ -134,17 +130,15 @@ def _work(scene: Scene, asked: dict[Process, set[int]], writing: int, parent: in
         os.nice(_NICE)
         if os.getppid() == parent:
             with os.fdopen(writing, "wb") as stream:
-                stream.write(json.dumps(_rows(scene, asked)).encode())
+                stream.write(json.dumps(_told(scene, asked)).encode())
             status = 0
     finally:
         os._exit(status)
 
 
-def _rows(scene: Scene, asked: dict[Process, set[int]]) -> list[tuple[int, int, dict[str, object]]]:
-    """``asked``: processes, each with the snapshots of which all is known."""
+def _told(scene: Scene, asked: dict[Process, int]) -> list[tuple[int, int, int, list[object]]]:
+    """Of each process the snapshot that is asked for, and its holders: what ``Holder`` has of them but for its ends."""
     return [
-        (*process, row)
-        for process, told in asked.items()
-        for row in scene.graphs.holders(process)
-        if row["take"] not in told
+        (*process, number, [holder[1:-1] for holder in scene.holders.worked_out(process, number)])
+        for process, number in asked.items()
     ]

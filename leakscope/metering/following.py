@@ -10,20 +10,13 @@ from typing import Any
 from ..storage.meta import read_meta
 from ..watching.cursor import Row
 from ..watching.feeds import Feed, JournalFeed, RecordingFeed, is_recording, journal_of
-from ..watching.graphs import Graphs
+from ..watching.holders import Holders
 from ..watching.scene import Scene
 from .exact import ExactHolders
 from .readings import Reading, Readings
 from .totals import Floors, Totals
 
 LEAST_LOOK_S = 1.0
-
-
-class Later(Graphs):
-    """Graphs whose holders are worked out in a process of their own: pandas takes a second and 80 MB."""
-
-    def holders_in(self, process: tuple[int, int], number: int) -> Iterator[Row]:
-        return iter(())
 
 
 class Following:
@@ -43,7 +36,7 @@ class Following:
 
             recording = open_recording(output)
             self._feed, meta = RecordingFeed(recording), dict(recording.meta)
-        self.scene = Scene(self._feed.start_mono_ns, graphs=Later())
+        self.scene = Scene(self._feed.start_mono_ns, holders=Holders(works_out=False))
         self.totals = Totals()
         self.floors = Floors()
         self._readings = Readings(meta, output.name)
@@ -76,12 +69,9 @@ class Following:
         """Take in what is new: at most half a second's worth."""
         self._looked_s = time.monotonic()
         rows = list(self._feed.poll())
-        start_ns = self.scene.start_mono_ns
         for table, row in rows:
-            time_ns = row.get("time_mono_ns")
-            if type(time_ns) is int:
-                start_ns = start_ns if start_ns is not None else time_ns
-                self.totals.take_in(table, row, (time_ns - start_ns) / 1e9)
+            if type(row.get("time_mono_ns")) is int:
+                self.totals.take_in(table, row)
         before_s = self.scene.now_s
         for part in _parts(rows):
             self.scene.take_in(part)

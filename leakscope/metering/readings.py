@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ..recorder import proc
 from ..recorder.limits import Limit
 from ..version import __version__
+from ..watching.holders import Holder
 from ..watching.scene import Member, Scene, program_of
-from ..watching.snapshots import Holder
 from . import families as f
 from .families import Family
 from .labels import Names, shortened
@@ -26,6 +26,7 @@ from .totals import Floors, Totals
 MOST_HOLDERS = 10
 HOLDER_NAMES_AT_ONCE, HOLDER_NAMES_PER_HOUR = 40, 1.0
 MOST_LABELS = 16  # of the user's own
+_GPU_SEEN_S = 30.0  # they are read every 2 s; what was not seen for so long is gone
 MOST_ROLES = 24  # there are 14, and a recording may come from a newer recorder
 # Of where a recording belongs: job would be the name of Prometheus' own label.
 _BELONGS = {"job": "job_id", **{key: key for key in ("rank", "node", "pod", "namespace", "attempt")}}
@@ -66,7 +67,7 @@ class Readings:
         ):
             if value is not None:
                 found.append(Reading(family, {}, value))
-        return [*found, *self._by_role(scene), *_limits(scene), *_gpus(scene, totals), *self._holders(scene)]
+        return [*found, *self._by_role(scene), *_limits(scene), *_gpus(scene), *self._holders(scene)]
 
     def _moment(self, scene: Scene) -> Iterator[tuple[Family, float | None]]:
         if self._start_s is not None:
@@ -89,13 +90,13 @@ class Readings:
 
     def _holders(self, scene: Scene) -> Iterator[Reading]:
         largest: dict[_HolderName, Holder] = {}
-        for holder in scene.snapshots.largest():  # of ranks that are alike the largest comes first
+        for holder in scene.holders.largest():  # of ranks that are alike the largest comes first
             member = scene.members.get(holder.process)
             name = shortened(holder.path), shortened(holder.type_name), member.role if member is not None else "other"
             largest.setdefault(name, holder)
             if len(largest) == MOST_HOLDERS:
                 break
-        taken_s = scene.snapshots.newest_s()
+        taken_s = scene.holders.newest_s()
         if not largest or taken_s is None:  # no snapshot, or not yet worked out
             return
         if self._start_s is not None:
@@ -189,9 +190,12 @@ def _urgency(limit: Limit) -> tuple[float, int]:
     return (float("inf") if limit.seconds_left is None else limit.seconds_left), limit.room_bytes
 
 
-def _gpus(scene: Scene, totals: Totals) -> Iterator[Reading]:
-    for uuid, device, of_job_bytes in totals.present_devices(scene.now_s):
-        labels = {"gpu": str(device.index), "uuid": shortened(uuid)}
-        yield Reading(f.GPU, labels, device.total_bytes or 0)
-        yield Reading(f.GPU_USED, labels, device.used_bytes)
-        yield Reading(f.GPU_JOB, labels, of_job_bytes)
+def _gpus(scene: Scene) -> Iterator[Reading]:
+    present = [(*key, gpu) for key, gpu in scene.gpus.items() if gpu.seen_s > scene.now_s - _GPU_SEEN_S]
+    for uuid, pid, device in present:
+        if pid is None and device.total_bytes is not None:
+            of_job = sum(gpu.used_bytes for on, whose, gpu in present if on == uuid and whose and gpu.is_ours)
+            labels = {"gpu": str(device.index), "uuid": shortened(uuid)}
+            yield Reading(f.GPU, labels, device.total_bytes)
+            yield Reading(f.GPU_USED, labels, device.used_bytes)
+            yield Reading(f.GPU_JOB, labels, of_job)

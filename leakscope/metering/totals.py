@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..watching.cursor import Row
 
-_GPU_SEEN_S = 30.0  # they are read every 2 s; what was not seen for so long is gone
 _MOST_FLOORS = 240
 _WARM_UP = 0.15  # of the run: imports, first batches, optimizer state
 _LEAST_FLOORS = 16
-_MOST_GPUS = 64
 Process = tuple[int, int]  # (pid, start_ticks)
 
 
@@ -61,17 +58,6 @@ class Floors:
 
 
 @dataclass
-class Device:
-    """One GPU as last seen. ``of_job_bytes``: by process, with when that was."""
-
-    index: int
-    seen_s: float
-    used_bytes: int = 0
-    total_bytes: int | None = None
-    of_job_bytes: dict[int, tuple[float, int]] = field(default_factory=dict)
-
-
-@dataclass
 class Totals:
     """Sums and counts of one recording so far."""
 
@@ -82,11 +68,10 @@ class Totals:
     kill_count: int = 0
     lost_s: float = 0.0
     recorder: Row = field(default_factory=dict)  # its newest row of recorder_samples
-    devices: dict[str, Device] = field(default_factory=dict)
     _private: dict[Process, int] = field(default_factory=dict)
     _swap: dict[Process, int] = field(default_factory=dict)
 
-    def take_in(self, table: str, row: Row, now_s: float) -> None:
+    def take_in(self, table: str, row: Row) -> None:
         process = row.get("pid") or 0, row.get("start_ticks") or 0
         if table == "process_samples":
             # Between the readings of USS: the anonymous pages, as long as nothing better is known.
@@ -100,8 +85,6 @@ class Totals:
             self.snapshot_count += 1
             self.snapshot_pauses_s += row["duration_s"]
             self.snapshot_longest_s = max(self.snapshot_longest_s, row["duration_s"])
-        elif table == "gpu_samples":
-            self._look_at_gpu(row, now_s)
         elif table == "recorder_samples":
             self.recorder = row
         elif table == "events":
@@ -112,27 +95,6 @@ class Totals:
 
     def swap_bytes(self) -> int:
         return sum(self._swap.values())
-
-    def present_devices(self, now_s: float) -> Iterator[tuple[str, Device, int]]:
-        """(uuid, device, bytes of the job on it) of those seen lately."""
-        for uuid, device in self.devices.items():
-            if device.total_bytes is not None and device.seen_s > now_s - _GPU_SEEN_S:
-                of_job = sum(size for at_s, size in device.of_job_bytes.values() if at_s > now_s - _GPU_SEEN_S)
-                yield uuid, device, of_job
-
-    def _look_at_gpu(self, row: Row, now_s: float) -> None:
-        uuid, used_bytes = str(row.get("gpu_uuid") or row.get("gpu_index")), row.get("gpu_used_bytes")
-        if used_bytes is None or (uuid not in self.devices and len(self.devices) >= _MOST_GPUS):
-            return
-        device = self.devices.setdefault(uuid, Device(row.get("gpu_index") or 0, now_s))
-        device.seen_s = now_s
-        if row.get("pid") is None:
-            device.used_bytes, device.total_bytes = used_bytes, row.get("gpu_total_bytes")
-            gone = [pid for pid, (at_s, _) in device.of_job_bytes.items() if at_s <= now_s - _GPU_SEEN_S]
-            for pid in gone:
-                del device.of_job_bytes[pid]
-        elif row.get("is_ours"):
-            device.of_job_bytes[row["pid"]] = now_s, used_bytes
 
     def _count(self, row: Row) -> None:
         event, value = row.get("event"), row.get("value") or 0.0

@@ -257,8 +257,11 @@ def _process_count(rule: Rule, sample: Sample) -> Reading:
 
 
 def _oom(rule: Rule, sample: Sample) -> Reading:
-    count = sample.limits.new_kill_count
-    return Reading(count, f"the kernel's OOM killer ended {'a process' if count == 1 else f'{count} processes'}")
+    count, killed = sample.limits.new_kill_count, sample.tree.last_killed
+    text = f"the kernel's OOM killer ended {'a process' if count == 1 else f'{count} processes'}"
+    if count and killed is not None:
+        text += f", {killed.stat.comm} (pid {killed.pid}) with {format_bytes(killed.most_bytes)}"
+    return Reading(count, f"{text}: {sample.limits.own_kills(count).why}" if count else text)
 
 
 def _processes(tree: Tree) -> str:

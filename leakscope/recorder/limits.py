@@ -15,6 +15,7 @@ from .tree import Row
 
 # A snapshot is asked for at each, while there is room to make one; only from the second on it is worth a word.
 LOOKS, LEVELS = 0.75, (0.85, 0.95)
+STALLED_PERCENT = 10.0  # of the last 10 s
 PRESSURE, NEARING = "pressure", "nearing"
 HYSTERESIS_FRACTION = 0.05  # a level is announced again only after use fell this much below it
 _LEAST_WATCHED_S = 8.0
@@ -88,6 +89,7 @@ class Limits:
         self._known: dict[str, _Known] = {}
         self._reached: dict[str, float] = {}
         self._kills: dict[str, int] = {}
+        self._stalled: set[str] = set()
 
     def __iter__(self) -> Iterator[Limit]:
         return (known.limit for known in self._known.values())
@@ -126,6 +128,7 @@ class Limits:
                 alarms.append(Alarm("oom-kill-counter", f"the kernel's OOM killer ended {ended}: {name}", float(new)))
         # The machine's count, where the cgroups of the job have none.
         self._note_own({name: new for name, new in risen.items() if new and name in (counted or {_HOST})}, cgroups)
+        alarms += [alarm for row in (*host, *cgroups) for alarm in self._look_for_stalls(row)]
         limits = [limit for row in (*host, *cgroups) if (limit := _limit(row)) is not None]
         limits += [*_nearest_each(others), *_devices(gpus)]
         growth = job.steady(_LEAST_WATCHED_S) if job is not None else None
@@ -186,6 +189,17 @@ class Limits:
             return [Alarm(NEARING if reached == LOOKS else PRESSURE, text, limit.used_fraction, is_near)]
         if limit.used_fraction < known - HYSTERESIS_FRACTION:
             self._reached[limit.name] = reached
+        return []
+
+    def _look_for_stalls(self, row: Row) -> list[Alarm]:
+        """Tasks that wait for memory, whatever the limits say: with swap, or a ``memory.high``, none may be near."""
+        stalled, name = row.get("psi_full_avg10") or 0.0, _name(row)
+        if stalled >= STALLED_PERCENT and name not in self._stalled:
+            self._stalled.add(name)
+            text = f"memory under pressure: all tasks waited for memory in {stalled:.0f}% of 10 s, {name}"
+            return [Alarm(NEARING, text, stalled / 100)]
+        if stalled < STALLED_PERCENT / 2:
+            self._stalled.discard(name)
         return []
 
 

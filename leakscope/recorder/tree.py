@@ -167,7 +167,9 @@ class Tree:
         self.pss_period_s = pss_period_s
         self.now_s = 0.0
         self.living: dict[int, Process] = {}
+        self.strangers: set[int] = set()  # pids of processes that live and are not of the job: they need no second look
         self.sigkill_count = 0  # processes that SIGKILL ended, as far as that is known
+        self.last_killed: Process | None = None  # of those
         self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
         self._recorder_pid = recorder_pid
         self._roots_to_come = {*attached_pids} if root_pid is None else {root_pid, *attached_pids}
@@ -226,7 +228,9 @@ class Tree:
         process.died_mono_ns = now_ns
         seen = self._exits.status(process.pid)
         process.exit_code, process.exit_signal = self._reaped.pop(process.pid, seen)
-        self.sigkill_count += process.exit_signal == signal.SIGKILL
+        if process.exit_signal == signal.SIGKILL:
+            self.sigkill_count += 1
+            self.last_killed = process
         self.living.pop(process.pid, None)
         return process.row()
 
@@ -246,6 +250,8 @@ class Tree:
                 rows += self._add(Process(pid, stat, self.now_s, now_ns, pid in roots, is_stranger), now_ns)
                 parents.add(pid)
         self._sees_strangers = False
+        self.strangers &= self._known - self.living.keys()
+        self.strangers |= {pid for pid, stat in strangers.items() if not stat.is_dead}
         return rows
 
     def _add(self, process: Process, now_ns: int) -> list[Row]:

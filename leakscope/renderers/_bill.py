@@ -77,8 +77,8 @@ def told(report: Report) -> Told | None:
     if has_peak:
         columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
-    when = f", peak at {format_duration(peak.time_s)}" if has_peak and peak is not None else ""
-    return Told(f"What the memory is: {total[0]} (PSS{when})", columns, lines, total, has_peak)
+    at_its_peak = f", peak {total[1]}" if has_peak else ""
+    return Told(f"What the memory is: {total[0]}{at_its_peak} (PSS)", columns, lines, total, has_peak)
 
 
 def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:

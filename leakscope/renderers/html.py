@@ -6,14 +6,13 @@ job is escaped. Without JavaScript, and on paper, the charts are still pictures 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..findings import BudgetRow, Excerpt, Finding, HeapView, Report
+from ..findings import BudgetRow, Finding, HeapView, Report
 from ..pages import icicle, plots
 from ..pages.page import cell, harmless, page
-from ..words import by_reason, cost, ended
+from ..words import by_reason, cost, ended, numbered
 from . import _bill, _plots
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._timeline import LANES, TIMELINE, clock, timeline_plot
@@ -63,7 +62,7 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
         "links": {number: f"holder-{at[0]}-{at[1]}" for number, at in _plots.places(report).items()},
         "plots": {key: plots.drawn(plot) for key, plot in drawn.items()},
         "heaps": [(view, _tree(view), *_boxes(view)) for view in report.heap],
-        "excerpts": {(e.file, e.line): _excerpt(e) for e in report.excerpts},
+        "excerpts": {(e.file, e.line): numbered(e) for e in report.excerpts},
         "budgets": list(_budgets(report.tensor_budget)),
         "moment_titles": {"end": "In the last snapshot", "peak": "Peak of a step", **SNAPSHOT_MOMENTS},
         "gpu_lines": [
@@ -127,13 +126,6 @@ def _heap_data(view: HeapView) -> dict[str, Any]:
 def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
     nodes = icicle.nodes(view)
     return nodes, icicle.boxes(nodes)
-
-
-def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
-    """(number, text, is meant) of each line, without the indent they have in common."""
-    text = textwrap.dedent("\n".join(line.expandtabs(4) for line in excerpt.lines)).rstrip()
-    numbered = enumerate(text.split("\n"), excerpt.first_line)
-    return [(number, line, number == excerpt.line) for number, line in numbered]
 
 
 def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[str], list[tuple[str, dict[str, int]]]]]:

@@ -413,10 +413,20 @@ def _is_in_bill(row: BudgetRow) -> bool:
     return row.device == "cpu" and row.moment == "end"
 
 
+def _table(texts: Sequence[str] = (), figures: Sequence[str] = (), *, summed: bool = False) -> Table:
+    """An empty one. ``summed``: with a line of sums below."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=summed, footer_style="bold")
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for name in figures:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
 def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     """Briefly, what each line is made of stands behind it, as far as there is room."""
     is_brief = most is not None  # the heading has the total
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=not is_brief, footer_style="bold")
+    table = _table(summed=not is_brief)
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
@@ -433,11 +443,7 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
 
 def _holders(held: Sequence[Held], verbose: bool) -> Table:
     """Briefly, who it is and what it is share a column."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in COLUMNS[: 2 if verbose else 1]:
-        table.add_column(name, overflow="fold")
-    for name in COLUMNS[2:]:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(COLUMNS[: 2 if verbose else 1], COLUMNS[2:])
     for one in held:
         path, what, *figures = map(_clean, one.cells)
         table.add_row(*([path, what] if verbose else [Text.assemble(path, (f" ({what})", "dim"))]), *figures)
@@ -450,7 +456,7 @@ def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
     Briefly: what moved most, and of which process behind it.
     """
     rows = [row for row in rows if row.in_total]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    table = _table(summed=True)
     several = len({row.process for row in rows}) > 1
     total = sum(row.growth_bytes for row in rows)
     table.add_column("account", "total")
@@ -489,7 +495,7 @@ def _below_ledger(rows: Sequence[LedgerRow]) -> list[str]:
 
 def _budget(rows: Sequence[BudgetRow], most: int | None) -> Table:
     """An account a row; a column for each process, device and moment, as many as there are."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    table = _table(summed=True)
     columns = list(dict.fromkeys((row.process, row.device, row.moment) for row in rows))[:_MOST_BUDGETS]
     accounts = list(dict.fromkeys(row.account for row in sorted(rows, key=lambda row: row.account == "not-tensors")))
     table.add_column("account", "total")
@@ -522,11 +528,7 @@ def _are_tensors_some(rows: Sequence[BudgetRow]) -> bool:
 
 
 def _gpu_lines(lines: Sequence[GpuLine]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in LINE_COLUMNS[:2]:
-        table.add_column(name, overflow="fold")
-    for name in LINE_COLUMNS[2:]:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(LINE_COLUMNS[:2], LINE_COLUMNS[2:])
     for line in lines:
         table.add_row(*map(_clean, line_cells(line)))
     return table
@@ -535,19 +537,13 @@ def _gpu_lines(lines: Sequence[GpuLine]) -> Table:
 def _processes(rows: Sequence[ProcessRow], most: int | None) -> Table:
     """A role a row. Summed RSS is there because other tools show it, with the factor by which it says too much."""
     if most is not None:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        table.add_column("process", overflow="fold")
-        for name in ("count", "lived", "real (PSS)", "private"):
-            table.add_column(name, justify="right", no_wrap=True)
+        table = _table(("process",), ("count", "lived", "real (PSS)", "private"))
         for row in sorted(rows, key=lambda row: -row.pss_bytes)[:most]:
             sizes = format_bytes(row.pss_bytes), format_bytes(row.private_bytes)
             process = _clean(f"{row.process} ({ROLES.get(row.role, row.role)})")
             table.add_row(process, f"{row.count}", format_duration(row.lifetime_s), *sizes)
         return table
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("process", overflow="fold")
-    for name in ("count", "lived", "core", "real (PSS)", "private", "summed RSS"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(("process",), ("count", "lived", "core", "real (PSS)", "private", "summed RSS"))
     for row in rows:
         count = f"{row.count}" if row.count == row.most_at_once else f"{row.count} ({row.most_at_once} at once)"
         factor = row.rss_bytes / row.pss_bytes if row.pss_bytes else 1.0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..facts.case import Case
-from ..facts.tables import only
+from ..facts.tables import only, text_of
 from ..units import GiB, KiB, MiB, format_bytes, format_count
 from ..words import printable
 from .steps import MEASURES, Floats, Plan, lives_of, plan
-from .variants import AS_RECORDED, Variant, variants
+from .variants import AS_RECORDED, Variant, served_by, variants
 
 if TYPE_CHECKING:
     from ..facts.growth.processes import ProcessGrowth
@@ -31,13 +31,14 @@ __all__ = ["Outcome", "WhatIf", "as_json", "as_text", "what_if"]
 
 _HERE = Path(__file__).parent
 _LIBRARY = _HERE / "libleakscope_replay.so"
-_LEAST_LIVES = 200
+_MOST_ERROR = 0.1  # of what was asked for, by so few samples: large pieces are all drawn, and have none
 _LATE = 0.5  # of the recorded time: the level is a median there
 _MOST_RESIDENT = 1 * GiB  # of this machine's memory for a replay, or
 _SHARE_OF_AVAILABLE = 0.25  # of what it has
 _MAY_DIFFER = 0.35  # of what malloc kept free, between the recording and its replay
 _NOT_MUCH = 16 * MiB
-_TRIM_THRESHOLDS = (0, 1 * MiB, 4 * MiB, 16 * MiB, 64 * GiB)  # 0: malloc's own
+_TRIM_FROM, _TRIM_TO, _TRIM_TRIES = 17.0, 27.0, 5  # powers of two: what malloc begins with, and more than an arena is
+_LIKE_IT = 0.1  # of what was held
 _MMAP_THRESHOLD, _MOST_LEARNED = 128 * KiB, 32 * MiB
 _LONGEST_S = 120.0
 _PAUSE_US = 100_000
@@ -87,9 +88,15 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         raise BadInput("the library that replays is missing: leakscope was installed without a C compiler")
     case = Case(recording)
     process = _chosen(case, pid)
+    library = text_of(process.rows("sentinels").iloc[-1], "malloc_library")
+    serving = served_by(library)
+    if serving.is_missing:
+        raise BadInput(
+            f"malloc was {library}'s, which is not installed here: the replay needs what it is compared with"
+        )
     rng = np.random.default_rng(0)
     lives = lives_of(process.rows("allocation_lives"), rng)
-    if len(lives) < _LEAST_LIVES:
+    if lives.error() > _MOST_ERROR:
         text = f"{process.name}[{process.pid}]: {len(lives)} allocations were sampled, too few to be replayed"
         raise BadInput(f"{text}: record a program that asks for more memory of malloc, or for longer")
     end_s = min(process.exit_s, float(process.time_s[-1]))
@@ -101,16 +108,17 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
     held = np.interp(moments, process.time_s, process.held_bytes)
     kept = _kept(process, moments)
     scale = max(1.0, float(in_use.max()) / _room())
+    of_malloc = np.minimum(kept + in_use, held)
     with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
         path = Path(folder, "steps")
         planned = plan(lives, orders, scale, rng)
         planned.steps.tofile(path)
-        freed = lives.bytes[np.isfinite(lives.end_order)]
-        largest = float(freed.max()) if freed.size else 0.0
-        settings, now = _like_it(planned, largest, float(np.median((kept + in_use)[late])), late, path)
-        others = [(one, _replayed(one, planned, path, span_s)) for one in variants(settings)]
+        wanted = float(np.median(of_malloc[late]))
+        like_it, lasting, now = _like_it(serving, lives.largest_freed, planned, wanted, late, path)
+        others = [(one, _replayed(one, planned, path, span_s)) for one in variants(serving, like_it, lasting)]
     found = [(Variant(AS_RECORDED), now), *others]
     level, peak = float(np.median(held[late])), float(process.held_bytes.max())
+    figures = late, now, (level, wanted), (peak, float(of_malloc.max()))
     return WhatIf(
         f"{process.name}[{process.pid}]",
         len(lives),
@@ -119,32 +127,46 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         planned.scale,
         round(level),
         round(float(np.median(kept[late]))),
-        round(float(np.median((now - in_use)[late]))),
-        tuple(_outcome(one, got, now, late, level, peak) for one, got in found),
+        round(float(np.median((now[:, 0] - in_use)[late]))),
+        tuple(_outcome(one, got, *figures) for one, got in found),
     )
 
 
 def _like_it(
-    planned: Plan, largest: float, wanted: float, late: NDArray[np.bool_], path: Path
-) -> tuple[dict[str, str], Floats]:
-    """Settings with which the replay keeps as much as the program did, as nearly as any do; and what it kept.
+    serving: Variant, largest: float, planned: Plan, wanted: float, late: NDArray[np.bool_], path: Path
+) -> tuple[dict[str, str], dict[str, str], Floats]:
+    """Settings with which the replay keeps as much as the program did, as nearly as any do; those of them that hold
+    whatever else is set; and what it kept.
 
     A few small pieces that stay at the end of an arena keep it from shrinking, and samples of bytes hardly ever show
-    them. To malloc it is the same as if it shrank arenas only from so much on.
+    them. To malloc it is the same as if it shrank arenas only from so much on. Up to twice the largest buffer that was
+    freed it may be malloc's own doing: it learns that much, unless a threshold is set.
 
     **Errors** BadInput where it cannot be replayed.
     """
+
+    def tried(settings: dict[str, str]) -> Floats:
+        found = _replayed(replace(serving, environment={**serving.environment, **settings}), planned, path, 0.0)
+        if isinstance(found, str):
+            raise BadInput(f"the replay failed: {found}")
+        return found
+
     learned = max(_MMAP_THRESHOLD, min(_MOST_LEARNED, largest))  # malloc's own threshold rises as larger ones are freed
-    tried = []
-    for least in _TRIM_THRESHOLDS:
-        settings = {"MALLOC_TRIM_THRESHOLD_": f"{least}", "MALLOC_MMAP_THRESHOLD_": f"{learned + 1:.0f}"}
-        settings = settings if least else {}
-        now = _replayed(Variant(AS_RECORDED, settings), planned, path, 0.0)
-        if isinstance(now, str):
-            raise BadInput(f"the replay failed: {now}")
-        tried.append((abs(float(np.median(now[late])) - wanted), settings, now))
-    _, settings, now = min(tried, key=lambda one: one[0])
-    return settings, now
+    settings: dict[str, str] = {}
+    now = tried(settings)
+    best = abs(_level(now, late) - wanted), 0.0, settings, now
+    low, high = _TRIM_FROM, _TRIM_TO
+    for _ in range(_TRIM_TRIES if serving.library is None else 0):
+        if best[0] <= _LIKE_IT * wanted:
+            break
+        middle = 0.5 * (low + high)
+        settings = {"MALLOC_TRIM_THRESHOLD_": f"{2**middle:.0f}", "MALLOC_MMAP_THRESHOLD_": f"{learned + 1:.0f}"}
+        now = tried(settings)
+        level = _level(now, late)
+        best = min(best, (abs(level - wanted), 2**middle, settings, now), key=lambda one: one[0])
+        low, high = (low, middle) if level > wanted else (middle, high)
+    _, trims_from, settings, now = best
+    return settings, settings if trims_from > 2 * learned else {}, now
 
 
 def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
@@ -185,7 +207,7 @@ def _room() -> float:
 
 
 def _replayed(one: Variant, planned: Plan, path: Path, span_s: float) -> Floats | str:
-    """What was resident at each measure, as of the whole program; or why that is not known."""
+    """What was resident at each measure, as of the whole program, and behind a trim if there is one; or why not."""
     if one.is_missing:
         return "not installed here"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)} | one.environment
@@ -193,7 +215,7 @@ def _replayed(one: Variant, planned: Plan, path: Path, span_s: float) -> Floats 
     if one.decay_ms:  # the replay is quicker than the program was
         decay_ms = max(1, round(one.decay_ms * MEASURES * pause_us / 1e6 / max(span_s, 1.0)))
         environment["MALLOC_CONF"] = f"dirty_decay_ms:{decay_ms}"
-    figures = planned.thread_count, planned.place_count, MEASURES, int(one.is_trimmed), pause_us
+    figures = planned.thread_count, planned.place_count, MEASURES << one.is_trimmed, int(one.is_trimmed), pause_us
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", _HERE / "_child.py", _LIBRARY, path, *map(str, figures)],
@@ -206,17 +228,33 @@ def _replayed(one: Variant, planned: Plan, path: Path, span_s: float) -> Floats 
         return "its replay did not start"
     if answer["failed"]:
         return "its replay ended before its time: too little memory, or too many threads"
-    resident = np.array(answer["resident_bytes"], dtype=np.float64)
+    resident = np.array(answer["resident_bytes"], dtype=np.float64).reshape(MEASURES, -1)
     of_all: Floats = np.maximum(0.0, resident) * planned.scale
     return of_all
 
 
-def _outcome(one: Variant, got: Floats | str, now: Floats, late: Any, level: float, peak: float) -> Outcome:
-    """What the process held, less what the replay holds less."""
+def _level(got: Floats, late: NDArray[np.bool_]) -> float:
+    """Half way between what there is before a trim and after it, where there is one."""
+    return float(np.median(got[late].mean(axis=1)))
+
+
+def _outcome(
+    one: Variant,
+    got: Floats | str,
+    late: NDArray[np.bool_],
+    now: Floats,
+    level: tuple[float, float],
+    peak: tuple[float, float],
+) -> Outcome:
+    """``level``, ``peak``: what the process held, and malloc's part of it, which is scaled as the replay is."""
     if isinstance(got, str):
         return Outcome(one.name, why_not=got)
-    then = max(0, round(level - float(np.median((now - got)[late]))))
-    return Outcome(one.name, then, max(then, round(peak - float(now.max() - got.max()))))
+    then = _scaled(*level, _level(got, late), _level(now, late))
+    return Outcome(one.name, then, max(then, _scaled(*peak, float(got.max()), float(now.max()))))
+
+
+def _scaled(held: float, of_malloc: float, got: float, now: float) -> int:
+    return max(0, round(held + of_malloc * (got / max(now, 1.0) - 1.0)))
 
 
 def as_json(found: WhatIf) -> dict[str, Any]:

@@ -53,8 +53,10 @@ static void measure(void)
     if (pause_us)
         usleep(pause_us); /* allocators that give back after a while get one */
     resident_bytes[measured++] = resident();
-    if (trim)
+    if (trim) {
         trim(0);
+        resident_bytes[measured++] = resident();
+    }
 }
 
 static void do_step(const struct step *step)
@@ -133,7 +135,7 @@ static void *memory(uint64_t bytes)
 }
 
 /* Resident bytes at each MEASURE, less what there was before, to ``to``. Returns 0, or 1 where memory or threads are
- * wanting. ``is_trimmed``: malloc_trim(0) after each. */
+ * wanting. ``is_trimmed``: malloc_trim(0) after each, and a second figure. */
 EXPORT int replay(const struct step *all, uint64_t count, uint32_t thread_count, uint32_t place_count, int is_trimmed,
                   uint32_t pause, int64_t *to)
 {

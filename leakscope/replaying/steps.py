@@ -24,6 +24,7 @@ MOST_STEPS = 3_000_000
 MOST_PIECE_BYTES = 1 << 34
 _CLASSES = 2  # of size, for each doubling
 _LONGEST_STRETCH = 4.0  # medians of those
+_LONG = 8.0  # times as long as most: what such survivors are, one thread's samples hardly show
 _SMALL_BYTES = 32 * 1024  # whose temporaries may stand for more of their kind: they take each other's place
 _SIDE_BY_SIDE = 8  # temporaries of one kind at a time, at most, to be left out in part
 _TURN = 64  # steps within which threads keep together: each change of thread costs microseconds
@@ -49,8 +50,25 @@ class Lives:
         return len(self.begin_order)
 
     @property
+    def is_long(self) -> NDArray[np.bool_]:
+        """Outlives by far what is mostly asked for."""
+        life = self.end_order - self.begin_order
+        usual = np.median(life[np.isfinite(life)]) if np.isfinite(life).any() else np.inf
+        return life > _LONG * usual
+
+    @property
     def thread_count(self) -> int:
         return len(np.unique(self.thread))
+
+    @property
+    def largest_freed(self) -> float:
+        freed = self.bytes[np.isfinite(self.end_order)]
+        return float(freed.max()) if freed.size else 0.0
+
+    def error(self) -> float:
+        """Of the bytes that were asked for, as a share: of what is sure to be drawn there is none."""
+        unseen = np.maximum(0.0, self.weight - self.bytes)
+        return float(np.sqrt((self.weight * unseen).sum()) / self.weight.sum()) if len(self) else 1.0
 
     def orders(self, moments_s: Floats) -> Floats:
         """How far it had come at these moments, as far as is known: events come in batches."""
@@ -121,12 +139,15 @@ def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -
     copies = np.floor(count + rng.random(len(count))).astype(np.int64)
     of = np.repeat(np.arange(len(copies)), copies)
     nth = np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
-    earlier = stretch[of] * (nth + rng.random(len(of))) / np.maximum(copies[of], 1)
+    between = (nth - rng.random(len(of))) / np.maximum(copies[of] - 1, 1)  # the sample itself lies where it was seen
+    earlier = stretch[of] * between.clip(min=0.0)
     begin, end = lives.begin_order[of] - earlier, lives.end_order[of] - earlier
     places = np.arange(len(of))
     freed = np.isfinite(end) & (end <= orders[-1])
     when = np.concatenate([begin, end[freed], orders])
-    threads = np.concatenate([[0], lives.thread[of], lives.end_thread[of][freed]])
+    thread = _threads(lives, of, nth, begin)
+    by = np.where(lives.end_thread[of] == lives.thread[of], thread, lives.end_thread[of])
+    threads = np.concatenate([[0], thread, by[freed]])
     number, inverse = np.unique(threads, return_inverse=True)
     steps = np.zeros(len(when), dtype=STEP)
     steps["thread"] = np.concatenate([inverse[1:], np.full(len(orders), MEASURE)])
@@ -136,16 +157,35 @@ def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -
 
 
 def _stretches(lives: Lives) -> Floats:
-    """How far back the sample of the same thread and size lies; of what stays, the one that stays, too."""
+    """How far back the sample of the same thread and size lies; of what stays, the one that stays, too.
+
+    The first ones of a thread do not lie before it began: a sample's time before its first sample.
+    """
     kind = np.floor(_CLASSES * np.log2(np.maximum(lives.bytes, 1)))
     stays = np.isinf(lives.end_order)
-    frame = pd.DataFrame({"thread": lives.thread, "kind": kind, "stays": stays, "order": lives.begin_order})
+    owner = np.where(lives.is_long, -1 - (lives.thread == 0), lives.thread)  # see _threads
+    frame = pd.DataFrame({"thread": owner, "kind": kind, "stays": stays, "order": lives.begin_order})
     same = ["thread", "kind", "stays"]
     before = frame.groupby(same)["order"].diff()
-    usual = before.groupby([frame[name] for name in same]).transform("median").fillna(frame["order"])
+    own = frame.groupby("thread")["order"]
+    between = own.diff().groupby(frame["thread"]).transform("median")
+    since_it_began = frame["order"] - own.transform("first") + between.fillna(between.median())
+    usual = before.groupby([frame[name] for name in same]).transform("median").fillna(since_it_began)
     gap = before.fillna(usual).clip(upper=_LONGEST_STRETCH * usual)
     back: Floats = np.minimum(gap.to_numpy(dtype=np.float64), lives.begin_order)
     return back
+
+
+def _threads(lives: Lives, of: Integers, nth: Integers, begin: Floats) -> Integers:
+    """Who asks for each piece: the thread of its sample; of what is there for long, whichever but the main one was at
+    work then. A few survivors of each of many threads keep arenas from shrinking, and are a sample of one of them.
+    """
+    thread = lives.thread[of]
+    others = np.flatnonzero(lives.thread != 0)
+    spread = lives.is_long[of] & (nth > 0) & (thread != 0)
+    at = np.searchsorted(lives.begin_order[others], begin[spread]).clip(max=max(len(others) - 1, 0))
+    thread[spread] = lives.thread[others][at]
+    return thread
 
 
 def _fewer_temporaries(lives: Lives, stretch: Floats, count: Floats, most: float) -> Floats:
@@ -159,15 +199,18 @@ def _fewer_temporaries(lives: Lives, stretch: Floats, count: Floats, most: float
 
 
 def _order(when: Floats, thread: NDArray[np.uint32], births: int, freed: Integers) -> Integers:
-    """In order, but within a turn thread by thread; no piece is freed before it is there."""
+    """In order, but within a turn thread by thread; no piece is freed before it is there, and measures stay in place."""
     by_time = np.argsort(when, kind="stable")
-    rank = np.empty(len(when), dtype=np.float64)
+    rank = np.empty(len(when), dtype=np.int64)
     rank[by_time] = np.arange(len(when))
-    by_turn = np.lexsort((rank, thread, rank // _TURN))
+    measured = thread[by_time] == MEASURE
+    begins = (np.arange(len(when)) % _TURN == 0) | measured | np.concatenate([[False], measured[:-1]])
+    turn = np.cumsum(begins)[rank]
+    by_turn = np.lexsort((rank, thread, turn))
     at = np.empty(len(when), dtype=np.int64)
     at[by_turn] = np.arange(len(when))
     too_early = np.flatnonzero(at[births : births + len(freed)] < at[freed])
     if too_early.size:
-        rank[births + too_early] = (rank[freed[too_early]] // _TURN + 1) * _TURN
-        by_turn = np.lexsort((rank, thread, rank // _TURN))
+        turn[births + too_early] = turn[freed[too_early]] + 1
+        by_turn = np.lexsort((rank, thread, turn))
     return by_turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import glob
 from typing import NamedTuple
 
@@ -44,13 +44,16 @@ _OTHERS = (
 )
 
 
-def variants(settings: dict[str, str]) -> list[Variant]:
-    """``settings`` of glibc's malloc with which a replay is like what was recorded."""
+def variants(serving: Variant, like_it: dict[str, str], lasting: dict[str, str]) -> list[Variant]:
+    """``like_it``: settings of glibc's malloc with which a replay is like what was recorded. ``lasting``: those of them
+    that hold where a threshold is set, too."""
+    others = [_other(one) for one in _OTHERS]
     return [
-        Variant("MALLOC_ARENA_MAX=2", {**settings, "MALLOC_ARENA_MAX": "2"}),
-        Variant("malloc_trim(0)", settings, is_trimmed=True),
-        Variant("MALLOC_MMAP_THRESHOLD_=131072", {**settings, "MALLOC_MMAP_THRESHOLD_": "131072"}),
-        *(_other(one) for one in _OTHERS),
+        *([] if serving.library is None else [Variant("glibc's malloc")]),
+        Variant("MALLOC_ARENA_MAX=2", {**like_it, "MALLOC_ARENA_MAX": "2"}),
+        Variant("malloc_trim(0)", like_it, is_trimmed=True),
+        Variant("MALLOC_MMAP_THRESHOLD_=131072", {**lasting, "MALLOC_MMAP_THRESHOLD_": "131072"}),
+        *(one for one in others if one.library is None or one.library != serving.library),
     ]
 
 
@@ -60,3 +63,14 @@ def _other(one: _Other) -> Variant:
         return Variant(one.name, is_missing=True)
     library = os.path.realpath(found[0])
     return Variant(one.name, {"LD_PRELOAD": library}, library, may_pause=True, decay_ms=one.decay_ms)
+
+
+def served_by(library: str | None) -> Variant:
+    """What served the job: ``library`` in place of libc's malloc, by its file's name; None: libc's."""
+    if library is None:
+        return Variant(AS_RECORDED)
+    other = next(
+        (one for one in _OTHERS if library.startswith(one.pattern.split(".")[0].replace("_minimal", ""))), None
+    )
+    found = _other(other) if other is not None else Variant(library, is_missing=True)
+    return replace(found, name=AS_RECORDED)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..facts.accounts.gpu import DeviceUse, Oom
 from ..facts.growth.limits import gpu_processes
+from ..facts.series.arithmetic import extremes
 from ..facts.tables import int_of, narrow, only, text_of
 from ..findings import DeviceMemory, Moment
 from ..units import format_bytes
@@ -54,34 +55,23 @@ def _snapshots(case: Case) -> Iterator[DeviceMemory]:
         if len(device.events) < 2:
             continue
         shown = _shown(pd.Series(device.levels[1:].astype(float)))
-        failures = [
-            Moment(
-                "death",
-                round(float(device.times_s[oom.position]), 6),
-                f"no room for {format_bytes(oom.requested_bytes)}",
-            )
-            for oom in device.ooms
-        ]
+        failed = [(float(device.times_s[oom.position]), format_bytes(oom.requested_bytes)) for oom in device.ooms]
         yield DeviceMemory(
             f"{device.label}, snapshot {device.number}",
             [round(float(at), 6) for at in device.times_s[shown]],
             allocated_bytes=[int(size) for size in device.levels[1:][shown]],
             reserved_bytes=[int(size) for size in device.reserved_levels[1:][shown]],
-            failures=failures,
+            failures=[Moment("death", round(at_s, 6), f"no room for {size}") for at_s, size in failed],
         )
 
 
 def _with_failures(use: DeviceUse) -> pd.DataFrame:
     """Its figures, those of the moments of failure among them."""
     known = [oom for oom in use.ooms if oom.reserved_bytes is not None and oom.unused_bytes is not None]
-    failed = pd.DataFrame(
-        {
-            "time_s": [oom.time_s for oom in known],
-            "allocated_bytes": [(oom.reserved_bytes or 0) - (oom.unused_bytes or 0) for oom in known],
-            "reserved_bytes": [oom.reserved_bytes for oom in known],
-        }
-    )
-    rows = narrow(use.rows, "time_s", "allocated_bytes", "reserved_bytes")
+    columns = ["time_s", "allocated_bytes", "reserved_bytes"]
+    figures = [(oom.time_s, (oom.reserved_bytes or 0) - (oom.unused_bytes or 0), oom.reserved_bytes) for oom in known]
+    failed = pd.DataFrame(figures, columns=columns)
+    rows = narrow(use.rows, *columns)
     return pd.concat([rows, failed.astype(rows.dtypes.to_dict())]).sort_values("time_s") if len(failed) else rows
 
 
@@ -136,15 +126,8 @@ def _failure(oom: Oom) -> Moment:
 
 
 def _shown(values: pd.Series[float]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Positions of the points to draw: the lowest and the highest of each part of the run."""
-    known = values.to_numpy(dtype=np.float64, na_value=0.0)
-    everything = np.arange(known.size)
-    if known.size <= _MOST_POINTS:
-        return everything
-    keep = {0, known.size - 1}
-    for part in np.array_split(everything, _MOST_POINTS // 2):
-        keep |= {int(part[known[part].argmin()]), int(part[known[part].argmax()])}
-    return np.array(sorted(keep))
+    """Positions of the points to draw."""
+    return extremes(values.to_numpy(dtype=np.float64, na_value=0.0), _MOST_POINTS // 2)
 
 
 def _times(rows: pd.DataFrame) -> list[float]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..evidence.gpu_device import parts
-from ..evidence.gpu_kept import no_steps
 from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.kept import LEAST_STEPS, no_steps
 from ..facts.growth.tree import TreeGrowth
 from ..findings import BudgetRow, GpuLine
 from ..units import MOST, format_bytes
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _MOST_DEVICES = 16
 _MOST_LINES = 40  # of a device
-_LEAST_STEPS = 3
 
 
 def judged(case: Case) -> TreeGrowth:
@@ -32,11 +31,11 @@ def judged(case: Case) -> TreeGrowth:
 
 def _judgement(budgets: list[DeviceBudget]) -> tuple[bool | None, str]:
     """A finding, if there is one, has said so already."""
-    flat = [b.kept for b in budgets if b.kept is not None and len(b.kept.whole) >= _LEAST_STEPS]
+    flat = [b.kept for b in budgets if b.kept is not None and len(b.kept.whole) >= LEAST_STEPS]
     if len(flat) == len(budgets):
         count = min(len(kept.whole) for kept in flat)
         return False, f"{count} steps in the history of the allocator leave nothing behind that grows"
-    without = next(b for b in budgets if b.kept is None or len(b.kept.whole) < _LEAST_STEPS)
+    without = next(b for b in budgets if b.kept is None or len(b.kept.whole) < LEAST_STEPS)
     if without.kept is not None:
         return None, f"the history of the snapshot has {len(without.kept.whole)} whole steps, and three are needed"
     return None, no_steps(without.device)

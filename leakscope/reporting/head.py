@@ -15,7 +15,7 @@ from ..facts.tables import AT_EXIT, narrow, only
 from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..signals import signal_name
-from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate
+from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, over
 from . import gpu
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     unit = case.step_unit
     steps = steps_passed(case.recording, growth, unit)
     elsewhere = any(f.tells(ELSEWHERE) and not f.wasted for f in findings)
-    is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
+    # Then the limit was reached, or nobody gets there.
+    is_over = kill is not None or case.kills.of_root or any(map(_is_crash, findings))
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
     told = Told(growth, gained, others, end, wasted, signal, steps, unit, case.rank_growth)
@@ -132,7 +133,7 @@ class Told:
     @property
     def rate(self) -> str:
         seconds = self.growth.end_s - self.growth.start_s
-        rate = format_rate(self.gained / max(seconds, 1e-9) * 3600, self.gained)
+        rate = format_rate(3600 * over(self.gained, seconds), self.gained)
         return self.with_steps(rate, self.gained / self.steps if self.steps else None)
 
     def with_steps(self, rate: str, bytes_per_step: float | None) -> str:
@@ -222,7 +223,7 @@ def _what_grows(told: Told) -> str:
         return f"The job gained {told.amount} ({told.rate})."
     main = told.growth.main
     if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
-        per_hour = main.growth_bytes / max(told.growth.end_s - told.growth.start_s, 1e-9) * 3600
+        per_hour = 3600 * over(main.growth_bytes, told.growth.end_s - told.growth.start_s)
         rate = told.with_steps(format_rate(per_hour, main.growth_bytes), told.first.bytes_per_step)
         return f"Memory leaks: {_lower(told.first.title)}, in {told.lasted} ({rate})."
     if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.series.arithmetic import Floats
+from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, only
 from ..findings import Lap, Laps
-from ..units import format_count
+from ..units import FEWEST, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_FEWEST = 3  # laps: two may differ by chance
 _LEAST_SAMPLES = 4  # of a lap, or its floor and its peak mean nothing
 _MOST = 200  # listed, and drawn as floors and peaks
 _MOST_DRAWN = 24  # laid over each other: more lines cannot be told apart
@@ -31,7 +30,7 @@ _ROUND = (1, 2, 5)
 def laps(case: Case) -> Laps | None:
     """By phases that come again; else by steps, so many together that memory was seen within; None without either."""
     time_s, held = case.growth.time_s, case.growth.held_bytes
-    if time_s.size < _FEWEST * _LEAST_SAMPLES:
+    if time_s.size < FEWEST * _LEAST_SAMPLES:
         return None
     steps = counted_steps(case)
     return _by_phase(case, steps, time_s, held) or _by_steps(case.step_unit, steps, time_s, held)
@@ -62,7 +61,7 @@ def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, h
     counts = Counter(phase for phase, _ in begun)
     phase = max(counts, key=counts.__getitem__)  # of several the first
     starts = np.array([at_s for name, at_s in begun if name == phase], dtype=np.float64)
-    if starts.size < _FEWEST:
+    if starts.size < FEWEST:
         return None
     ends = np.append(starts[1:], time_s[-1])
     names = [f"{phase} {number}" for number in range(1, starts.size + 1)]
@@ -71,7 +70,7 @@ def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, h
         names = [
             f"{name}, from {case.step_unit} {format_count(round(step))}" for name, step in zip(names, first.tolist())
         ]
-    others = [str(name) for name in counts if name != phase and counts[name] >= _FEWEST]
+    others = [str(name) for name in counts if name != phase and counts[name] >= FEWEST]
     return _laps(" and ".join([str(phase), *others]), "s", names, starts, ends, time_s, held, time_s)
 
 
@@ -84,11 +83,11 @@ def _by_steps(word: str, steps: tuple[Floats, Floats] | None, time_s: Floats, he
     inside = (time_s >= at_s[0]) & (time_s <= at_s[-1])
     whole = last - first
     most = min(_HOPED, int(inside.sum()) // _LEAST_SAMPLES)
-    if whole < _FEWEST or most < _FEWEST:
+    if whole < FEWEST or most < FEWEST:
         return None
     size = 1 if whole <= inside.sum() / _LEAST_SAMPLES else _round_up(whole / most)
     edges = np.arange(np.ceil(first / size), np.floor(last / size) + 1) * size
-    if edges.size <= _FEWEST:
+    if edges.size <= FEWEST:
         return None
     moments = _when(at_s, count, edges)
     names = [f"from {word} {format_count(round(step))}" for step in edges[:-1].tolist()]
@@ -118,7 +117,7 @@ def _laps(
     """``at``: what counts along a lap, at each sample; it begins at 0 in each."""
     parts = [np.flatnonzero((time_s >= start) & (time_s < end)) for start, end in zip(starts, ends)]
     kept = [number for number, part in enumerate(parts) if part.size >= _LEAST_SAMPLES]
-    if len(kept) < max(_FEWEST, len(parts) // 2):
+    if len(kept) < max(FEWEST, len(parts) // 2):
         return None
     listed = [kept[i] for i in _evenly(len(kept), _MOST)]
     drawn = {listed[i] for i in _evenly(len(listed), _MOST_DRAWN)}
@@ -126,30 +125,14 @@ def _laps(
     for number in listed:
         part = parts[number]
         values = held[part]
-        along, shown = _thinned(at[part] - at[part[0]], values) if number in drawn else ([], [])
-        found.append(
-            Lap(
-                names[number],
-                round(float(starts[number]), 2),
-                round(float(ends[number]), 2),
-                round(float(values.min())),
-                round(float(values.max())),
-                along,
-                shown,
-            )
-        )
+        keep = extremes(values, _CELLS) if number in drawn else np.arange(0)
+        along, shown = np.round((at[part] - at[part[0]])[keep], 2).tolist(), np.round(values[keep]).astype(int).tolist()
+        when = (round(float(moments[number]), 2) for moments in (starts, ends))
+        floor, peak = round(float(values.min())), round(float(values.max()))
+        found.append(Lap(names[number], *when, floor, peak, along, shown))
     return Laps(by, unit, found, len(kept) - len(listed))
 
 
 def _evenly(count: int, most: int) -> list[int]:
     """So many indexes, the first and the last among them."""
     return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
-
-
-def _thinned(at: Floats, values: Floats) -> tuple[list[float], list[int]]:
-    """The lowest and the highest of each part of a lap, in their order."""
-    keep = np.arange(at.size)
-    if at.size > 2 * _CELLS:
-        parts = np.array_split(keep, _CELLS)
-        keep = np.unique([i for part in parts for i in (part[values[part].argmin()], part[values[part].argmax()])])
-    return np.round(at[keep], 2).tolist(), np.round(values[keep]).astype(np.int64).tolist()

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
 from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, split
-from ..facts.series.arithmetic import Floats
+from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, series
 from ..findings import Band, Timeline
 from .moments import moments
@@ -141,14 +141,11 @@ def _largest(bands: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def thinned(total: Floats, bands: list[Floats]) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Indexes of the moments to draw: first and last, the extremes of the total and the peaks of each band."""
-    size = total.size
-    if size <= 2 * _TOTAL_BUCKETS:
-        return np.arange(size)
-    keep = {0, size - 1}
-    for part in np.array_split(np.arange(size), _TOTAL_BUCKETS):
-        keep |= {int(part[total[part].argmin()]), int(part[total[part].argmax()])}
-    for part in np.array_split(np.arange(size), _BAND_BUCKETS):
+    """Indexes of the moments to draw: the extremes of the total and the peaks of each band."""
+    if total.size <= 2 * _TOTAL_BUCKETS:
+        return np.arange(total.size)
+    keep = set(extremes(total, _TOTAL_BUCKETS).tolist())
+    for part in np.array_split(np.arange(total.size), _BAND_BUCKETS):
         keep |= {int(part[band[part].argmax()]) for band in bands if band[part].any()}
     return np.array(sorted(keep))
 

@@ -20,15 +20,9 @@ _MOST_STRING = 16 << 20  # a line of settings or a message, and not a file
 _MOST_DIGITS = 16  # bytes of an integer: addresses have 8
 # What a value takes in CPython, with its place in a container; measured, rounded up.
 _CONTAINER_BYTES, _VALUE_BYTES = 120, 40
+_CUT_OFF = "it ends in the middle: the copy or the job that wrote it was cut off"
 
-_FLOAT, _INT4, _UINT2, _UINT4, _UINT8 = (struct.Struct(f) for f in (">d", "<i", "<H", "<I", "<Q"))
-_MARK = object()
-
-
-def _references_of_one() -> int:
-    """What ``sys.getrefcount`` says of an object that one variable holds: not the same in each Python."""
-    alone = PlainList()
-    return sys.getrefcount(alone)
+_FLOAT, _INT4, _UINT1, _UINT2, _UINT4, _UINT8 = (struct.Struct(f) for f in (">d", "<i", "<B", "<H", "<I", "<Q"))
 
 
 class Refused(ValueError):
@@ -49,6 +43,15 @@ class PlainList(list[Any]):
     at: int | None
 
 
+def _references_of_one() -> int:
+    """What ``sys.getrefcount`` says of an object that one variable holds: not the same in each Python."""
+    alone = PlainList()
+    return sys.getrefcount(alone)
+
+
+_ALONE = _references_of_one()
+
+
 class PlainPickle:
     """Reads one pickle from a stream.
 
@@ -61,33 +64,39 @@ class PlainPickle:
         self._stream = stream
         self._smaller = smaller
         self._data, self._at, self._before = b"", 0, 0
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
         self._held_bytes = 0
 
     def load(self) -> Any:
         """The value that the pickle holds."""
-        stack: list[Any] = []
-        marks: list[int] = []
-        steps = _STEPS
+        stack, values, steps = self._stack, _VALUES, _STEPS
         while True:
             if self._at + 16 > len(self._data):
                 self._refill(16)
             if self._at >= len(self._data):
-                raise Refused("it ends in the middle: the copy or the job that wrote it was cut off")
+                raise Refused(_CUT_OFF)
             opcode = self._data[self._at]
             self._at += 1
             if opcode == 0x2E:  # STOP
                 break
-            step = steps[opcode]
-            if step is None:
-                raise Refused(f"{_named(opcode)} at byte {self._before + self._at - 1:,} is in no torch snapshot")
             try:
-                step(self, stack, marks)
+                if (value := values.get(opcode)) is not None:
+                    stack.append(value(self))
+                    self._held_bytes += _VALUE_BYTES
+                    if self._held_bytes > MOST_HELD_BYTES:
+                        self._hold(0)
+                elif (step := steps.get(opcode)) is not None:
+                    step(self)
+                else:
+                    place = f"byte {self._before + self._at - 1:,}"
+                    raise Refused(f"{_named(opcode)} at {place} is in no torch snapshot")
             except Refused:
                 raise
             except (LookupError, TypeError, ValueError, AttributeError):
                 raise Refused(f"its opcodes make no sense at byte {self._before + self._at:,}") from None
-        if len(stack) != 1 or marks:
+        if len(stack) != 1 or self._marks:
             raise Refused("it ends in the middle of a value")
         return stack[0]
 
@@ -97,13 +106,13 @@ class PlainPickle:
         if at is not None and at in self._memo and self._memo[at] is value:
             self._memo[at] = smaller
 
-    # The parts of opcodes.
+    # ---- what is read
 
     def _take(self, count: int) -> bytes:
         if self._at + count > len(self._data):
             self._refill(count)
             if self._at + count > len(self._data):
-                raise Refused("it ends in the middle: the copy or the job that wrote it was cut off")
+                raise Refused(_CUT_OFF)
         piece = self._data[self._at : self._at + count]
         self._at += count
         return piece
@@ -113,61 +122,101 @@ class PlainPickle:
         self._before += self._at
         if self._before > MOST_BYTES:
             raise Refused(f"it is longer than {MOST_BYTES >> 30} GiB")
-        more = self._stream.read(max(_CHUNK, count))
-        self._data, self._at = rest + more, 0
+        self._data, self._at = rest + self._stream.read(max(_CHUNK, count)), 0
 
-    def _text(self, size: int) -> str:
+    def _number(self, form: struct.Struct) -> Any:
+        return form.unpack(self._take(form.size))[0]
+
+    def _long(self) -> int:
+        size = self._number(_UINT1)
+        if size > _MOST_DIGITS:
+            raise Refused(f"a number in it has {size} bytes")
+        return int.from_bytes(self._take(size), "little", signed=True)
+
+    def _text(self, form: struct.Struct) -> str:
+        size = self._number(form)
         if size > _MOST_STRING:
             raise Refused(f"a string in it has {size:,} bytes")
         self._hold(_VALUE_BYTES + 4 * size if size > 1000 else _VALUE_BYTES + size)
         return self._take(size).decode("utf-8", "replace")
+
+    def _remembered(self, form: struct.Struct) -> Any:
+        return self._memo[self._number(form)]
+
+    # ---- what is made of it
 
     def _hold(self, bytes: int) -> None:
         self._held_bytes += bytes
         if self._held_bytes > MOST_HELD_BYTES:
             raise Refused(f"what it holds takes more than {MOST_HELD_BYTES >> 20} MiB of memory")
 
-    def _remember(self, stack: list[Any], key: int) -> None:
-        value = stack[-1]
+    def _protocol(self) -> None:
+        if self._number(_UINT1) > 5:
+            raise Refused("it is of a newer pickle protocol than 5")
+
+    def _mark(self) -> None:
+        if len(self._marks) > MOST_DEPTH:
+            raise Refused(f"it has containers {MOST_DEPTH} deep in each other")
+        self._marks.append(len(self._stack))
+
+    def _new(self, container: PlainDict | PlainList) -> None:
+        container.at = None
+        self._hold(_CONTAINER_BYTES)
+        self._stack.append(container)
+
+    def _remember(self, key: int) -> None:
+        value = self._stack[-1]
         if key not in self._memo:
             self._hold(_CONTAINER_BYTES)
         self._memo[key] = value
         if type(value) is PlainDict or type(value) is PlainList:
             value.at = key
 
-    def _new(self, stack: list[Any], marks: list[int], value: Any) -> None:
-        if len(marks) > MOST_DEPTH:
-            raise Refused(f"it has containers {MOST_DEPTH} deep in each other")
+    def _taken(self, count: int | None = None) -> list[Any]:
+        """So many values from the top of the stack; None: those above the last mark."""
+        start = self._marks.pop() if count is None else len(self._stack) - count
+        if start < (self._marks[-1] if self._marks else 0):
+            raise IndexError
+        values = self._stack[start:]
+        del self._stack[start:]
+        return values
+
+    def _top(self, kind: type) -> Any:
+        """The container that values are put into."""
+        if len(self._stack) <= (self._marks[-1] if self._marks else 0) or type(self._stack[-1]) is not kind:
+            raise TypeError
+        return self._stack[-1]
+
+    def _tuple(self, count: int | None = None) -> None:
         self._hold(_CONTAINER_BYTES)
-        stack.append(value)
+        self._stack.append(tuple(self._taken(count)))
 
-    def _push(self, stack: list[Any], value: Any) -> None:
-        self._held_bytes += _VALUE_BYTES
-        if self._held_bytes > MOST_HELD_BYTES:
-            self._hold(0)
-        stack.append(value)
+    def _extend(self, count: int | None = None) -> None:
+        values = self._taken(count)
+        self._top(PlainList).extend(values)
 
-    def _dict_done(self, stack: list[Any]) -> None:
-        whole = stack.pop()
+    def _update(self, count: int | None = None) -> None:
+        """The dict is done then. Its keys hash fast and like nothing else: many of one hash would take hours."""
+        values = self._taken(count)
+        whole: PlainDict = self._top(PlainDict)
+        if len(values) % 2 or any(type(key) is not str for key in values[::2]):
+            raise TypeError
+        whole.update(zip(values[::2], values[1::2]))
+        del self._stack[-1]
         small = self._smaller(whole)
         if small is not whole:
             self.replace(whole, small)
+            del values  # what somebody still refers to is not gone, whatever stands in its place
             lists = [value for value in whole.values() if type(value) is PlainList]
             count = len(whole)
             whole.clear()
-            # What somebody still refers to is not gone, whatever stands in its place.
             if sys.getrefcount(whole) <= _ALONE:
                 self._held_bytes -= _CONTAINER_BYTES + 2 * _VALUE_BYTES * count - _VALUE_BYTES
             while lists:
                 one = lists.pop()
                 if sys.getrefcount(one) <= _ALONE:
                     self._held_bytes -= _CONTAINER_BYTES + _VALUE_BYTES * len(one)
-        stack.append(small)
-
-
-_ALONE = _references_of_one()
-_Step = Callable[[PlainPickle, "list[Any]", "list[int]"], None]
-_STEPS: list[_Step | None] = [None] * 256
+        self._stack.append(small)
 
 
 def _named(opcode: int) -> str:
@@ -177,207 +226,38 @@ def _named(opcode: int) -> str:
     return f"opcode {known[opcode]}" if opcode in known else f"byte {opcode:#04x}"
 
 
-def _step(code: bytes) -> Callable[[_Step], _Step]:
-    def add(step: _Step) -> _Step:
-        _STEPS[code[0]] = step
-        return step
-
-    return add
-
-
-@_step(b"\x80")  # PROTO
-def _proto(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    if p._take(1)[0] > 5:
-        raise Refused("it is of a newer pickle protocol than 5")
-
-
-@_step(b"\x95")  # FRAME: how much may be read at once, which is nothing to us
-def _frame(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._take(8)
-
-
-@_step(b"(")
-def _mark(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    if len(marks) > MOST_DEPTH:
-        raise Refused(f"it has containers {MOST_DEPTH} deep in each other")
-    marks.append(len(stack))
-
-
-@_step(b"}")
-def _empty_dict(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    made = PlainDict()
-    made.at = None
-    p._new(stack, marks, made)
-
-
-@_step(b"]")
-def _empty_list(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    made = PlainList()
-    made.at = None
-    p._new(stack, marks, made)
-
-
-@_step(b")")
-def _empty_tuple(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, ())
-
-
-@_step(b"t")
-def _tuple(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    start = marks.pop()
-    p._hold(_CONTAINER_BYTES)
-    stack[start:] = [tuple(stack[start:])]
-
-
-def _tuple_of(count: int) -> _Step:
-    def step(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-        if len(stack) - (marks[-1] if marks else 0) < count:
-            raise IndexError
-        p._hold(_CONTAINER_BYTES)
-        stack[-count:] = [tuple(stack[-count:])]
-
-    return step
-
-
-for _count, _code in ((1, 0x85), (2, 0x86), (3, 0x87)):
-    _STEPS[_code] = _tuple_of(_count)
-
-
-@_step(b"a")
-def _append(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    value = stack.pop()
-    _list_at(stack, marks).append(value)
-
-
-@_step(b"e")
-def _appends(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    start = marks.pop()
-    values = stack[start:]
-    del stack[start:]
-    _list_at(stack, marks).extend(values)
-
-
-@_step(b"s")
-def _setitem(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    key, value = stack[-2:]
-    del stack[-2:]
-    _dict_at(stack, marks)[_key(key)] = value
-    p._dict_done(stack)
-
-
-@_step(b"u")
-def _setitems(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    start = marks.pop()
-    values = stack[start:]
-    del stack[start:]
-    if len(values) % 2:
-        raise IndexError
-    target = _dict_at(stack, marks)
-    for key in values[::2]:
-        _key(key)
-    target.update(zip(values[::2], values[1::2]))
-    p._dict_done(stack)
-
-
-def _list_at(stack: list[Any], marks: list[int]) -> PlainList:
-    if len(stack) <= (marks[-1] if marks else 0) or type(stack[-1]) is not PlainList:
-        raise TypeError
-    found: PlainList = stack[-1]
-    return found
-
-
-def _dict_at(stack: list[Any], marks: list[int]) -> PlainDict:
-    if len(stack) <= (marks[-1] if marks else 0) or type(stack[-1]) is not PlainDict:
-        raise TypeError
-    found: PlainDict = stack[-1]
-    return found
-
-
-def _key(key: Any) -> Any:
-    """Only what hashes fast and like nothing else: many keys of one hash would take hours."""
-    if type(key) is not str:
-        raise TypeError
-    return key
-
-
-@_step(b"\x94")  # MEMOIZE
-def _memoize(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._remember(stack, len(p._memo))
-
-
-@_step(b"q")
-def _binput(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._remember(stack, p._take(1)[0])
-
-
-@_step(b"r")
-def _long_binput(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._remember(stack, _UINT4.unpack(p._take(4))[0])
-
-
-@_step(b"h")
-def _binget(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, p._memo[p._take(1)[0]])
-
-
-@_step(b"j")
-def _long_binget(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, p._memo[_UINT4.unpack(p._take(4))[0]])
-
-
-@_step(b"N")
-def _none(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, None)
-
-
-@_step(b"\x88")
-def _true(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, True)
-
-
-@_step(b"\x89")
-def _false(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, False)
-
-
-@_step(b"J")
-def _binint(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, _INT4.unpack(p._take(4))[0])
-
-
-@_step(b"K")
-def _binint1(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, p._take(1)[0])
-
-
-@_step(b"M")
-def _binint2(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, _UINT2.unpack(p._take(2))[0])
-
-
-@_step(b"\x8a")  # LONG1
-def _long1(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    size = p._take(1)[0]
-    if size > _MOST_DIGITS:
-        raise Refused(f"a number in it has {size} bytes")
-    p._push(stack, int.from_bytes(p._take(size), "little", signed=True))
-
-
-@_step(b"G")
-def _binfloat(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, _FLOAT.unpack(p._take(8))[0])
-
-
-@_step(b"\x8c")  # SHORT_BINUNICODE
-def _short_text(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, p._text(p._take(1)[0]))
-
-
-@_step(b"X")
-def _binunicode(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, p._text(_UINT4.unpack(p._take(4))[0]))
-
-
-@_step(b"\x8d")  # BINUNICODE8
-def _long_text(p: PlainPickle, stack: list[Any], marks: list[int]) -> None:
-    p._push(stack, p._text(_UINT8.unpack(p._take(8))[0]))
+# All opcodes that there are: those of a value that comes onto the stack, and the others.
+_VALUES: dict[int, Callable[[PlainPickle], Any]] = {
+    ord("N"): lambda p: None,
+    0x88: lambda p: True,
+    0x89: lambda p: False,
+    ord(")"): lambda p: (),
+    ord("J"): lambda p: p._number(_INT4),
+    ord("K"): lambda p: p._number(_UINT1),
+    ord("M"): lambda p: p._number(_UINT2),
+    ord("G"): lambda p: p._number(_FLOAT),
+    0x8A: lambda p: p._long(),
+    0x8C: lambda p: p._text(_UINT1),
+    ord("X"): lambda p: p._text(_UINT4),
+    0x8D: lambda p: p._text(_UINT8),
+    ord("h"): lambda p: p._remembered(_UINT1),
+    ord("j"): lambda p: p._remembered(_UINT4),
+}
+_STEPS: dict[int, Callable[[PlainPickle], Any]] = {
+    0x80: lambda p: p._protocol(),
+    0x95: lambda p: p._take(8),  # FRAME: how much may be read at once, which is nothing to us
+    ord("("): lambda p: p._mark(),
+    ord("}"): lambda p: p._new(PlainDict()),
+    ord("]"): lambda p: p._new(PlainList()),
+    ord("t"): lambda p: p._tuple(),
+    0x85: lambda p: p._tuple(1),
+    0x86: lambda p: p._tuple(2),
+    0x87: lambda p: p._tuple(3),
+    ord("a"): lambda p: p._extend(1),
+    ord("e"): lambda p: p._extend(),
+    ord("s"): lambda p: p._update(2),
+    ord("u"): lambda p: p._update(),
+    0x94: lambda p: p._remember(len(p._memo)),  # MEMOIZE
+    ord("q"): lambda p: p._remember(p._number(_UINT1)),
+    ord("r"): lambda p: p._remember(p._number(_UINT4)),
+}

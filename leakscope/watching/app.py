@@ -11,7 +11,6 @@ import time
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -22,11 +21,11 @@ from textual.widgets import DataTable, Static
 
 from .. import signals
 from ..units import format_bytes, format_count, format_duration
-from .frame import ALARM, FAINT, HEAD, Line, events, fitted
+from .frame import ALARM, FAINT, HEAD, Line, end_of, events, fitted
 from .frame import head as head_lines
 from .history import sparkline
+from .holders import Holder, Process
 from .scene import Gpu, Member
-from .snapshots import Holder, Process
 
 if TYPE_CHECKING:
     from .viewer import Viewer
@@ -143,7 +142,7 @@ class Columns(DataTable[Text]):
             self.remove_row(self.coordinate_to_cell_key(Coordinate(self.row_count - 1, 0)).row_key)
         room = self._room()
         for number, row in enumerate(self._rows):
-            cells = (_end_of(row.cells[0], room), *row.cells[1:])
+            cells = (end_of(row.cells[0], room), *row.cells[1:])
             texts = [Text(cell, justify="right" if at else "left") for at, cell in enumerate(cells)]
             if number >= self.row_count:
                 self.add_row(*texts)
@@ -194,7 +193,7 @@ class ProcessDetail(Overlay):
             said.update(Text(f"process {self._process[0]} has ended"))
             return
         said.update(_text(self._said(member), self.size.width))
-        own = [holder for holder in scene.snapshots.largest() if holder.process == self._process]
+        own = [holder for holder in scene.holders.largest() if holder.process == self._process]
         self.query_one(Columns).fill(_holder_rows(own))
 
     def _said(self, member: Member) -> list[Line]:
@@ -221,7 +220,7 @@ class ProcessDetail(Overlay):
             lines.append(Line("on " + ", ".join(gpus)))
         if pace is not None:
             lines.append(Line(f"{scene.step_unit} {format_count(pace.step)}"))
-        own = any(holder.process == self._process for holder in scene.snapshots.largest())
+        own = any(holder.process == self._process for holder in scene.holders.largest())
         return [*lines, Line("what it holds, at its last snapshot:" if own else "no snapshot has named holders", FAINT)]
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
@@ -245,7 +244,7 @@ class HolderDetail(Overlay):
 
     def look(self) -> None:
         scene, old = self._viewer.scene, self._holder
-        same = (each for each in scene.snapshots.largest() if (each.process, each.path) == (old.process, old.path))
+        same = (each for each in scene.holders.largest() if (each.process, each.path) == (old.process, old.path))
         holder = self._holder = next(same, old)
         member = scene.members.get(holder.process)
         share = "" if member is None or not member.memory_bytes else f", {holder.bytes / member.memory_bytes:.0%} of it"
@@ -260,14 +259,13 @@ class HolderDetail(Overlay):
             Line(f"{format_bytes(holder.bytes)} at the last snapshot{growth}{share}"),
         ]
         self.query_one(Static).update(Text("\n").join(Text(line.text, _STYLES.get(line.style, "")) for line in lines))
-        below = scene.snapshots.below(holder.process, holder.path)
         self.query_one(Columns).fill(
             Row(
                 path,
                 (path.replace(holder.path, "", 1) or path, format_bytes(size), _signed(grown)),
                 (path, size, grown),
             )
-            for path, size, grown in below
+            for path, size, grown in holder.below
         )
 
 
@@ -353,7 +351,7 @@ class WatchApp(App[int]):
         self._static("head").update(_text(lines, width))
         members = [(key, member) for key, member in scene.members.items() if member in _present(viewer)]
         self._table("processes").fill(_process_row(key, member) for key, member in members)
-        holders = scene.snapshots.largest()
+        holders = scene.holders.largest()
         self._table("holders").fill(_holder_rows(holders))
         self._table("holders").display = bool(holders)
         gpus = scene.present_gpus()
@@ -404,7 +402,7 @@ def _look_into_holder(screen: Any, viewer: Viewer) -> None:
     table = screen.focused
     if isinstance(table, Columns) and table.chosen is not None:
         key = table.chosen.key
-        holder = next((each for each in viewer.scene.snapshots.largest() if (each.process, each.path) == key), None)
+        holder = next((each for each in viewer.scene.holders.largest() if (each.process, each.path) == key), None)
         if holder is not None:
             screen.app.push_screen(HolderDetail(viewer, holder))
 
@@ -461,12 +459,6 @@ def _signed(size: int | None) -> str:
 
 def _cpu(member: Member) -> str:
     return "" if member.cpu_fraction is None else f"{member.cpu_fraction:.0%}"
-
-
-def _end_of(name: str, width: int) -> str:
-    """Of a long path the end says most; control characters would move the cursor."""
-    name = "".join(letter if letter.isprintable() else " " for letter in name)
-    return name if cell_len(name) <= width else "…" + name[-(width - 1) :]
 
 
 def _text(lines: Sequence[Line], width: int) -> Text:

@@ -125,7 +125,7 @@ def _so_far(scene: Scene) -> Iterator[Line]:
     elif rate is None or rate <= 0:
         yield _labelled("so far", "no steady growth")
     else:
-        gained = max(scene.snapshots.largest(), key=lambda holder: holder.growth_bytes or 0, default=None)
+        gained = max(scene.holders.largest(), key=lambda holder: holder.growth_bytes or 0, default=None)
         who = ""
         if gained is not None and (gained.growth_bytes or 0) > 0:
             who = f"; {gained.path} gained {format_bytes(gained.growth_bytes or 0)}"
@@ -158,15 +158,15 @@ def _process_row(width: int, role: str, program: str, members: Sequence[Member])
 
 
 def _holders(scene: Scene, age_s: float, width: int) -> _Section:
-    taken_s = scene.snapshots.newest_s()
+    taken_s = scene.holders.newest_s()
     ago = "" if taken_s is None else f" {_clock(scene.now_s + age_s - taken_s)} ago"
     least_bytes = _LEAST_SHARE * scene.figures.last_bytes
-    holders = [holder for holder in scene.snapshots.largest() if holder.bytes >= least_bytes]
+    holders = [holder for holder in scene.holders.largest() if holder.bytes >= least_bytes]
     are_of_many = len({holder.process for holder in holders}) > 1
     rows = []
     for holder in holders[:_MOST_HOLDERS]:
         owner = f"[{holder.process[0]}] " if are_of_many else ""
-        path = _end_of(holder.path, _name_width(width) - len(owner))
+        path = end_of(holder.path, _name_width(width) - len(owner))
         length = "" if holder.length is None else format_count(holder.length)
         growth = "" if holder.growth_bytes is None else format_bytes(holder.growth_bytes, signed=True)
         rows.append(Line(_row(width, owner + path, format_bytes(holder.bytes), growth, length)))
@@ -201,14 +201,19 @@ def _name_width(width: int) -> int:
     return max(_LEAST_NAME_WIDTH, min(_MOST_NAME_WIDTH, width - sum(_COLUMNS) - len(_COLUMNS)))
 
 
-def _end_of(path: str, width: int) -> str:
-    """Of a long path the end says most."""
+def end_of(path: str, width: int) -> str:
+    """Of a long path the end says most; control characters would move the cursor."""
+    path = _clean(path)
     return path if cell_len(path) <= width else "…" + path[-(width - 1) :]
 
 
 def _fit(text: str, width: int) -> str:
     """Exactly ``width`` cells; control characters of a command line would move the cursor."""
-    text = "".join(c if c.isprintable() else " " for c in text)
+    text = _clean(text)
     if cell_len(text) > width:
         return set_cell_size(text, max(0, width - 1)) + "…"
     return set_cell_size(text, width)
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)

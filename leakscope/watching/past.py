@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from ..facts.heap.snapshots import heap_snapshots
 from ..facts.tables import records
 from .cursor import Row
-from .graphs import HOLDERS, holder_rows
+from .holders import HOLDERS, holders_of
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -37,7 +38,7 @@ _THINNED = {
         *("cgroup", "current_bytes", "limit_bytes", "cgroup_file_bytes", "cgroup_shmem_bytes", "oom_kill_count"),
     ),
     "limit_samples": ("limit_name", "used_bytes", "limit_bytes"),
-    "gpu_samples": ("gpu_uuid", "gpu_index", "gpu_name", "gpu_total_bytes", "gpu_used_bytes"),
+    "gpu_samples": ("gpu_uuid", "gpu_index", "gpu_name", "gpu_total_bytes", "gpu_used_bytes", "is_ours"),
     "sentinels": ("step",),
 }
 _WHOLE = {
@@ -73,11 +74,15 @@ def _holders(recording: Recording) -> Iterator[tuple[str, Row]]:
     takes = recording.tables["takes"]
     takes = takes[takes["take"].notna() & takes["time_mono_ns"].notna()]
     for pid in takes["pid"].unique():
-        moments = {row["take"]: row for row in records(takes[takes["pid"] == pid], "take", *_KEYS)}
         seen = heap_snapshots(recording, int(pid))
-        for row in holder_rows(seen.places, seen.takes):
-            if row["take"] in moments:
-                yield HOLDERS, {**row, **moments[row["take"]]}
+        rows = records(takes[takes["pid"] == pid], "take", "truncated", *_KEYS)
+        is_cut_short = {row["take"]: bool(row["truncated"]) for row in rows}
+        for row in rows:
+            at = seen.at(row["take"])
+            if at is not None:
+                process, is_whole = (row["pid"], row["start_ticks"]), not is_cut_short[seen.takes[0]]
+                told = partial(holders_of, process, seen.places, at, 0, is_whole=is_whole)
+                yield HOLDERS, {**row, "holders": told}
 
 
 def _as_rows(frame: pd.DataFrame, columns: tuple[str, ...]) -> list[Row]:

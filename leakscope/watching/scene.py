@@ -16,16 +16,17 @@ from ..signals import signal_name
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
 from .chart import FILLS, Course
 from .cursor import Row
-from .graphs import HOLDERS, Graphs
-from .graphs import TABLES as GRAPH_TABLES
 from .history import History
-from .snapshots import Process, Snapshots
+from .holders import HOLDERS, Holders, Process
+from .holders import TABLES as GRAPH_TABLES
 
 _CPU_WINDOW_S = 2.0  # the kernel counts CPU time in ticks of 10 ms
 _PACE_WINDOW_S = 60.0
 _FORECAST_S = 1.5 * STEADY_WINDOW_S  # how far back rows matter for a limit
 _ROUND_S = 0.2  # the processes of one round are read within
 _REMEMBERED_S = 10.0  # after a process died: a job's launcher and shell end a little later than its training
+_GONE_S = 30.0  # processes on GPUs
+_MOST_GPUS = 1024  # with the processes on them
 _MOST_EVENTS = 50
 _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
@@ -111,10 +112,12 @@ class Gpu:
     """Memory of a device, or of one process on it, as last seen. ``total_bytes`` None: of a process."""
 
     seen_s: float
+    index: int
     name: str
     pid: int | None
     used_bytes: int
     total_bytes: int | None
+    is_ours: bool = False  # of a process: it is the job's
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,7 @@ class Scene:
     limits: Limits = field(default_factory=Limits)
     accounts: History[tuple[int, ...]] = field(default_factory=History)  # all of it, then ``_ACCOUNTS``
     gpus: dict[tuple[str, int | None], Gpu] = field(default_factory=dict)
-    snapshots: Snapshots = field(default_factory=Snapshots)
-    graphs: Graphs = field(default_factory=Graphs)
+    holders: Holders = field(default_factory=Holders)
     _weighed: dict[Process, dict[str, int]] = field(default_factory=dict)  # at the newest snapshot, bytes by account
     _dead: deque[tuple[float, Process]] = field(default_factory=deque)
     _round: dict[str, list[Row]] = field(default_factory=dict)
@@ -175,7 +177,7 @@ class Scene:
             self.start_mono_ns = dated[0][0]
         end_s = self._seconds(dated[-1][0])
         for time_ns, table, row in sorted(dated, key=lambda each: (each[0], each[1] == "takes")):  # after its graph
-            if table in TABLES or table == HOLDERS:
+            if table in TABLES:
                 self._take_in(table, row, self._seconds(time_ns), end_s)
         self._close_round(end_s)
         return True
@@ -207,17 +209,15 @@ class Scene:
                 self._close_round(end_s)  # in which it was still alive
             self._describe(process, row, now_s)
         elif table == "takes" and row.get("take") is not None:
-            self.snapshots.add_take(process, row, now_s)
-            for holder in self.graphs.holders_in(process, int(row["take"])):
-                self.snapshots.add_holder(process, holder)
+            self.holders.add_take(process, row, now_s)
         elif table in GRAPH_TABLES and row.get("take") is not None:
-            self.graphs.add(process, table, row)
+            self.holders.add_graph(process, table, row)
             if row.get("held_s") is not None:
                 self._held_s.append((now_s, now_s + row["held_s"]))
         elif table == "sources":
-            self.graphs.add_source(row)
+            self.holders.add_source(row)
         elif table == HOLDERS:
-            self.snapshots.add_holder(process, row)
+            self.holders.tell(process, row["take"], row["holders"])
         elif table == "events":
             self._note(row, now_s)
         elif table == "agent_notes":
@@ -267,12 +267,16 @@ class Scene:
 
     def _look_at_gpu(self, now_s: float, row: Row) -> None:
         pid, used_bytes = row.get("pid"), row.get("gpu_used_bytes")
-        if used_bytes is None:
+        index = row.get("gpu_index") or 0
+        device = f"gpu:{index}"
+        key = row.get("gpu_uuid") or device, pid
+        if used_bytes is None or (pid is None and key not in self.gpus and len(self.gpus) >= _MOST_GPUS):
             return
-        device = f"gpu:{row.get('gpu_index')}"
+        if pid is None:  # who came and went on it
+            self.gpus = {one: gpu for one, gpu in self.gpus.items() if not gpu.pid or gpu.seen_s > now_s - _GONE_S}
         name = device if pid is not None else f"{device} {row.get('gpu_name') or ''}".strip()
         total_bytes = row.get("gpu_total_bytes") if pid is None else None
-        self.gpus[row.get("gpu_uuid") or device, pid] = Gpu(now_s, name, pid, used_bytes, total_bytes)
+        self.gpus[key] = Gpu(now_s, index, name, pid, used_bytes, total_bytes, bool(row.get("is_ours")))
 
     def _member(self, process: Process) -> Member:
         return self.members.setdefault(process, Member(process[0]))
@@ -309,8 +313,7 @@ class Scene:
             _, process = self._dead.popleft()
             self.members.pop(process, None)
             self.paces.pop(process, None)
-            self.snapshots.forget(process)
-            self.graphs.forget(process)
+            self.holders.forget(process)
             self._weighed.pop(process, None)
         if not found:
             return

@@ -403,7 +403,7 @@ def test_what_a_take_copied_of_pages_shared_with_a_child_is_told(tmp_path: Path,
 import atexit, os, sys, time, types
 sys.modules["torch"] = types.ModuleType("torch")  # else nothing is copied
 if {walks}:
-    sys.modules["_leakscope_agent"]._kept[0].taker.Taker._has_graph = lambda self: False
+    sys.modules["_leakscope_agent"]._kept[0].maker.SnapshotMaker._has_graph = lambda self: False
 rows = [[n] for n in range(200_000)]
 known = atexit._ncallbacks()
 wait, awake = os.pipe()
@@ -664,7 +664,7 @@ def trace(frame, event, argument):
     return trace
 
 def look(now, look=agent._look_around):
-    if not agent.taker.number:  # what it does once only, at its first snapshot, is not traced
+    if not agent.snapshots.number:  # what it does once only, at its first snapshot, is not traced
         return look(now)
     sys.settrace(trace)
     try:

@@ -147,7 +147,7 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("waits", "fault", "file"),
     [
-        ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "taker.py:"),  # who prepares it asks first
+        ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "maker.py:"),  # who prepares it asks first
         ("sleep(60)", "PlainSnapshot.run.__globals__['census'].chosen_by", "census.py:"),
         ("sum(())", "PlainSnapshot.run.__globals__['census'].chosen_by", "census.py:"),
     ],
@@ -159,9 +159,9 @@ def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str, fault: str
 import ctypes, sys
 from time import sleep
 main = sys.modules["_leakscope_agent"]._kept[0]
-main.taker.PATIENCE_S = 0.1
-if "Plain" in "{fault}": main.taker.Taker._has_graph = lambda self: False
-main.taker.{fault} = lambda *_: ctypes.string_at(0)
+main.maker.PATIENCE_S = 0.1
+if "Plain" in "{fault}": main.maker.SnapshotMaker._has_graph = lambda self: False
+main.maker.{fault} = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """
     journal = stage(tmp_path)

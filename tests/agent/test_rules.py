@@ -197,7 +197,7 @@ def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> list[str]:
 
 # What they open is read before the job begins; the journal is the recorder's, too.
 OPENED_AT_THE_START = frozenset(
-    ("address_space.py", "collector.py", "config.py", "descriptors.py", "refusal.py", "taker.py")
+    ("address_space.py", "collector.py", "config.py", "descriptors.py", "maker.py", "refusal.py")
 )
 OPENED_BY_OTHERS = frozenset(("files.py", "journal.py"))
 

@@ -40,6 +40,16 @@ class Job:
                 due.append(self.now_s)
         return due
 
+    def stands(self, seconds: int, at: str) -> list[float]:
+        """The same, of a job whose memory stands, and that runs a line of the user's."""
+        due = []
+        for _ in range(seconds):
+            for _ in range(2):  # looks a second
+                self._schedule.saw([at])
+                self._schedule.look_at_level(is_stepping=False)
+            due += self.runs(1, imports=False)
+        return due
+
     def spends(self, cost_s: float) -> None:
         self._schedule.taken(cost_s)
 
@@ -94,3 +104,25 @@ def test_the_last_one_may_be_paid_for_in_advance(job: Job) -> None:
     assert job.allows_last()
     job.spends(1.5)
     assert not job.allows_last()
+
+
+def test_a_job_whose_memory_stands_is_looked_into_again_in_its_next_stage(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In it other things may be held, and other lines read them, though there is no more."""
+    monkeypatch.setattr(schedule, "rss_bytes", lambda: 200 << 20)
+    monkeypatch.setattr(schedule.level, "rss_bytes", lambda: 200 << 20)
+    monkeypatch.setattr(schedule.level, "malloc_in_use_bytes", lambda: 100 << 20)
+    assert len(job.stands(20, "train.py:7 prepare")) >= 3
+    assert job.stands(15, "train.py:7 prepare") == []
+    assert len(job.stands(10, "train.py:12 train")) == 1
+    assert job.stands(15, "train.py:12 train") == []
+
+
+def test_memory_that_was_given_back_is_reason_enough(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the last snapshot met was a peak: nobody would know what there is after it."""
+    held = 900 << 20
+    monkeypatch.setattr(schedule, "rss_bytes", lambda: held)
+    (first,) = job.runs(2, imports=False)
+    held = 300 << 20
+    assert job.runs(2, imports=False) == [first + 2]

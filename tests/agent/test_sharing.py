@@ -9,10 +9,10 @@ MiB = 1 << 20
 
 def test_a_fork_is_looked_into_by_what_it_gained_whatever_the_machine_has_free() -> None:
     fork = sharing.Fork(copies=False)
-    assert not fork.is_worth_a_take()
+    assert not fork.is_worth_a_snapshot()
     gained = b"x" * (64 * MiB)
-    assert fork.is_worth_a_take()
-    assert not fork.is_worth_a_take(), "it has gained nothing since"
+    assert fork.is_worth_a_snapshot()
+    assert not fork.is_worth_a_snapshot(), "it has gained nothing since"
     assert fork.refusal is None
     assert 0.8 * 4 * len(gained) < fork.left_bytes() < 1.5 * 4 * len(gained)
 
@@ -21,8 +21,8 @@ def test_what_keeps_a_fork_from_a_snapshot_is_to_be_said_once() -> None:
     fork = sharing.Fork(copies=True)
     fork.allows_copies = lambda shared_bytes: False  # type: ignore[method-assign]
     gained = [b"x" * (64 * MiB)]
-    assert not fork.is_worth_a_take()
+    assert not fork.is_worth_a_snapshot()
     assert fork.refusal is not None and "MiB with others" in fork.refusal
     fork.refusal = None
     gained.append(b"x" * (512 * MiB))
-    assert not fork.is_worth_a_take() and fork.refusal is None
+    assert not fork.is_worth_a_snapshot() and fork.refusal is None

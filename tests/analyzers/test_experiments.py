@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from leakscope import analyze
-from leakscope.evidence.experiments import returned
-from leakscope.facts.case import Case
 from tests.sentences import says
 
 from .leaks import PID, trainer
@@ -43,14 +41,12 @@ def test_a_trim_that_gave_back_nothing_is_refuted(tmp_path):
     recording = tried(tmp_path, malloc_trim=-4096)
     (reason,) = said(recording)
     assert says(reason, "malloc_trim()", "0 B of 800 MiB", "will not help")
-    assert returned(Case(recording), PID, "malloc_trim") == 0
 
 
 def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
     recording = tried(tmp_path, in_use=100 * MiB, malloc_trim=600 * MiB)
     (reason,) = said(recording)
     assert says(reason, "malloc_trim()", "600 MiB of 800 MiB", "not leaked")
-    assert returned(Case(recording), PID, "malloc_trim") == 600 * MiB
 
 
 def test_an_arrow_pool_that_keeps_nothing_is_not_to_blame(tmp_path):
@@ -67,7 +63,6 @@ def test_what_the_end_of_the_program_freed_is_not_the_merit_of_a_trim(tmp_path):
     """``main()`` returned, its leak was freed into malloc, and a trim gave that back: it was a leak all the same."""
     recording = tried(tmp_path, in_use=700 * MiB, in_use_at_end=50 * MiB, malloc_trim=640 * MiB)
     assert said(recording) == []
-    assert returned(Case(recording), PID, "malloc_trim") == 0
 
 
 def test_nothing_follows_from_a_trim_after_the_memory_was_given_back(tmp_path):
@@ -83,8 +78,6 @@ def test_a_collection_that_freed_much_proves_nothing(tmp_path):
 def test_what_was_not_tried_is_not_spoken_of(tmp_path):
     recording = tried(tmp_path)
     assert said(recording) == []
-    assert returned(Case(recording), PID, "malloc_trim") is None
-    assert returned(Case(recording), 1, "malloc_trim") is None
 
 
 @pytest.mark.parametrize(("after", "count"), [(11_900, 1), (2_000, 0)], ids=["nothing", "much"])

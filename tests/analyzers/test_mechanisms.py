@@ -86,6 +86,57 @@ TENSORS = """def main():
 COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
 
 
+VANISH = in_class("""def __init__(self):
+    self.rows = set()
+
+def add(self, row):
+    self.rows.add(row)
+    serve(row)
+    self.rows.remove(row)""")
+FUTURES = in_class("""def __init__(self):
+    self.rows = []
+
+def add(self, row):
+    self.rows.append(row)
+    show(self.rows)""")
+ANEW = in_class("""def __init__(self):
+    self.rows = pandas.DataFrame()
+
+def add(self, row):
+    self.rows = pandas.concat([self.rows, row])
+    show(self.rows)""")
+SPANS = """from contextvars import ContextVar
+
+rows = ContextVar("rows", default=[])
+
+
+def main():
+    while True:
+        rows.get().append(span())
+"""
+
+
+def of_members(kind: str) -> Holders:
+    return lambda f: [{**one, "member_type": kind} for one in rows_of("list")(f)]
+
+
+def of_frame(f: float) -> list[dict[str, Any]]:
+    kept, rows = rows_of("pandas.DataFrame")(f)
+    inside = {"type_name": "numpy.ndarray", "variable": None, "edge_kind": "reference", "is_user": False}
+    array = place("main() kept.rows.<ndarray>", 240 * MB * f, array_deep_bytes=int(240 * MB * f), **inside)
+    return [kept, {**rows, "length": None, "member_type": None}, array]
+
+
+def of_context(f: float) -> list[dict[str, Any]]:
+    own = {"owner": "train", "variable": "rows", "edge_kind": "global", "root_kind": "module"}
+    inside = {"edge_kind": "reference", "variable": None, "root_kind": "module", "is_user": False}
+    deep = 240 * MB * f
+    return [
+        place("train.rows", deep, parent=None, type_name="_contextvars.ContextVar", **own),
+        place("train.rows.<list>", deep, length=2000 * f, member_type="Row", **inside),
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "holders", "mechanism", "words"),
     [
@@ -96,8 +147,13 @@ COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
         (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
+        (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
+        (FUTURES, of_members("_base.Future"), "finished-work", ["add_done_callback(self.rows.remove)"]),
+        (FUTURES, of_members("re.Match"), "views", [".group()"]),
+        (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
+        (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "dict", "never read", "read", "views", "copies"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "done", "match", "anew", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -1,6 +1,6 @@
 """``python -m tests.bench.fleet``: what an index, a query and a report of a fleet cost, as curves (`make bench-fleet`).
 
-Recordings are synthetic (leakscope.fleet.synthetic) and lie below ``--folder``, which is made once and kept until
+Recordings are synthetic (tests.fleet.synthetic) and lie below ``--folder``, which is made once and kept until
 ``--clean``. Each figure is of a process of its own, so that its most memory is its own too. A whole fleet day of
 samples is 400 recordings under 3,412 names: hard links, as 9 GB of distinct bytes would measure the disk. CPU is of all
 processes that took part, and memory of the largest of them.
@@ -27,7 +27,9 @@ from multiprocessing.forkserver import _forkserver
 from pathlib import Path
 from typing import Any
 
-from leakscope.fleet.synthetic import faults, plan, writing
+from leakscope.fleet import demo
+from tests.fleet import synthetic
+from tests.fleet.synthetic import faults, plan
 
 RESULTS = Path(__file__).with_name("fleet.json")
 SIZES = (400, 4_000, 40_960)  # recordings
@@ -100,13 +102,13 @@ def small(folder: Path, count: int) -> None:
         faults.planted(fleet, seed, list(faults.STANDARD))
         runs += [replace(run, path=f"fleet-{seed}/{run.path}") for run in fleet.runs if run.fate in ("final", "lost")]
     first = replace(runs[0], path="first.parquet")
-    writing.write_one(first, target, 10.0, 2, SEED, most_samples=4)
+    demo.write_one(first, target, 10.0, 2, SEED, most_samples=4)
     whole = (target / first.path).read_bytes()
     (target / first.path).unlink()
     for run in runs[:count]:
         path = target / run.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(with_footer(whole, writing.footer_of(run, interval_s=10.0, processes=2, seed=SEED) or {}))
+        path.write_bytes(with_footer(whole, synthetic.footer_of(run, interval_s=10.0, processes=2, seed=SEED) or {}))
     (target / "done").touch()
 
 
@@ -143,7 +145,7 @@ def samples(folder: Path) -> Path:
                      growth_bytes_per_hour=(1 << 28) * (rank % 50 == 0))
             for rank in range(FILES)
         ]  # fmt: skip
-        one = partial(writing.write_one, folder=target, interval_s=10.0, processes=PROCESSES, seed=SEED)
+        one = partial(demo.write_one, folder=target, interval_s=10.0, processes=PROCESSES, seed=SEED)
         with ProcessPoolExecutor(2) as pool:
             list(pool.map(one, runs, chunksize=4))
         (target / "done").touch()

@@ -123,6 +123,48 @@ def test_a_limit_is_set_where_it_is_made(made: str, kind: str, new: str) -> None
     assert changed(found) == ([f"self.rows = {made}"], [f"self.rows = {new}"])
 
 
+ROOM = """class Room:
+    rows = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def join(self, row):
+        self.rows.append(row)
+        serve(row)  # may raise
+        self.rows.remove(row)
+"""
+
+
+def test_what_is_removed_at_the_end_is_removed_also_after_an_exception() -> None:
+    names: dict[str, Any] = {"serve": lambda row: 1 // row}
+    exec(edited("removal-not-reached", ROOM, "append").text, names)
+    room = names["Room"]("a")
+    room.join(1)
+    with pytest.raises(ZeroDivisionError):
+        room.join(0)
+    assert room.rows == []
+
+
+def test_each_object_gets_a_container_of_its_own() -> None:
+    names: dict[str, Any] = {}
+    exec(edited("class-attribute", ROOM, "append").text, names)
+    room = names["Room"]("a")
+    assert (room.rows, room.name) == ([], "a") and room.rows is not names["Room"].rows
+
+
+def test_what_is_done_takes_itself_out() -> None:
+    text = IN_A_LOOP.format(line="rows.add(task)")
+    found = edited("finished-work", text, "add(task)", type_name="set of _asyncio.Task")
+    assert changed(found) == ([], ["task.add_done_callback(rows.discard)"])
+
+
+def test_a_part_of_a_buffer_is_kept_as_bytes() -> None:
+    text = IN_A_LOOP.format(line="rows.append(view[:16])")
+    found = edited("views", text, "append", type_name="list of memoryview")
+    assert changed(found)[1] == ["rows.append(bytes(view[:16]))"]
+
+
 @pytest.mark.parametrize(
     ("decorator", "new"),
     [
@@ -206,6 +248,11 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
         ("tracebacks", "errors.append(last())", "append", {}),
         ("library-keeps", "rows.append(row)", "append", {}),
         ("views", "rows.append(", "append", {}),
+        ("views", "rows.append(match)", "append", {"type_name": "list of re.Match"}),
+        ("removal-not-reached", "rows.append(row)\nrows.remove(row)", "append", {}),
+        ("removal-not-reached", ROOM.replace("(row)  # may raise", "(\"\"\"a\n\"\"\")"), "append", {}),
+        ("finished-work", "rows.append(submit())", "append", {"type_name": "list of Future"}),
+        ("class-attribute", ROOM.replace("__init__", "named"), "append", {}),
     ],
 )
 def test_where_it_may_mean_something_else_nothing_is_edited(

@@ -10,9 +10,9 @@ from leakscope.fleet import report
 from leakscope.fleet.columns import TYPES
 from leakscope.fleet.population import Population
 from leakscope.fleet.rows import row_of
-from leakscope.fleet.synthetic import faults, plan, writing
 from leakscope.storage.catalogue import Catalogue, catalogue
-from tests.fleet import scoring
+from tests.fleet import scoring, synthetic
+from tests.fleet.synthetic import faults, plan
 
 RUNS = [{"number": 1, "at": "2026-11-25T10:00:00+00:00", "urls": ["/runs"], "read": 1, "new": 1, "gone": 0}]
 
@@ -27,7 +27,7 @@ def indexed(fleet: plan.Fleet, seed: int, first_index: int = 1, runs: Sequence[d
     """What an index of its recordings has, without writing them."""
     rows = []
     for run in fleet.runs:
-        said = writing.footer_of(run, interval_s=60, processes=2, seed=seed)
+        said = synthetic.footer_of(run, interval_s=60, processes=2, seed=seed)
         place = {"url": f"/runs/{run.path}", "first_index": first_index, "read_index": first_index, "stamp": ""}
         cut = {"state": "unreadable", "judged": False, "problem": "truncated"}
         rows.append(place | ({**row_of(said), "state": said["state"]} if said is not None else cut))
@@ -45,5 +45,5 @@ def written(folder: Path, seed: int, kinds: Sequence[str] | int, nodes: int = 4,
     """The recordings themselves, few samples each; returns (fleet, faults)."""
     fleet, truth = planted(seed, kinds, nodes, hours)
     fleet.runs = [run for run in fleet.runs if run.job in fleet.training]
-    writing.write(fleet.runs, truth, folder, interval_s=10, processes=2, seed=seed, most_samples=4, workers=1)
+    synthetic.write(fleet.runs, truth, folder, processes=2, seed=seed, most_samples=4)
     return fleet, truth

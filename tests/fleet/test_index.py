@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -12,13 +13,14 @@ import pytest
 
 from leakscope.cli import main
 from leakscope.errors import BadInput, UnreadableRecording
-from leakscope.fleet import index
+from leakscope.fleet import demo, index
 from leakscope.fleet import rows as rows_module
 from leakscope.fleet.index import read_index
-from leakscope.fleet.synthetic import writing
 from leakscope.storage.columnar import write_recording
 from tests.builders import RecordingBuilder
+from tests.fleet import synthetic
 from tests.fleet.fleets import planted, written
+from tests.fleet.synthetic.__main__ import made
 
 
 def rows(path):
@@ -221,7 +223,7 @@ def test_list_filters_and_sorts(tmp_path, capsys):
 def test_the_same_seed_gives_the_same_fleet_to_the_byte(tmp_path):
     def fleet(seed, name):
         made, _ = planted(seed, ["large-rank"], nodes=4, hours=1.0)
-        writing.write(made.runs[:12], [], tmp_path / name, interval_s=10, processes=2, seed=seed, workers=1)
+        synthetic.write(made.runs[:12], [], tmp_path / name, processes=2, seed=seed)
         files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
         return {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in files}
 
@@ -231,21 +233,20 @@ def test_the_same_seed_gives_the_same_fleet_to_the_byte(tmp_path):
     assert first != fleet(4, "three")
 
 
-@pytest.mark.live
+@pytest.mark.slow
 def test_a_demo_is_a_fleet_with_faults_that_it_names(tmp_path, capsys):
     folder = tmp_path / "demo"
     words = [sys.executable, "-m", "leakscope", "fleet", "demo", str(folder)]
-    done = subprocess.run(
-        [*words, "--nodes", "4", "--hours", "1", "--faults", "2"], capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "2 faults, which " in done.stderr
+    assert "739 recordings, 7 faults, which " in done.stderr
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    assert len(truth["faults"]) >= 2
+    assert len(truth["faults"]) == 7
     done = index.index([str(folder)], tmp_path / "fleet.parquet")
-    assert done.states["final"] > 100
-    for wrong in (["--faults", "no-such"], ["--nodes", "2"], []):
-        assert main(["fleet", "demo", str(folder), *wrong]) == 2
-    small = tmp_path / "small"
-    assert main(["fleet", "demo", str(small), "--nodes", "4", "--faults", "20"]) == 2 and not small.exists()
-    assert capsys.readouterr().err.count("\n") == 4
+    assert done.states["final"] > 600
+    assert main(["fleet", "demo", str(folder)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_the_demo_is_the_one_that_the_generator_makes():
+    assert json.loads(gzip.decompress(made())) == json.loads(gzip.decompress(demo.FLEET.read_bytes()))

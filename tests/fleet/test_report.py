@@ -7,8 +7,8 @@ import json
 import pytest
 
 from leakscope.fleet import rendering, report
-from leakscope.fleet.synthetic import faults
 from tests.fleet.fleets import RUNS, indexed, planted, scored
+from tests.fleet.synthetic import faults
 
 
 @pytest.mark.cases(3)
@@ -106,6 +106,9 @@ def test_kills_are_told_by_limit_and_node():
     found, fault = claims_of("kills-by-limit")
     assert found.counts["killed"] == len(fault.paths)
     assert {row["node"] for row in found.kills} == set(fault.where["node"])
+    (claim,) = (claim for claim in found.claims if claim.kind == "kills")
+    assert f"filled by Trainer.batches (list) in {len(fault.paths)}" in claim.says
+    assert (claim.finding["file"], claim.finding["line"]) == ("/srv/train/train.py", 88)
 
 
 def test_a_kill_that_nothing_separates_from_the_others_is_told_all_the_same():

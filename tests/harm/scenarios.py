@@ -38,29 +38,30 @@ def scenario(function: Callable[[], Any]) -> Callable[[], Any]:
 
 def take(safe_point: str = "pending-call") -> None:
     """An inventory here and now on this thread; nothing without the agent."""
-    taker = _free_taker()
-    if taker is not None:
-        taker.wanted = "pressure"
-        taker.take(safe_point)
+    snapshots = _free_snapshots()
+    if snapshots is not None:
+        snapshots.wanted = "pressure"
+        snapshots.make(safe_point)
 
 
-def _free_taker() -> Any:
+def _free_snapshots() -> Any:
     """The agent's, once it is not at work on the snapshot before; None without the agent."""
     module = sys.modules.get("_leakscope_agent")
     if module is None:
         return None
-    taker = module.main._agent.taker
+    snapshots = module.main._agent.snapshots
     give_up = time.monotonic() + 30
-    while (taker._graph is None or taker._graph.is_busy or taker._begun) and time.monotonic() < give_up:
+    while (snapshots._graph is None or snapshots._graph.is_busy or snapshots._begun) and time.monotonic() < give_up:
         time.sleep(0.001)
-    return taker
+    return snapshots
 
 
 def take_at_next_step() -> None:
     """An inventory in the hook of the next optimizer step, where a training program has it."""
-    taker = _free_taker()
-    if taker is not None:
-        taker.wanted, taker.wanted_at = "pressure", time.monotonic()  # or it has waited too long, and is made at once
+    snapshots = _free_snapshots()
+    if snapshots is not None:
+        snapshots.wanted = "pressure"
+        snapshots.wanted_at = time.monotonic()  # or it has waited too long, and is made at once
 
 
 def digest(data: bytes) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from leakscope.metering.readings import Reading, Readings
 from leakscope.metering.totals import Floors, Totals
 from leakscope.units import MiB
+from leakscope.watching.holders import Holder
 from leakscope.watching.scene import Scene
 
 META = {
@@ -27,7 +28,7 @@ class Run:
     def rows(self, *rows: tuple[str, dict[str, Any]]) -> None:
         dated = [(table, {"time_mono_ns": int(self.now_s * 1e9) + 1, **row}) for table, row in rows]
         for table, row in dated:
-            self.totals.take_in(table, row, self.now_s)
+            self.totals.take_in(table, row)
         self.scene.take_in(dated)
         self.floors.add(self.now_s, self.scene.figures.last_bytes)
 
@@ -53,12 +54,18 @@ def memory(pid: int, bytes: int, **more: Any) -> tuple[str, dict[str, Any]]:
     return "process_samples", {"pid": pid, "start_ticks": pid, "rss_bytes": bytes, "anon_bytes": bytes, **more}
 
 
-def snapshot(pid: int, take: int, holders: dict[str, int]) -> list[tuple[str, dict[str, Any]]]:
+def snapshot(
+    pid: int, take: int, holders: dict[str, int], first: dict[str, int] | None = None
+) -> list[tuple[str, dict[str, Any]]]:
+    """``first``: what they held in the first snapshot."""
     process = {"pid": pid, "start_ticks": pid, "take": take}
-    row = {"is_user": True, "edge_kind": "attribute", "type_name": "list", "length": 3}
+    told = [
+        Holder((pid, pid), path, "list", 3, size, None if first is None else size - first.get(path, 0))
+        for path, size in holders.items()
+    ]
     return [
         ("takes", {**process, "duration_s": 0.02, "reason": "schedule"}),
-        *(("holders", {**process, **row, "path": path, "deep_bytes": size}) for path, size in holders.items()),
+        ("holders", {**process, "holders": lambda: told}),
     ]
 
 
@@ -79,6 +86,7 @@ def growing(seconds: int = 60) -> Run:
             ("sentinels", {"pid": 10, "start_ticks": 10, "step": second * 2}),
             ("recorder_samples", {"cpu_s": 0.5, "rss_bytes": 17 * MiB, "sample_duration_s": 0.01, "journal_bytes": 9}),
         )  # fmt: skip
-    run.rows(*snapshot(10, 1, {"Trainer.predictions": 10 * MiB, "cache": MiB}))
-    run.rows(*snapshot(10, 2, {"Trainer.predictions": 60 * MiB, "cache": MiB}))
+    first = {"Trainer.predictions": 10 * MiB, "cache": MiB}
+    run.rows(*snapshot(10, 1, first))
+    run.rows(*snapshot(10, 2, {"Trainer.predictions": 60 * MiB, "cache": MiB}, first))
     return run

@@ -74,7 +74,7 @@ def _commands() -> list[list[str]]:
         ["report", "redacted.parquet", "-f", "json"],
         ["watch", "run.parquet", "--plain"],
         ["watch", "run.parquet", "--plain", "--replay", "--speed", "10000"],
-        ["fleet", "demo", "demo", "--nodes", "4", "--hours", "1", "--faults", "1"],
+        ["fleet", "demo", "demo"],
         ["fleet", "index", "run.parquet", "live.parquet", "-o", "fleet.parquet"],
         *(["fleet", "list", "fleet.parquet", "-f", name] for name in _choices("fleet", "list")),
         *(["fleet", "report", "fleet.parquet", "-f", name] for name in _choices("fleet", "report")),

@@ -20,14 +20,14 @@ from leakscope.alerts import parse_rule
 from leakscope.errors import BadInput
 from leakscope.options import RecordOptions, parse_record
 from leakscope.recorder import alerting as alerting_module
-from leakscope.recorder import console, delivery
+from leakscope.recorder import console, delivery, proc
 from leakscope.recorder.alerting import QUIET_S, Alert, Alerting, Delivery, Sample, alerting_of
 from leakscope.recorder.figures import Figures
 from leakscope.recorder.helpers import Room
 from leakscope.recorder.limits import Limits
 from leakscope.recorder.output import Output
 from leakscope.recorder.sampler import Sampler
-from leakscope.recorder.tree import Memory, Tree
+from leakscope.recorder.tree import Memory, Process, Tree
 
 from .runs import TIMEOUT_S, environment, is_running, record_command, rows, until
 
@@ -162,6 +162,20 @@ def test_shares_of_a_limit_do_not_count_shared_pages_twice() -> None:
     job.limits.look_at([], [{"cgroup": "/job", **sizes, "current_bytes": 900 * MIB}])
     ((alert, _),) = alerting.look_at(1, job.holds(450, 450, 450))
     assert alert.text == "rss>80%: 90% of 1000 MiB (cgroup /job) resident in 3 processes"
+
+
+def test_a_kill_is_told_with_its_victim_and_the_limit() -> None:
+    job, alerting = Job(), quiet("oom")
+    full = {"current_bytes": 298 * MIB, "limit_bytes": 300 * MIB, "cgroup_file_bytes": 0, "cgroup_shmem_bytes": 0}
+    job.limits.look_at([], [{"cgroup": "/job", **full, "oom_kill_count": 0}], own_cgroups=["/job"])
+    assert list(alerting.look_at(0, job.holds(290))) == []
+    job.limits.look_at([], [{"cgroup": "/job", **full, "oom_kill_count": 1}], own_cgroups=["/job"])
+    stat = proc.Stat("python", "Z", 1, 0.0, 1, 7)
+    job.tree.last_killed = killed = Process(4242, stat, 0.0, 0, True)
+    killed.note_most(290 * MIB)
+    ((alert, _),) = alerting.look_at(1, job.holds(1))
+    victim = "python (pid 4242) with 290 MiB: out of memory, cgroup limit 300 MiB"
+    assert alert.text == f"oom: the kernel's OOM killer ended a process, {victim}"
 
 
 def test_processes_and_workers() -> None:

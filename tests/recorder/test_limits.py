@@ -234,3 +234,14 @@ def test_a_snapshot_is_asked_for_at_each_level_and_only_the_upper_ones_are_news(
     assert [[alarm.event for alarm in alarms] for alarms in seen] == [
         [], [], ["nearing"], [], ["pressure"], [], ["pressure"], []
     ]  # fmt: skip
+
+
+def test_a_snapshot_is_asked_for_when_all_tasks_wait_for_memory_far_from_any_limit() -> None:
+    """As with swap, or where ``memory.high`` slows the job down; once, until they do not wait any more."""
+    limits, sizes = Limits(), {"current_bytes": 100 * MIB, "limit_bytes": GIB, "cgroup_file_bytes": 0}
+    texts = []
+    for second, stalled in enumerate([None, 0.0, 4.0, 23.0, 40.0, 8.0, 30.0, 2.0, 12.0]):
+        row = {"cgroup": "/job", **sizes, "cgroup_shmem_bytes": 0, "psi_full_avg10": stalled}
+        texts += [(second, alarm.event, alarm.text) for alarm in limits.look_at([], [row], now_s=float(second))]
+    said = "memory under pressure: all tasks waited for memory in {}% of 10 s, cgroup /job"
+    assert texts == [(3, "nearing", said.format(23)), (8, "nearing", said.format(12))]

@@ -31,7 +31,7 @@ def test_who_holds_most_is_told_from_the_graph(tmp_path: Path) -> None:
     written = [(table, row) for table, of_table in rows(journal).items() for row in of_table]
     for moment in sorted({row["time_mono_ns"] for _, row in written}):
         scene.take_in((table, row) for table, row in written if row["time_mono_ns"] == moment)
-    largest = scene.snapshots.largest()[0]
+    largest = scene.holders.largest()[0]
     assert largest.path == "serve() kept"
     assert (largest.growth_bytes or 0) > 1_000_000
     assert abs((largest.length or 0) - round(largest.bytes / 100_000)) <= 2  # it went on while names were asked for

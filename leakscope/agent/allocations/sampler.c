@@ -7,7 +7,8 @@
  * Nothing is preloaded: LD_PRELOAD would reach every process that the job starts, and the loader complains on stderr
  * where it cannot load it (another architecture, another root), as does a program built with AddressSanitizer. Instead
  * the words by which libraries find malloc and its kin (their global offset tables) are made to lead here, in this
- * process alone, while it runs. Done on x86-64 and aarch64 with glibc's own malloc only.
+ * process alone, while it runs. Done on x86-64 and aarch64 with glibc, whoever serves malloc there: itself, or an
+ * allocator that was preloaded or linked in.
  *
  *   sampler_look_ups  as the process starts: who looks malloc up from now on gets ours, which does nothing yet
  *   sampler_begin     with the GIL, once: what is known of this Python

@@ -46,7 +46,7 @@ _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
 _REFUSALS = {
     1: "its library is of another version: reinstall leakscope",
-    2: "malloc is another than glibc's",
+    2: "malloc and its kin are of several allocators",
     3: "there is no memory for it",
     4: "no library calls malloc through a word that can be replaced",
     5: "another tool answers for malloc",
@@ -337,7 +337,7 @@ def _refusal() -> str | None:
     if machine not in _MACHINES:
         return f"it is not known for {machine}"
     if not _is_glibc():
-        return _REFUSALS[2]
+        return "libc is another than glibc"
     return layout.refusal()
 
 

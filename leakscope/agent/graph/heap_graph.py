@@ -32,25 +32,17 @@ from .rows import (
 )
 from .structures import (
     ARRAYS_OF_ROOM,
+    SHARED,
     Blocks,
     Bounds,
     Further,
     Graph,
     History,
-    Kind,
     KnownNode,
     KnownTensor,
     Largest,
-    Link,
-    Mark,
-    Pin,
     Places,
     Room,
-    Row,
-    Saved,
-    Share,
-    Sharer,
-    Stray,
     Sweep,
     Tie,
 )
@@ -222,28 +214,7 @@ class HeapGraph:
             held.graph_own.restype, held.graph_own.argtypes = None, (ctypes.c_char_p,)
             held.graph_own(names.AGENT.encode("utf-8", "surrogateescape"))
         found = layout.find()
-        structures = (
-            layout.Layout,
-            Row,
-            Share,
-            Graph,
-            Sweep,
-            Bounds,
-            Kind,
-            Largest,
-            Sharer,
-            Stray,
-            Link,
-            Pin,
-            Further,
-            Tie,
-            Mark,
-            Places,
-            History,
-            Saved,
-            Room,
-        )
-        sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, structures)))
+        sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, (layout.Layout, *SHARED))))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
             return "its library is of another version: reinstall leakscope"
         held.graph_begin.argtypes = (ctypes.c_void_p,)
@@ -658,7 +629,7 @@ class HeapGraph:
         """Those of which one wants to know who holds them, however little they retain."""
         for at in range(graph.type_count):
             kind = graph.kinds[at]
-            if kind.base or not kind.is_made_in_c or not kind.type:
+            if not kind.type or (kind.base and kind.is_made_in_c):
                 continue
             key = kind.type, kind.is_gc
             is_wanted = self._is_wanted.get(key)

@@ -341,7 +341,9 @@ def _text(graph: Any, at: int) -> str:
 
 
 def is_opaque(type_name: str, kind: Any) -> bool:
-    """Of a type made in C: whether its objects may hold what Python does not see. A database, a parser, a model."""
+    """Whether a type's objects may hold what Python does not see. A database, a parser, a model; an address of C's."""
+    if not kind.is_made_in_c:
+        return type_name in _FILLED_IN_C
     module, _, name = type_name.rpartition(".")
     if not module:
         return bool(kind.may_hold)

@@ -119,3 +119,10 @@ class Graph(ctypes.Structure):
         ("saved_storages", ctypes.POINTER(Saved)), ("saved_count", ctypes.c_uint64),
         ("most_bytes", ctypes.c_uint64),
     ]  # fmt: skip
+
+
+# In the order in which ``graph_sizes_fit`` asks for their sizes, behind the layout.
+SHARED = (
+    Row, Share, Graph, Sweep, Bounds, Kind, Largest, Sharer, Stray, Link, Pin, Further, Tie, Mark, Places, History,
+    Saved, Room,
+)  # fmt: skip

@@ -23,6 +23,8 @@ GROWTH_LEAST_S = 1.0  # since the last snapshot
 IMPORTS_S = 20.0  # of CPU time: a job that still imports then is looked into all the same
 IMPORTS_MOST_S = 60.0  # however little of a core it gets
 IMPORTS_NOTED_S = 10.0  # a snapshot that imports have put off for so long is worth a word
+ELSEWHERE = 4  # looks in a row at lines that did not run up to the last snapshot: the program is in another stage
+MOST_LINES = 4096  # that are known
 FAILED_S = 0.25  # what a snapshot that failed is taken to have cost
 
 
@@ -37,6 +39,9 @@ class Schedule:
         self._module_count = 0
         self._last_take_s = 0.0
         self.level = level.Level()
+        self._lines: set[str] = set()  # of the user's, that ran up to the last snapshot
+        self._new_lines: set[str] = set()  # and since
+        self._new_count = 0
         self.begin()
 
     def begin(self) -> None:
@@ -121,6 +126,8 @@ class Schedule:
         """A snapshot has been made. Returns resident memory."""
         self._spend(cost_s)
         self.level.begin()
+        self._lines |= self._new_lines if len(self._lines) < MOST_LINES else set()
+        self._new_lines, self._new_count = set(), 0
         self._rss_at_take = rss_bytes()
         return self._rss_at_take
 
@@ -146,9 +153,17 @@ class Schedule:
         if self.level.asked:
             self.level.look()
 
+    def saw(self, lines: list[str]) -> None:
+        """Which of the user's lines run now, the innermost of each thread."""
+        if lines:
+            self._new_count = 0 if self._lines.issuperset(lines) else self._new_count + 1
+            self._new_lines.update(lines[: MOST_LINES - len(self._new_lines)])
+
     def _is_flat(self) -> bool:
-        """Nothing is known of what grows on a device: there snapshots come as if it did."""
-        return self.level.is_flat() and not cuda.is_used()
+        """Another snapshot would find the same: no more memory, and the program where it was, not in its next stage,
+        which may hold other things, and use others. Nothing is known of what grows on a device.
+        """
+        return self._new_count < ELSEWHERE and self.level.is_flat() and not cuda.is_used()
 
 
 def request_stamp(folder: str, name: str = REQUEST_TAKE) -> int | None:

@@ -33,7 +33,7 @@ class Fork:
         self._has_refused = False
         self.refusal: str | None = None  # to be said: why it got none though it has gained memory
 
-    def is_worth_a_take(self) -> bool:
+    def is_worth_a_snapshot(self) -> bool:
         """Asked at each tick. **Cost** 3 us, until it has gained much."""
         gained = self._gained_bytes()
         if gained < self._ask_bytes:

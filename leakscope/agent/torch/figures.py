@@ -1,6 +1,6 @@
 """Numbers of a large tensor, to find the same data in another form. Runs in the job.
 
-The same ones that are copied of an array of numpy's, read as they lie in memory, as fingerprints of weights are.
+They stand at the places where those copied of an array of numpy's do, and are read as they lie in memory.
 """
 
 from __future__ import annotations

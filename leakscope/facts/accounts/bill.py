@@ -8,37 +8,29 @@ none. Of a fork the kernel alone is asked: it looks like its parent from inside,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...findings import AGENT, LEVEL, PEAK, Bill, BillRow, Peak
-from ...units import MOST, MiB
+from ...findings import LEVEL, PEAK, Bill, BillRow, Peak
+from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.graph import graph_places
-from ..heap.place import MODULE_DICTS, Place
-from ..heap.tree import as_people_see_it
 from ..series.arithmetic import Floats, level_at
 from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
-from .tensors import OWNERS
+from .holdings import DATA, LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
-DATA, LIBRARIES, CODE, FILES, SHARED = "data", "libraries", "code", "mapped-files", "shared-memory"
+LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"
 SINCE, UNMEASURED = "since-snapshot", "not-measured"
 _USER_HELD = "user-held"
-_TENSORS, MODEL = "tensors", "model"  # tensors: of which nobody was asked what they are for
+_TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
 _MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
-_PARTED_SHARE = 0.10  # of its process: what holds more is told with its parts
-_LEAST_SHARE = 0.01  # of its process: less is told with others like it
-_LEAST_BYTES = MiB
-_MOST_PARTS, _MOST_DEPTH = 12, 6
-_PASSES_ON = 0.9  # of its bytes, to one alone: a step on the way to what holds them
 _LIBRARY_FILE = re.compile(r"\.so(\.|$)|/s?bin/|/ld-|\.(pyc|py|mo|dat)$|gconv|locale")
 _NEAR_S = 2.0  # a sentinel that far from a moment was read in it
 _STAYS = 0.9  # of what was held in a snapshot: with less afterwards it was a peak
@@ -133,6 +125,7 @@ def _bill(
         else:
             others.append(process)
     rows += _of_others(others, roles, at_s, _READ[moment])
+    rows = [row for row in rows if row.bytes]
     total = sum(row.bytes for row in rows)
     return Bill(moment, round(at_s, 2), total, None if looked_s is None else round(looked_s, 2), rows)
 
@@ -191,28 +184,27 @@ def _of_process(
         in_use = _sentinel(process, "malloc_in_use_bytes", at_s)
         native = min(private, in_use) if in_use is not None else 0.0
         rest = BillRow(UNMEASURED, "not looked into: no snapshot of its heap", round(private - native), name)
-        return _some([*certain, BillRow(NATIVE, "handed out by malloc", round(native), name, estimated=True), rest])
+        return [*certain, BillRow(NATIVE, "handed out by malloc", round(native), name, estimated=True), rest]
     then = min(private, level_at(process.time_s, process.private_bytes, look.time_s) or private)
     rows = _at_snapshot(recording, process, look, then)
     if private > then:
         rows.append(_came_since(process, look.time_s, at_s, private - then))
-    return _some([*certain, *rows])
+    return [*certain, *rows]
 
 
 def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, private: float) -> list[BillRow]:
     """What its private memory was: rows that add up to it."""
     name = process.label
-    holders, models, of_users, ours = _holders(recording, process, look, private)
-    data = sum(row.bytes for row in holders)
-    tensors = _tensors(process, look)
+    held = holdings(recording, process, look.take, private)
+    data, ours, tensors = sum(row.bytes for row in held.rows), held.our_bytes, held.tensors
     # Of the user's own tensors those in no row of a holder; without anybody asked of, all that is not told there.
     known = sum(tensors.values())
-    in_rows = sum(_of_tensors(row) for row in holders)
+    in_rows = sum(row.tensor_bytes for row in held.rows)
     tensors[_USER_HELD] = max(0.0, tensors.get(_USER_HELD, 0.0) - in_rows)
     if not known:
         tensors[_TENSORS] = max(0.0, look.tensors - in_rows)
     # Without what tensors have, and what C code of libraries has: of that malloc knows more than the samples.
-    of_libraries = max(0.0, look.native - of_users)
+    of_libraries = max(0.0, look.native - held.native_bytes)
     plain = max(0.0, look.python - look.tensors - of_libraries)
     libraries = max(0.0, plain - (data - in_rows) - ours) + max(0.0, look.blocks - look.small)
     in_arenas = max(look.blocks, look.small)
@@ -220,8 +212,8 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     native = max(0.0, (look.malloc or 0.0) - of_malloc)
     kept = max(0.0, look.arenas - in_arenas)
     levels: dict[str, float] = {LIBRARIES: libraries, OURS: ours, **tensors}
-    rows = [*holders, *(BillRow(account, account, round(size), name, True) for account, size in levels.items())]
-    rows = [_with_models(row, models) if row.account in (MODEL, _TENSORS) else row for row in rows]
+    rows = [*held.rows, *(BillRow(account, account, round(size), name, True) for account, size in levels.items())]
+    rows = [with_models(row, held.models) if row.account in (MODEL, _TENSORS) else row for row in rows]
     native, rows = _cut(rows, native, private - kept)
     rest = max(0.0, private - kept - native - sum(row.bytes for row in rows))
     free = min(rest, _sentinel(process, "malloc_free_bytes", look.time_s) or 0.0)
@@ -252,12 +244,7 @@ def _cut(rows: list[BillRow], native: float, most: float) -> tuple[float, list[B
         return native, rows
     native, too_much = native - min(native, too_much), too_much - min(native, too_much)
     said = sum(row.bytes for row in rows)
-    return native, [_scaled(row, 1 - too_much / said) for row in rows] if too_much > 0 and said else rows
-
-
-def _scaled(row: BillRow, factor: float) -> BillRow:
-    parts = [_scaled(part, factor) for part in row.parts]
-    return replace(row, bytes=max(0, round(row.bytes * factor)), parts=parts)
+    return native, [scaled(row, 1 - too_much / said) for row in rows] if too_much > 0 and said else rows
 
 
 def _of_user(rows: Iterable[BillRow]) -> list[BillRow]:
@@ -276,10 +263,6 @@ def _of_user(rows: Iterable[BillRow]) -> list[BillRow]:
     return [whole, *others]
 
 
-def _some(rows: Iterable[BillRow]) -> list[BillRow]:
-    return [row for row in rows if row.bytes]
-
-
 def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]:
     """Pages of mapped files: code of libraries, and data."""
     maps = process.rows("memory_maps")
@@ -291,28 +274,16 @@ def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]
         told = [(path, float(size)) for path, size in cells(maps, "map_path", "map_pss_bytes") if path is not None]
         whole = sum(size for _, size in told)
         data = [(path, size) for path, size in told if not _LIBRARY_FILE.search(path)]
-        data = [(path, size * min(1.0, file / whole)) for path, size in data if whole and size >= _LEAST_BYTES]
+        data = [(path, size * min(1.0, file / whole)) for path, size in data if whole and size >= LEAST_BYTES]
         rows = [
             BillRow(FILES, path.rpartition("/")[2], round(size), process.label)
-            for path, size in sorted(data, key=lambda one: -one[1])[:_MOST_PARTS]
+            for path, size in sorted(data, key=lambda one: -one[1])[:MOST_PARTS]
         ]
     mapped = sum(row.bytes for row in rows)
     code = BillRow(CODE, "code and data of libraries' files", round(file) - mapped, process.label)
     if not rows:
         return [code]
     return [code, BillRow(FILES, "mapped files", mapped, process.label, parts=rows)]
-
-
-def _tensors(process: ProcessGrowth, look: _Inside) -> dict[str, float]:
-    """Bytes of the tensors in memory by what they are for; empty where nobody was asked."""
-    rows = process.rows("tensors")
-    rows = only(rows, (rows["take"] == look.take) & (rows["moment"] == "take"))
-    rows = only(rows, rows["node"].isna() & (rows["device"] == "cpu"))
-    found: dict[str, float] = {}
-    for owner, size in cells(rows, "tensor_owner", "storage_bytes") if len(rows) else ():
-        account = OWNERS.get(str(owner), "other-tensors")
-        found[account] = found.get(account, 0.0) + float(size or 0)
-    return found
 
 
 def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
@@ -322,182 +293,12 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
     return float(np.interp(at_s, time_s, values))
 
 
-# ---- holders
-
-
-def _holders(
-    recording: Recording, process: ProcessGrowth, look: _Inside, private: float
-) -> tuple[list[BillRow], list[BillRow], float, float]:
-    """(what each variable of the user's holds, without tensors of a model; the models; how much of it C code has;
-    bytes of leakscope's own).
-    """
-    places = as_people_see_it(graph_places(recording, process.pid, [look.take], by_holder=True))
-    tensors = process.rows("tensors")
-    tensors = only(tensors, (tensors["take"] == look.take) & (tensors["moment"] == "take") & tensors["node"].notna())
-    of_node = (
-        {int(node): float(size or 0) for node, size in cells(tensors, "node", "storage_bytes")} if len(tensors) else {}
-    )
-    told = _Told(process.label, private, of_node, bool(_tensors(process, look)))
-    tops = [place for root in places if root.parent is None for place in _of_the_user(root)]
-    rows = _alike(told.row(place, 0) for place in tops)
-    large = [row for row in rows if row.bytes >= max(_LEAST_BYTES, _LEAST_SHARE * private)]
-    rest = sum(row.bytes for row in rows) - sum(row.bytes for row in large)
-    if rest > 0:
-        large.append(BillRow(DATA, "smaller variables", round(rest), process.label, True))
-    models = [one for place in tops for one in told.models(place)]
-    native = sum(float(place.native_bytes[-1]) for place in tops)
-    return large, models, native, _of_agent(process, look)
-
-
-def _of_the_user(place: Place) -> list[Place]:
-    """The topmost places of the user's in it: below a running function or a module its variables.
-
-    What no more than a running call refers to is the user's as well: somebody made it, and waits for it.
-    """
-    if place.is_user and place.type_name not in ("frame", "module"):
-        return [place]
-    found = [one for child in place.children for one in _of_the_user(child)]
-    is_in_call = place.parent is None and place.root_kind == "frame" and place.type_name != "frame"
-    return found or ([place] if is_in_call else [])
-
-
-def _known_as(place: Place) -> Place:
-    """What a person calls it: of a block of a table that two tables have, a table."""
-    inside = set(map(id, _up(place.parent)))
-    for at in _up(place, "named_by"):
-        if id(at) in inside:
-            break
-        if at.is_user and at.reference.names_it:
-            return at
-    return place
-
-
-def _up(place: Place | None, way: str = "parent") -> Iterator[Place]:
-    while place is not None:
-        yield place
-        place = getattr(place, way)
-
-
-def _of_agent(process: ProcessGrowth, look: _Inside) -> float:
-    """What our own agent holds in there."""
-    nodes = process.rows("heap_nodes")
-    nodes = only(nodes, (nodes["take"] == look.take) & nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False))
-    return float(nodes["retained_bytes"].max()) if len(nodes) else 0.0
-
-
-@dataclass(frozen=True)
-class _Told:
-    """How places are told: with what ``of_node`` says of tensors that are the user's own, by their objects' numbers."""
-
-    process: str
-    private: float
-    of_node: Mapping[int, float]
-    is_asked: bool  # torch, what its tensors are for
-
-    def row(self, place: Place, depth: int) -> BillRow:
-        carrier = _carrier(place)
-        size = self._bytes(place)
-        parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
-        known = _known_as(carrier)
-        return BillRow(
-            DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            known.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
-            round(self._own_tensors(place)), parts,
-        )  # fmt: skip
-
-    def _parts(self, place: Place, size: float, depth: int) -> list[BillRow]:
-        rows = _alike(self.row(child, depth + 1) for child in place.children)
-        own = sum(self.of_node.get(number, 0.0) for number in place.numbers) if self.is_asked else 0.0
-        members = [row for row in rows if row.name == f"{place.said}[*]"]
-        if own and members:  # the tensors of members are told of their container
-            rows[rows.index(members[0])] = replace(
-                members[0], bytes=members[0].bytes + round(own), tensor_bytes=members[0].tensor_bytes + round(own)
-            )
-        rows = [row for row in rows if row.bytes >= _LEAST_SHARE * self.private][:_MOST_PARTS]
-        if len(rows) == 1 and rows[0].bytes >= _PASSES_ON * size and not rows[0].name.endswith("[*]"):
-            rows = list(rows[0].parts)  # how a library keeps it inside says nothing
-        rest = round(size) - sum(row.bytes for row in rows)
-        if not rows or rest < 0:
-            return []
-        return [*rows, BillRow(DATA, f"the rest of {place.said}", rest, self.process, True)] if rest else rows
-
-    def _bytes(self, place: Place) -> float:
-        """What it holds but the tensors of models and of their training, which are accounts of their own."""
-        return max(0.0, float(place.deep_bytes[-1] - place.tensor_bytes[-1])) + self._own_tensors(place)
-
-    def _own_tensors(self, place: Place) -> float:
-        if not self.is_asked:
-            return 0.0 if _is_model(place) else float(place.tensor_bytes[-1])
-        return self._asked(place)
-
-    def _asked(self, place: Place) -> float:
-        own = sum(self.of_node.get(number, 0.0) for number in place.numbers)
-        return own + sum(self._asked(child) for child in place.children)
-
-    def models(self, place: Place) -> list[BillRow]:
-        """The outermost models in it, with their tensors and gradients."""
-        size = float(place.tensor_bytes[-1]) - self._own_tensors(place)
-        if size < _LEAST_SHARE * self.private:
-            return []
-        if _is_model(place):
-            return [BillRow(MODEL, place.said, round(size), self.process, True, type=place.type_name)]
-        return [one for child in place.children for one in self.models(child)]
-
-
-def _with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
-    """Which models these tensors are of, if that is all of them: gradients hang on a model as well."""
-    said = sum(model.bytes for model in models)
-    if not said or said < MOST * row.bytes:
-        return row
-    parts = [_scaled(model, min(1.0, row.bytes / said)) for model in models]
-    rest = row.bytes - sum(part.bytes for part in parts)
-    if rest > 0:
-        parts.append(BillRow(row.account, "others", rest, row.process, True))
-    return replace(row, parts=parts)
-
-
-def _is_model(place: Place) -> bool:
-    return any(child.reference.variable in MODULE_DICTS for child in place.children)
-
-
-def _carrier(place: Place) -> Place:
-    """From an object to the one of the user's that has nearly all of what it holds."""
-    named = at = place
-    while True:
-        most = [c for c in at.children if c.deep_bytes[-1] >= _PASSES_ON * at.deep_bytes[-1] > 0 and c.count[-1] == 1]
-        if len(most) != 1:
-            return named
-        at = most[0]
-        if at.is_user:
-            named = at
-
-
-def _alike(rows: Iterable[BillRow]) -> list[BillRow]:
-    """The largest first; those of one name and type together: parts of a list of models."""
-    found: dict[tuple[str, str | None], BillRow] = {}
-    for row in rows:
-        key = row.name, row.type
-        known = found.get(key)
-        found[key] = (
-            row
-            if known is None
-            else replace(
-                known, bytes=known.bytes + row.bytes, tensor_bytes=known.tensor_bytes + row.tensor_bytes, parts=()
-            )
-        )
-    return sorted(found.values(), key=lambda row: -row.bytes)
-
-
-def _of_tensors(row: BillRow) -> float:
-    return float(row.tensor_bytes)
-
-
 # ---- what no snapshot saw
 
 
 def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float) -> BillRow:
     """What came between a snapshot and the moment, by who asked for it."""
-    name = "more than in the snapshot" if at_s >= since_s else "gone before the snapshot"
+    name = "came after it" if at_s >= since_s else "was gone by then"
     line = _asked_at(process, at_s)
     if line is not None:
         name += f", asked for in {line[0]}"
@@ -549,4 +350,4 @@ def _of_others(
         label = f"{who} ({role})" if role else who
         rows.append(BillRow(WORKERS, f"{label}, their own", round(private), label, count=len(members)))
         rows.append(BillRow(INHERITED, f"{label}, shared memory and files", round(shared), label, count=len(members)))
-    return _some(sorted(rows, key=lambda row: -row.bytes))
+    return sorted(rows, key=lambda row: -row.bytes)

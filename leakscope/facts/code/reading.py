@@ -124,8 +124,11 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     waiting: list[ast.AST] = [node]
     while waiting:
         one = waiting.pop()
-        is_load = isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(one.ctx, ast.Load)
-        if is_load and one is not added_to:
+        if (
+            one is not added_to
+            and isinstance(one, (ast.Name, ast.Attribute, ast.Subscript))
+            and isinstance(one.ctx, ast.Load)
+        ):
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...units import MOST, MiB
 from .roles import ACTIVATIONS, BEFORE, GRADIENTS, MODEL, OPTIMIZER
 from .snapshots import Allocation, DeviceSnapshot, Frame, Stack
 from .steps import Steps
 
+LEAST_STEPS, LEAST_BYTES, LEAST_SHARE = 3, MiB, 0.002  # the last of the peak: the allocator counts exactly
+_LEAST_PASSES = 6  # of a loop, which may have begun to gather a moment ago
 # What belongs to training is there from one step to the next; a new copy of it each step would not be.
 _MEANT_TO_STAY = frozenset((MODEL, OPTIMIZER, BEFORE))
 
@@ -75,6 +78,21 @@ def kept(device: DeviceSnapshot, roles: Sequence[str], steps: Steps) -> Kept:
     members = sum(map(len, often.values()))
     loop = _loop_line(stack)
     return Kept(by_step.tolist(), levels, members, stack, sums.get(most, 0), len(often), role, loop, steps)
+
+
+def is_growth(device: DeviceSnapshot, kept: Kept, min_kept_share: float) -> bool:
+    """Whether most steps left memory, and the level rose with it: what takes the place of something else is none."""
+    least_steps = _LEAST_PASSES if kept.steps.is_loop else LEAST_STEPS
+    often = kept.step_count >= max(least_steps, min_kept_share * len(kept.whole))
+    is_much = kept.bytes >= max(LEAST_BYTES, LEAST_SHARE * device.peak_bytes)
+    return is_much and often and kept.levels[-1] - kept.levels[0] >= MOST * kept.bytes
+
+
+def no_steps(device: DeviceSnapshot) -> str:
+    """Why nobody can say whether a device's memory grows from step to step."""
+    if not len(device.events) or set(device.actions) <= {"snapshot"}:
+        return "the snapshot shows one moment and no history"
+    return "the history of the snapshot shows no steps that come again"
 
 
 def _is_often(own: Sequence[tuple[Allocation, str]], steps: Steps, least: int = 2) -> bool:

@@ -17,7 +17,7 @@ _LEAST_READINGS = 6
 _UNSURE = 0.1  # of what malloc says is free
 _LEAST_S = 5.0
 _PAGE_BYTES = 4096  # a free piece loses about one, half at each of its ends, that stays with its neighbours
-_LARGE_BYTES = 128 * 1024  # from here on malloc would map a buffer of its own, if it had not learned otherwise
+LARGE_BYTES = 128 * 1024  # from here on malloc would map a buffer of its own, if it had not learned otherwise
 _FEW = 2  # arenas that MALLOC_ARENA_MAX=2 leaves
 
 
@@ -114,7 +114,7 @@ def _large_share(lives: pd.DataFrame) -> float | None:
     if not len(begun):
         return None
     weight, size = (begun[name].to_numpy(dtype=np.float64) for name in ("weight_bytes", "size_bytes"))
-    return float(weight[size >= _LARGE_BYTES].sum() / weight.sum())
+    return float(weight[size >= LARGE_BYTES].sum() / weight.sum())
 
 
 def _arenas(rows: pd.DataFrame, start_s: float, end_s: float) -> Arenas | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
+_OF_MALLOC = ("malloc_free_bytes", "malloc_in_use_bytes", "rss_bytes")
 _AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
 
 
@@ -212,12 +213,14 @@ def _tensor_count(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats | N
 
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
-    sentinels = narrow(sentinels, "pid", "time_s", "malloc_free_bytes")
+    """No more than there is room for beside what is in use: malloc also counts as free what it has returned."""
+    sentinels = narrow(sentinels, "pid", "time_s", *_OF_MALLOC)
     own = only(sentinels, (sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()).sort_values("time_s")
     if not len(own):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)
-    free_bytes = own["malloc_free_bytes"].to_numpy(dtype=np.float64)
+    said, in_use, rss = (own[name].astype("Float64").to_numpy(np.float64, np.nan) for name in _OF_MALLOC)
+    free_bytes = np.fmin(said, np.maximum(0.0, rss - in_use))
     free: Floats = np.interp(at_s, read_s, free_bytes)
     before = free_bytes[read_s <= at_s[-1]]
     if len(before):  # what is free after the last snapshot may be all that an ending program let go of

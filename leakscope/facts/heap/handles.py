@@ -18,7 +18,7 @@ from .owners import user_place
 from .place import Floats, Place
 
 _MIN_MEMBERS = 4
-_TENSOR = "torch.Tensor"
+_TENSOR, _ADDRESS = "torch.Tensor", "ctypes.c_void_p"
 ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
 _IN_PROPORTION, _BY_COUNT = 0.9, 0.5  # of what is missing, put down to it: where memory grew in step, and else
 
@@ -80,7 +80,7 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
     if place.length[-1] - place.length[0] < _MIN_MEMBERS or not user_place(place).is_user:
         return None  # the lengths of what libraries hold are estimates from a few of them
     bytes_each = _bytes_each(heap, place)
-    handle = _below(place, lambda p: bool(p.opaque))
+    handle = _owner(place, _below(place, lambda p: bool(p.opaque)))
     if handle is None and package and bytes_each is not None:
         handle = _below(place, lambda p: p.type_name.split(".", 1)[0] == package)
     if handle is not None:
@@ -90,6 +90,15 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
     if tensors_each is None or member is None:
         return None
     return _Candidate(place, member.known_as(member.reference, type_name=_TENSOR), bytes_each, tensors_each)
+
+
+def _owner(place: Place, handle: Place | None) -> Place | None:
+    """Whoever has an address of C's stands for what lies there."""
+    while (
+        handle is not None and handle.type_name == _ADDRESS and handle.parent is not None and handle.parent is not place
+    ):
+        handle = handle.parent
+    return handle
 
 
 def _unread_tensors(heap: Heap, place: Place) -> float | None:

@@ -128,3 +128,14 @@ def _pair_slopes(t: Floats, rows: Floats) -> Floats:
     use = run > 0
     slopes: Floats = np.median((rows[:, second[use]] - rows[:, first[use]]) / run[use], axis=1)
     return slopes
+
+
+def extremes(values: Floats, parts: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Positions to draw: the first, the last, and the lowest and the highest of each of so many parts."""
+    everything = np.arange(values.size)
+    if values.size <= 2 * parts:
+        return everything
+    keep = {0, values.size - 1}
+    for part in np.array_split(everything, parts):
+        keep |= {int(part[values[part].argmin()]), int(part[values[part].argmax()])}
+    return np.array(sorted(keep))

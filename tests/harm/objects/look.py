@@ -17,7 +17,7 @@ WAITS_S = 120.0  # among many other programs; where there is time, it waits for 
 PATIENCE_S = 0.1  # of the agent, for a main thread that sleeps: 5 s are too long for so many states
 _calls = collections.Counter()
 _main = getattr(sys.modules.get("_leakscope_agent"), "main", None)
-_taker = getattr(getattr(_main, "_agent", None), "taker", None)
+_snapshots = getattr(getattr(_main, "_agent", None), "snapshots", None)
 _watch = None
 _reader = None  # by itself, in place of the agent: see again.py
 _made = {"here": 0, "beside": 0, "between": 0}
@@ -54,14 +54,14 @@ def here():
     """A snapshot on this thread, at this very moment, wherever that is."""
     if _reader is not None:
         _reader.look()
-    if _taker is None or (_taker.is_taking and _is_looked_at()):
+    if _snapshots is None or (_snapshots.is_making and _is_looked_at()):
         return
-    while _taker.is_taking:
+    while _snapshots.is_making:
         time.sleep(0.001)
-    number = _taker.number
-    _taker.wanted = "pressure"
-    _taker.take("pending-call")
-    _made["here"] += _taker.number > number
+    number = _snapshots.number
+    _snapshots.wanted = "pressure"
+    _snapshots.make("pending-call")
+    _made["here"] += _snapshots.number > number
 
 
 def _is_looked_at():
@@ -87,16 +87,16 @@ def beside():
 def _wait(how, rest):
     if _reader is not None:
         _reader.look()
-    if _taker is None:
+    if _snapshots is None:
         return
-    patience = sys.modules["_leakscope_agent"].main.taker
-    number, before = _taker.number, patience.PATIENCE_S
+    patience = sys.modules["_leakscope_agent"].main.maker
+    number, before = _snapshots.number, patience.PATIENCE_S
     patience.PATIENCE_S = PATIENCE_S if how == "beside" else before
     began = time.monotonic()
-    while _taker.number == number and time.monotonic() - began < WAITS_S:
+    while _snapshots.number == number and time.monotonic() - began < WAITS_S:
         rest()
     patience.PATIENCE_S = before
-    _made[how] += _taker.number > number
+    _made[how] += _snapshots.number > number
 
 
 def begin():
@@ -108,7 +108,7 @@ def begin():
 
         _reader = Reader(folder, SEED)
     library = os.environ.get("OBJECTS_WATCH")
-    if _taker is not None and library:
+    if _snapshots is not None and library:
         _watch = ctypes.PyDLL(library)
         _watch.what_was_told.restype = ctypes.c_char_p
         _watch.how_many_began.restype = ctypes.c_long
@@ -130,7 +130,7 @@ def end(*said):
         _reader.look()
         with open(os.environ["OBJECTS_LOOKED"], "w") as stream:
             stream.write("%d %d %d" % (_reader.taken, _reader.labelled, _reader.short))
-    if _taker is not None:
+    if _snapshots is not None:
         with open(os.environ["OBJECTS_LOOKED"], "w") as stream:
             stream.write("%(here)d %(between)d %(beside)d" % _made)
     sys.stdout.flush()

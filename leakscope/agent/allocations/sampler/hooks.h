@@ -148,6 +148,42 @@ static int our_munmap(void *at, size_t bytes)
     return real_munmap(at, bytes);
 }
 
+/* new and delete of an allocator that has its own, in all their forms: behind the bytes, or what is freed, come words that
+ * are handed on. */
+typedef void *(*new_function)(size_t, uintptr_t, uintptr_t);
+typedef void (*delete_function)(void *, uintptr_t, uintptr_t);
+
+#define OUR_NEW(name)                                                                                 \
+    static new_function real_##name;                                                                  \
+    static __attribute__((noinline)) void *name##_and_draw(size_t bytes, uintptr_t one, uintptr_t other) \
+    {                                                                                                 \
+        void *at = real_##name(bytes, one, other);                                                    \
+        draw(at, bytes, MALLOC, CALLER);                                                              \
+        return at;                                                                                    \
+    }                                                                                                 \
+    static void *our_##name(size_t bytes, uintptr_t one, uintptr_t other)                             \
+    {                                                                                                 \
+        return is_due(bytes) ? name##_and_draw(bytes, one, other) : real_##name(bytes, one, other);   \
+    }
+#define OUR_DELETE(name)                                                 \
+    static delete_function real_##name;                                  \
+    static void our_##name(void *at, uintptr_t one, uintptr_t other)     \
+    {                                                                    \
+        if (at && is_sample(at) && forget(at, NULL) == LEFT)             \
+            return;                                                      \
+        real_##name(at, one, other);                                     \
+    }
+#define ALL_DELETES(DO)                                                                                         \
+    DO(_ZdlPv) DO(_ZdaPv) DO(_ZdlPvm) DO(_ZdaPvm) DO(_ZdlPvRKSt9nothrow_t) DO(_ZdaPvRKSt9nothrow_t)              \
+    DO(_ZdlPvSt11align_val_t) DO(_ZdaPvSt11align_val_t) DO(_ZdlPvmSt11align_val_t) DO(_ZdaPvmSt11align_val_t)    \
+    DO(_ZdlPvSt11align_val_tRKSt9nothrow_t) DO(_ZdaPvSt11align_val_tRKSt9nothrow_t)
+#define ALL_NEWS(DO)                                                                                  \
+    DO(_Znwm) DO(_Znam) DO(_ZnwmRKSt9nothrow_t) DO(_ZnamRKSt9nothrow_t) DO(_ZnwmSt11align_val_t)       \
+    DO(_ZnamSt11align_val_t) DO(_ZnwmSt11align_val_tRKSt9nothrow_t) DO(_ZnamSt11align_val_tRKSt9nothrow_t)
+#define A_HOOK(name) {#name, (void **)&real_##name, (void *)our_##name},
+
+ALL_DELETES(OUR_DELETE)
+ALL_NEWS(OUR_NEW)
 static void *our_dlsym(void *, const char *);
 
 /* What frees comes first: it is put in place before anything is drawn. */
@@ -156,6 +192,7 @@ static const struct hook {
     void **real;
     void *ours;
 } hooks[] = {
+    ALL_DELETES(A_HOOK)
     {"free", (void **)&real_free, our_free},
     {"realloc", (void **)&real_realloc, our_realloc},
     {"munmap", (void **)&real_munmap, our_munmap},
@@ -166,13 +203,14 @@ static const struct hook {
     {"memalign", (void **)&real_memalign, our_memalign},
     {"mmap", (void **)&real_mmap, our_mmap},
     {"mmap64", (void **)&real_mmap, our_mmap},
+    ALL_NEWS(A_HOOK)
     {"dlsym", (void **)&real_dlsym, our_dlsym}, /* found by itself: libc has it since glibc 2.34 */
 };
 enum { HOOKS = sizeof hooks / sizeof hooks[0], BY_NAME = HOOKS - 1 };
 
 static const struct hook *hook_named(const char *name)
 {
-    if (!strchr("frmcpad", *name) || !*name)
+    if (!strchr("frmcpad_", *name) || !*name)
         return NULL;
     for (int i = 0; i < HOOKS; i++)
         if (!strcmp(name, hooks[i].name))

@@ -126,7 +126,8 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
     struct tables tables = tables_of(module->base, module->dynamic);
     if (!tables.symbols || !tables.names)
         return;
-    int is_libc = lies_in(segments, (uintptr_t)real_malloc, PT_LOAD, PF_X);
+    int is_libc = lies_in(segments, (uintptr_t)real_mmap, PT_LOAD, PF_X);
+    int is_home = lies_in(segments, (uintptr_t)real_malloc, PT_LOAD, PF_X);
     if (!is_libc && (defines(&tables, "malloc") || defines(&tables, "free")))
         return; /* it keeps to its own */
     for (int set = 0; set < 2; set++)
@@ -143,12 +144,13 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
                 continue;
             uintptr_t now = word_at((void *)word.at, 0);
             /* Not yet looked up, it leads to what will do that. */
-            int is_later = kind == BY_CALL && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_libc;
+            int is_later = kind == BY_CALL && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_home;
             if (now != (uintptr_t)*hook->real && !is_later)
                 continue;
             /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
-             * not come to libc's free. */
-            if (is_later && real_dlsym(pin, hook->name) != *hook->real)
+             * not come to this one's free. libc finds its own by its handle, and the other one as it calls. */
+            void *by_handle = is_later ? real_dlsym(pin, hook->name) : NULL;
+            if (is_later && (is_libc ? (uintptr_t)by_handle == now : by_handle != *hook->real))
                 continue;
             word.is_read_only = (uint16_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
             words[word_count++] = word;
@@ -305,31 +307,6 @@ static int put_hooks(int first)
     return !word_count ? REFUSED_NO_WORDS : foreign_count ? REFUSED_TAKEN_OVER : 0;
 }
 
-struct definition {
-    const char *name;
-    uintptr_t libc;
-    int is_other;
-};
-
-/* In the order in which the loader looks: whether somebody has the name before libc. */
-static int visit_definition(struct dl_phdr_info *info, size_t size, void *to)
-{
-    (void)size;
-    struct definition *wanted = to;
-    struct segments segments = {info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr};
-    for (uint32_t i = 0; i < segments.count; i++)
-        if (segments.first[i].p_type == PT_DYNAMIC && !strstr(info->dlpi_name, "linux-vdso")) {
-            struct tables tables = tables_of(info->dlpi_addr, info->dlpi_addr + segments.first[i].p_vaddr);
-            if (lies_in(&segments, wanted->libc, PT_LOAD, PF_X))
-                return 1;
-            if (defines(&tables, wanted->name)) {
-                wanted->is_other = 1;
-                return 1;
-            }
-        }
-    return 0;
-}
-
 static int find_python(struct dl_phdr_info *info, size_t size, void *to)
 {
     (void)size;
@@ -356,20 +333,24 @@ static int find_python(struct dl_phdr_info *info, size_t size, void *to)
     return is_it;
 }
 
+/* Where the loader finds them first: libc, or an allocator that was preloaded or linked in, which then has all of them. */
 static int find_functions(void)
 {
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    if (!libc)
+    void *first = dlsym(RTLD_DEFAULT, "malloc");
+    Dl_info home, found;
+    if (!libc || !first || !dladdr(first, &home))
         return REFUSED_OTHER_MALLOC;
     real_dlsym = dlsym;
     for (int i = 0; i < BY_NAME; i++) {
-        *hooks[i].real = dlsym(libc, hooks[i].name);
-        if (!*hooks[i].real)
+        int is_mapping = strstr(hooks[i].name, "map") != NULL, is_of_cpp = *hooks[i].name == '_';
+        void *real = is_mapping ? dlsym(libc, hooks[i].name) : dlsym(RTLD_DEFAULT, hooks[i].name);
+        int is_at_home = real && (is_mapping || (dladdr(real, &found) && found.dli_fbase == home.dli_fbase));
+        if (!is_at_home && !is_of_cpp) /* libstdc++'s own ask malloc */
             return REFUSED_OTHER_MALLOC;
+        *hooks[i].real = is_at_home ? real : NULL;
     }
-    struct definition malloc_of = {"malloc", (uintptr_t)real_malloc, 0};
-    walk_modules(visit_definition, &malloc_of);
-    return malloc_of.is_other ? REFUSED_OTHER_MALLOC : 0;
+    return 0;
 }
 
 struct ways {

@@ -95,12 +95,23 @@ INTERNAL int copy_from(uint64_t address, void *to, size_t bytes)
     return process_vm_readv(getpid(), &into, 1, &from, 1, 0) == (ssize_t)bytes;
 }
 
+/* Whether it has the memory by a capsule of its own, as C++ libraries hand it out. One that has a name (DLPack's, Arrow's)
+ * lends what is weighed where it belongs, as JAX's do. */
+static int owns_by_capsule(const object *array)
+{
+    const object *base = pointer_at(array, 48);
+    return base && !jax_is_on_host && is_called(base->type, "PyCapsule", 48) && (uint32_t)word_at(base, 0) == 1 && word_at(base, 16) &&
+           !word_at(base, 24) && word_at(base, 40);
+}
+
 static uint64_t bytes_of_array(const object *array)
 {
     int count = half_at(array, 24), flags = half_at(array, 64);
     const char *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
-    if (!(flags & OWNS) || !pointer_at(array, 16) || count <= 0 || count > MOST_DIMENSIONS || !lengths || !strides)
-        return 0; /* another's memory, or one number */
+    if (!pointer_at(array, 16) || count <= 0 || count > MOST_DIMENSIONS || !lengths || !strides)
+        return 0; /* one number */
+    if (!(flags & OWNS) && !owns_by_capsule(array))
+        return 0; /* another's memory */
     uint64_t most = 0;
     for (int i = 0; i < count; i++) {
         int64_t length = (int64_t)word_at(lengths, 8ul * i), stride = (int64_t)word_at(strides, 8ul * i);

@@ -27,7 +27,7 @@ static size_t name_of(const type *cls, char *to)
             memcpy(to, cls->name, length);
         return length;
     }
-    if (cls->dict && L.dict_next && cls->dict->type == L.dict) {
+    if (cls->dict && L.dict_next && cls->dict->type->flags & IS_DICT) { /* that of a type of ctypes is of a class of its own */
         intptr_t at = 0;
         object *key, *value;
         for (int looked = 0; looked < 64 && L.dict_next(cls->dict, &at, &key, &value); looked++) {

@@ -52,7 +52,7 @@ LEAST_RUN_S = 2.0  # a shorter one has no snapshot at its end
 MOST_LINES = 200  # that were seen to run between two snapshots
 MOST_FAILED = 5  # snapshots; then none any more
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
-_NO_TAKES = (tracked_segments.COMMAND, "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
+_NO_SNAPSHOTS = (tracked_segments.COMMAND, "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 _WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
 
 
@@ -77,7 +77,7 @@ class _Begun:
         self.copied_bytes: int | None = None
 
 
-class Taker:
+class SnapshotMaker:
     """Of one process: what is ``wanted`` and why, and what the snapshots leave to each other.
 
     ``thread``: the agent's. ``stress_s``: for tests of ours, whatever a snapshot costs and finds; else None.
@@ -91,7 +91,7 @@ class Taker:
         schedule: Schedule,
         steps: Steps,
         phases: Phases,
-        before_take: Callable[[], None],
+        before_snapshot: Callable[[], None],
         stress_s: float | None,
     ) -> None:
         self._options = options
@@ -100,13 +100,13 @@ class Taker:
         self._schedule = schedule
         self._steps = steps
         self._phases = phases
-        self._before_take = before_take
+        self._before_take = before_snapshot
         self._stress_s = stress_s
         self.main_thread = get_ident()
         command = _command()
-        is_helper = any(part in command for part in _NO_TAKES)
+        is_helper = any(part in command for part in _NO_SNAPSHOTS)
         self.is_tracker = tracked_segments.COMMAND in command
-        self.may_take = self.takes = bool(options["takes"]) and not is_helper
+        self.may_make = self.makes = bool(options["takes"]) and not is_helper
         self.fork: sharing.Fork | None = None  # in a forked child: whether it is worth a snapshot
         self.pauses = pause.Pauses(options["max_pause_s"])
         self.peak = peak.Peak(self._look_at_peak)
@@ -120,7 +120,7 @@ class Taker:
         self._numbers: dict[Any, int] = {}  # of what plain snapshots met
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
-        self._graph: HeapGraph | None = None  # made once a take is due
+        self._graph: HeapGraph | None = None  # made once a snapshot is due
         self._module_count = 0  # as the user's were last looked for
         self._blocks: Callable[[], tuple[Any, int]] | None = None
         self._noted_refusal: str | None = None
@@ -137,7 +137,7 @@ class Taker:
         self._answered: int | None = None  # the stamp of the last request from outside
 
     @property
-    def is_taking(self) -> bool:
+    def is_making(self) -> bool:
         return self._turn.locked()
 
     # ---- forks
@@ -148,7 +148,7 @@ class Taker:
 
     def abandon(self) -> None:
         """In a forked child, first: what goes on here goes on in the parent."""
-        self.takes = self.is_tracker = False
+        self.makes = self.is_tracker = False
         self._turn = allocate_lock()
         self._begun = []
         collector.let_go()
@@ -167,8 +167,8 @@ class Taker:
         self._has_said_refusal = False
         self.main_thread = get_ident()
         can_read = heap_graph.load() is None if self._graph is None else self._has_graph()
-        self.fork = sharing.Fork(copies=not can_read) if self.may_take else None
-        self.takes = self.may_take and self._stress_s is not None
+        self.fork = sharing.Fork(copies=not can_read) if self.may_make else None
+        self.makes = self.may_make and self._stress_s is not None
 
     # ---- on the agent's thread
 
@@ -183,16 +183,16 @@ class Taker:
 
     def consider(self, now: float) -> None:
         """Is a snapshot due, and has it waited too long for its safe point?"""
-        if self.fork is None and self.takes and not self.is_watched and not self._is_stepping(now):
+        if self.fork is None and self.makes and not self.is_watched and not self._is_stepping(now):
             self.devices.look_from_aside()  # after steps they are steadier
-        if not self.takes:
+        if not self.makes:
             if self.fork is not None:
-                self.takes = self.fork.is_worth_a_take()
+                self.makes = self.fork.is_worth_a_snapshot()
                 if self.fork.refusal is not None:
                     self._outbox.note("take-skipped", self.fork.refusal)
                     self.fork.refusal = None
             return
-        if self.is_taking or self.is_watched or self._begun:
+        if self.is_making or self.is_watched or self._begun:
             return  # what it costs decides when the next is due
         if self._graph is None and self._steps.installed:
             self._prepare_graph()  # the first step takes a snapshot, without asking here
@@ -209,14 +209,14 @@ class Taker:
         if self._is_exact:
             # To get this far may have taken a while: to load the library, the first time.
             if doors.is_unwatched() and not self._thread.is_asked_to_end():
-                self._take_here()
+                self._make_here()
             return
         if self._is_stepping(now):
             return  # the next optimizer step is near: it takes what is wanted
         # A main thread that has not come by since the snapshot before is not waited for once more.
         waits_since = min(self.wanted_at, self.pending.asked_at or self.wanted_at)
         if now - waits_since > PATIENCE_S:
-            self._take_here()
+            self._make_here()
             return
         for _ in range(ASKS):  # another call of ours may run just now
             if self.pending.ask():
@@ -264,12 +264,12 @@ class Taker:
 
     def _note_running(self) -> None:
         """Which of the user's lines run now. **Cost** 30 us a tick of the agent's thread, and 0.5 us a frame."""
+        innermost = []
         for calls in self._running_now().values():
-            for file, line, _, name in calls:
-                if len(self._seen_lines) >= MOST_LINES:
-                    return
-                if names.is_user_file(file):
-                    self._seen_lines[f"{file}:{line} {name}"] = None
+            seen = [f"{file}:{line} {name}" for file, line, _, name in calls if names.is_user_file(file)]
+            self._seen_lines.update(dict.fromkeys(seen[: MOST_LINES - len(self._seen_lines)]))
+            innermost += seen[:1]
+        self._schedule.saw(innermost)
 
     def _can_be_exact(self) -> bool:
         """Of torch more is read than the graph has: on its own thread, between two steps."""
@@ -291,45 +291,45 @@ class Taker:
     def _is_stepping(self, now: float) -> bool:
         return self._steps.count is not None and now - self._steps.last_at < STEPPING_S
 
-    def _take_here(self) -> None:
+    def _make_here(self) -> None:
         """At a blocked fault the kernel ends the process before its words are written."""
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, fatal_signals.FAULTS)
         try:
-            self.take("agent-thread")
+            self.make("agent-thread")
         finally:
             _signal.pthread_sigmask(_signal.SIG_BLOCK, fatal_signals.FAULTS)
 
     # ---- safe points
 
     def _on_main_thread(self) -> None:
-        if self.takes and self.fork is None and not self.is_taking:
+        if self.makes and self.fork is None and not self.is_making:
             self.devices.look()
-        if not self.is_exiting and self.wanted is not None and not self.is_taking:
-            self.take("pending-call")
+        if not self.is_exiting and self.wanted is not None and not self.is_making:
+            self.make("pending-call")
 
     def stepped(self) -> None:
         """After each optimizer step, on the thread that made it."""
         self._schedule.stepped()
-        if self.takes and self.fork is None:
+        if self.makes and self.fork is None:
             if self._steps.count == 1 and self.wanted is None and self._schedule.allows():
                 for row in gradients.import_order_notes():
                     self._outbox.note(row["note"], row["text"])
                 self.wanted = "schedule"  # weights as training begins: a checkpoint still held is seen equal to them
             self.peak.stepped(self._steps.count)
             self.devices.look()
-        if self.wanted is not None and not self.is_taking:
-            self.take("optimizer-step")
+        if self.wanted is not None and not self.is_making:
+            self.make("optimizer-step")
 
     def _on_full_device(self) -> None:
         """Torch is about to raise: the frames that asked still stand, so this is the moment for a snapshot."""
         on_main_thread = get_ident() == self.main_thread
-        if on_main_thread and self.takes and not self.is_taking and self._schedule.allows():
+        if on_main_thread and self.makes and not self.is_making and self._schedule.allows():
             self.wanted = "pressure"
-            self.take("cuda-oom")
+            self.make("cuda-oom")
 
     def _look_at_peak(self) -> None:
         """The tensors as a backward pass begins: what a step needs at most."""
-        if self.wanted is None and not self.is_taking and self._schedule.allows():
+        if self.wanted is None and not self.is_making and self._schedule.allows():
             began_s = thread_time()
             self.pauses.begin(self._longest_pause_s())
             if self._graph is None:
@@ -340,38 +340,38 @@ class Taker:
                 self._outbox.add("tensors", dict(row, take=self.number))
             self._schedule.budget.charge(thread_time() - began_s)
 
-    def take_last(self) -> None:
+    def make_last(self) -> None:
         """As the process ends; after an unhandled exception its frames still stand."""
         self.is_exiting = True
         self.work_out()
         for _ in range(GRAPH_WAITS):  # the agent's thread may be at work on one
-            if not self.is_taking and not (self._graph is not None and self._graph.is_busy):
+            if not self.is_making and not (self._graph is not None and self._graph.is_busy):
                 break
             sleep(ASK_AGAIN_S)
         is_long_enough = self._schedule.elapsed_s() > LEAST_RUN_S or self._stress_s is not None
-        if not self.takes or not is_long_enough or self.is_taking:
+        if not self.makes or not is_long_enough or self.is_making:
             return
         if self._schedule.allows_last():
             self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
             self._is_exact = self._can_be_exact()
-            self.take("exit")
+            self.make("exit")
         else:
             self._outbox.note("throttled", f"none at the end: {self._schedule.budget.why()}")
 
     # ---- the snapshot
 
-    def take(self, safe_point: str) -> None:
+    def make(self, safe_point: str) -> None:
         """Make what is wanted, here and now, unless another thread is at it."""
         turn = self._turn  # a fork has another
         if not turn.acquire(False):
             return
         try:
-            self._take_wanted(safe_point)
+            self._make_wanted(safe_point)
         finally:
             turn.release()
             self._thread.wake_up()
 
-    def _take_wanted(self, safe_point: str) -> None:
+    def _make_wanted(self, safe_point: str) -> None:
         reason, self.wanted = self.wanted, None
         if reason is None or self._outbox.is_given_up() or self._outbox.pid != os.getpid():
             return
@@ -383,9 +383,9 @@ class Taker:
             if self._graph is None:
                 self._prepare_graph()  # out of memory on a GPU before the first snapshot was due
             if self._has_graph():
-                self._take_exact(reason, safe_point)
+                self._make_exact(reason, safe_point)
             else:
-                self._take_plain(reason, safe_point)
+                self._make_plain(reason, safe_point)
         except BaseException as error:
             self._schedule.failed()
             if names.is_foreign(error):
@@ -393,11 +393,11 @@ class Taker:
                 raise
             self._outbox.note("failed", f"snapshot: {type(error).__name__}: {error!s}")
             self._failed += 1
-            self.takes = self.takes and self._failed < MOST_FAILED
+            self.makes = self.makes and self._failed < MOST_FAILED
         finally:
             quiet.show(hidden)
 
-    def _take_exact(self, reason: str, safe_point: str) -> None:
+    def _make_exact(self, reason: str, safe_point: str) -> None:
         """To read the graph writes to no page: it costs forks nothing. To ask torch does."""
         assert self._graph is not None
         look, shared_bytes = self._look(safe_point, "a look at tensors")
@@ -488,7 +488,7 @@ class Taker:
         summary = dict(weighed, take=snapshot.number, copied_bytes=begun.copied_bytes)
         self._write(rows, summary, moment, begun.step, begun.reason, begun.safe_point, begun.figures)
 
-    def _take_plain(self, reason: str, safe_point: str) -> None:
+    def _make_plain(self, reason: str, safe_point: str) -> None:
         shared_bytes = self._shared_bytes()
         if not self._sharing_allows(shared_bytes, "a snapshot"):
             self._schedule.put_off()

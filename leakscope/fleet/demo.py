@@ -1,12 +1,17 @@
-"""A run of the plan to a recording: samples drawn by seed, and the footer that its report would have left."""
+"""A fleet that never was: ordinary recordings of jobs, a service and nightly runs, with planted faults and their truth.
+
+``leakscope fleet demo`` writes it, to try the other commands on. What is in it lies in ``demo.json.gz``, which the
+tests' generator made (``python -m tests.fleet.synthetic``). The samples are drawn by a seed, and a footer says
+what a report of the whole run would have said: the rows of the agent are not there. The bytes are the same each time.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import zlib
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -14,36 +19,90 @@ from typing import Any
 
 import numpy as np
 
-from ...engines import map_over
-from ...storage.columnar import write_recording
-from ...units import GiB, MiB
-from .faults import Fault
-from .plan import Run
+from ..engines import map_over
+from ..errors import BadInput
+from ..storage.columnar import write_recording
+from ..units import GiB, MiB
 
+FLEET = Path(__file__).with_name("demo.json.gz")
+SEED = 1
+_INTERVAL_S = 10.0
+_WHOLE_PROCESSES, _FEW_PROCESSES, _FEW_SAMPLES = 10, 3, 20
 _BOOT_NS = 40_000_000_000_000
 _FIRST_PID = 4000
 _WARM_UP = 0.05  # of the run, at most 10 minutes
 
 
-def write(
-    runs: Sequence[Run], faults: Sequence[Fault], folder: Path, *, interval_s: float, processes: int, seed: int,
-    most_samples: int | None = None, workers: int | None = None,
-) -> None:  # fmt: skip
-    """Write all recordings below ``folder`` and ``truth.json``. ``most_samples``: of each process, evenly chosen."""
-    for parent in sorted({(folder / run.path).parent for run in runs}):
+@dataclass
+class Node:
+    """A machine of the fleet."""
+
+    name: str
+    driver: str
+    gpu_name: str
+    limit_bytes: int
+
+
+@dataclass
+class Run:
+    """One recording to be; ``findings`` are as a footer has them. ``limit_bytes`` None: that of its node."""
+
+    path: str
+    command: list[str]
+    node: Node
+    started_unix_s: float
+    duration_s: float
+    level_bytes: float
+    gpu_peak_bytes: int | None
+    belongs: dict[str, Any]
+    labels: dict[str, str] = field(default_factory=dict)
+    growth_bytes_per_hour: float = 0.0
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    killed: bool = False
+    cannot_tell: bool = False
+    judged: bool = True
+    fate: str = "final"  # or unfinished, torn, lost
+    limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self.limit_bytes = self.limit_bytes or self.node.limit_bytes
+
+    @property
+    def job(self) -> str:
+        return str(self.belongs["job"])
+
+    @property
+    def rank(self) -> int | None:
+        found: int | None = self.belongs.get("rank")
+        return found
+
+
+def demo(folder: Path, *, is_whole: bool = False) -> tuple[int, int]:
+    """Write the fleet below ``folder``: how many recordings it has, and how many faults, which truth.json names.
+
+    ``is_whole``: with every sample of ten processes, not 20 samples of three. **Errors** BadInput for a folder that has
+    something in it.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput(f"{folder} is there already: name a folder that is not, or is empty")
+    fleet = json.loads(gzip.decompress(FLEET.read_bytes()))
+    runs = [Run(**{**run, "node": Node(**fleet["nodes"][run["node"]])}) for run in fleet["runs"]]
+    for parent in {(folder / run.path).parent for run in runs}:
         parent.mkdir(parents=True, exist_ok=True)
     one = partial(
-        write_one, folder=folder, interval_s=interval_s, processes=processes, seed=seed, most_samples=most_samples
-    )
-    for _ in map_over(one, runs, workers=workers):
+        write_one, folder=folder, interval_s=_INTERVAL_S, seed=SEED,
+        processes=_WHOLE_PROCESSES if is_whole else _FEW_PROCESSES, most_samples=None if is_whole else _FEW_SAMPLES,
+    )  # fmt: skip
+    for _ in map_over(one, runs):
         pass
-    truth = {"schema": "leakscope.fleet-truth/1", "seed": seed, "faults": [asdict(fault) for fault in faults]}
-    (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
+    (folder / "truth.json").write_text(json.dumps(fleet["truth"], indent=1) + "\n", encoding="utf-8")
+    return len(runs), len(fleet["truth"]["faults"])
 
 
 def write_one(
     run: Run, folder: Path, interval_s: float, processes: int, seed: int, most_samples: int | None = None
 ) -> None:
+    """``most_samples``: of each process, evenly chosen."""
     path = folder / run.path
     rng = np.random.default_rng([seed, 3, zlib.crc32(run.path.encode())])
     if run.fate == "unfinished":
@@ -52,42 +111,31 @@ def write_one(
     count = max(3, int(run.duration_s / interval_s))
     count = min(count, most_samples) if most_samples else count
     at_s = np.linspace(0.5, run.duration_s - 0.5, count)
-    held = _held(run, at_s, processes, rng)
+    sizes = held(run, at_s, processes, rng)
     tables = {
-        "process_samples": _samples(run, at_s, held, rng),
+        "process_samples": _samples(run, at_s, sizes, rng),
         "processes": _processes(run, processes),
-        "cgroup_samples": _cgroup(run, at_s, held.sum(axis=0)),
+        "cgroup_samples": _cgroup(run, at_s, sizes.sum(axis=0)),
         "events": _events(run),
     }
-    write_recording(path, tables, _footer(run, held.sum(axis=0), interval_s, processes))
+    write_recording(path, tables, footer(run, sizes.sum(axis=0), interval_s, processes))
     if run.fate == "torn":
         with open(path, "r+b") as stream:
             stream.truncate(os.path.getsize(path) // 2)
 
 
-def footer_of(run: Run, *, interval_s: float, processes: int, seed: int) -> dict[str, Any] | None:
-    """What its footer will say, as far as an index reads it, without writing it; None for a file that is cut off."""
-    if run.fate == "torn":
-        return None
-    if run.fate == "unfinished":
-        return {**_meta(run), "state": "unfinished"}
-    rng = np.random.default_rng([seed, 3, zlib.crc32(run.path.encode())])
-    held = _held(run, np.linspace(0.5, run.duration_s - 0.5, 8), processes, rng)
-    return {**_footer(run, held.sum(axis=0), interval_s, processes), "state": "final"}
-
-
-def _held(run: Run, at_s: Any, processes: int, rng: np.random.Generator) -> Any:
+def held(run: Run, at_s: Any, processes: int, rng: np.random.Generator) -> Any:
     """Bytes of each process at each moment: a warm-up, a level, what leaks, and noise. The first is the trainer."""
     share = np.concatenate([[1.0], np.full(processes - 1, 0.06)])
     share /= share.sum()
     warm = min(600.0, _WARM_UP * run.duration_s) / 3
     shape = 1 - 0.6 * np.exp(-at_s / warm)
-    held = run.level_bytes * share[:, None] * shape * (1 + rng.normal(0, 0.0015, (processes, len(at_s))))
-    held[0] += run.growth_bytes_per_hour * at_s / 3600
-    held = np.maximum(held, 4 * MiB)
+    found = run.level_bytes * share[:, None] * shape * (1 + rng.normal(0, 0.0015, (processes, len(at_s))))
+    found[0] += run.growth_bytes_per_hour * at_s / 3600
+    found = np.maximum(found, 4 * MiB)
     if run.killed and run.limit_bytes:  # by what the limit is: the samples stay below it
-        held *= np.minimum(1.0, run.limit_bytes / held.sum(axis=0))
-    return held.astype(np.int64)
+        found *= np.minimum(1.0, run.limit_bytes / found.sum(axis=0))
+    return found.astype(np.int64)
 
 
 def _clocks(run: Run, at_s: Any) -> dict[str, Any]:
@@ -176,7 +224,8 @@ def _events(run: Run) -> dict[str, Any]:
     }
 
 
-def _meta(run: Run) -> dict[str, Any]:
+def meta(run: Run) -> dict[str, Any]:
+    """What is known of it from the beginning."""
     started = datetime.fromtimestamp(int(run.started_unix_s), timezone.utc)
     return {
         "command": run.command,
@@ -191,11 +240,12 @@ def _meta(run: Run) -> dict[str, Any]:
     }
 
 
-def _footer(run: Run, total: Any, interval_s: float, processes: int) -> dict[str, Any]:
+def footer(run: Run, total: Any, interval_s: float, processes: int) -> dict[str, Any]:
+    """What is known of it: ``total`` bytes of all processes at each moment."""
     lost = run.fate == "lost"
     ended = ["lost", None, None] if lost else ["signal", None, 9] if run.killed else ["exit", 0, None]
-    footer = {
-        **_meta(run),
+    said = {
+        **meta(run),
         "complete": not lost,
         "notes": ["the recorder did not end in order: the last seconds before its end may be missing"] if lost else [],
         "ended": ended,
@@ -203,7 +253,7 @@ def _footer(run: Run, total: Any, interval_s: float, processes: int) -> dict[str
         "options": {"interval_s": interval_s},
         "figures": _figures(run, total, ended, processes),
     }
-    return {**footer, "verdict": _verdict(run)} if run.judged else footer
+    return {**said, "verdict": _verdict(run)} if run.judged else said
 
 
 def _figures(run: Run, total: Any, ended: list[Any], processes: int) -> dict[str, Any]:
@@ -249,4 +299,4 @@ def _write_journal(path: Path, run: Run) -> None:
     """What is left of a recorder whose node went away."""
     journal = path.with_name(path.name + ".journal")
     journal.mkdir(exist_ok=True)
-    (journal / "meta.json").write_text(json.dumps({"format_version": 2, **_meta(run)}), encoding="utf-8")
+    (journal / "meta.json").write_text(json.dumps({"format_version": 2, **meta(run)}), encoding="utf-8")

@@ -3,65 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...units import GiB, MiB
+from leakscope.fleet.demo import Node, Run
+from leakscope.units import GiB, MiB
 
 START_UNIX_S = 1_795_255_200  # 2026-11-21T10:00:00Z
 _JOBS = ("pretrain-7b", "finetune-moe", "eval-sweep", "distill-1b", "rlhf-ppo")
 _DRIVERS = ("550.54.15", "560.35.03", "570.86.10")
 _GPUS = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 _NAMESPACES = ("research", "platform")
-
-
-@dataclass
-class Node:
-    name: str
-    driver: str
-    gpu_name: str
-    limit_bytes: int
-
-
-@dataclass
-class Run:
-    """One recording to be. Faults change it before it is written; ``findings`` are as a footer has them."""
-
-    path: str
-    command: list[str]
-    node: Node
-    started_unix_s: float
-    duration_s: float
-    level_bytes: float
-    gpu_peak_bytes: int | None
-    belongs: dict[str, Any]
-    labels: dict[str, str] = field(default_factory=dict)
-    growth_bytes_per_hour: float = 0.0
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    killed: bool = False
-    cannot_tell: bool = False
-    judged: bool = True
-    fate: str = "final"  # or unfinished, torn, lost
-    limit_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        self.limit_bytes = self.limit_bytes or self.node.limit_bytes
-
-    @property
-    def job(self) -> str:
-        return str(self.belongs["job"])
-
-    @property
-    def rank(self) -> int | None:
-        found: int | None = self.belongs.get("rank")
-        return found
-
-    @property
-    def attempt(self) -> int | None:
-        found: int | None = self.belongs.get("attempt")
-        return found
 
 
 @dataclass
@@ -102,6 +56,10 @@ def healthy(nodes: int, gpus: int, seed: int, hours: float) -> Fleet:
     fleet.runs += _nightly(fleet.nightly, rng)
     _weather(fleet.runs, rng)
     return fleet
+
+
+def attempt(run: Run) -> int:
+    return int(run.belongs.get("attempt") or 0)
 
 
 def commit_of(*parts: object) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BadInput
-from ...units import GiB
-from .plan import Fleet, Run, finding
+from leakscope.fleet.demo import Run
+from leakscope.units import GiB
+
+from .plan import Fleet, attempt, finding
 
 _HOLDERS = (
     ("retained-objects", "Trainer.losses (list)", "train.py", 88),
@@ -95,7 +96,7 @@ class Planter:
 
 def _room(free: list[Any], count: int) -> list[Any]:
     if len(free) < count:
-        raise BadInput("a fleet of so few nodes has no room for so many faults: more nodes, or fewer faults")
+        raise ValueError("a fleet of so few nodes has no room for so many faults: more nodes, or fewer faults")
     return free
 
 
@@ -107,10 +108,10 @@ def _leak(planter: Planter, kind: str, runs: Sequence[Run], says: str, where: di
 def leak_since_attempt_not_on_driver(planter: Planter) -> Fault:
     job = planter.job()
     runs = planter.fleet.of(job)
-    since = int(planter.rng.integers(2, max(run.attempt or 0 for run in runs) + 1))
+    since = int(planter.rng.integers(2, max(map(attempt, runs)) + 1))
     drivers = sorted({run.node.driver for run in runs})
     spared = planter.one(drivers) if len(drivers) > 1 else None
-    hit = [run for run in runs if (run.attempt or 0) >= since and run.node.driver != spared]
+    hit = [run for run in runs if attempt(run) >= since and run.node.driver != spared]
     where = {"job": job, "attempt": since, **({"not_driver": spared} if spared else {})}
     return _leak(
         planter,
@@ -309,7 +310,7 @@ def kills_of_pod(planter: Planter) -> Fault:
 
 def _kill(run: Run) -> None:
     run.killed, run.cannot_tell, run.judged, run.fate = True, False, True, "final"
-    kill = finding("oom-kill", run.job, "the cgroup's limit", "critical", 0, 0.0, "train.py", 1)
+    kill = finding("oom-kill", run.job, "Trainer.batches (list)", "critical", 0, 0.0, "train.py", 88)
     run.findings.insert(0, kill)
 
 

@@ -1,0 +1,209 @@
+"""What the user's variables hold at one snapshot, as rows of a bill: each with its parts, where it is much.
+
+Tensors of a model and of its training are accounts of their own, and none of a variable's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...findings import AGENT, BillRow
+from ...units import MOST, MiB
+from ..growth.processes import ProcessGrowth
+from ..heap.graph import graph_places
+from ..heap.place import MODULE_DICTS, Place
+from ..heap.tree import as_people_see_it
+from ..tables import cells, only
+from .tensors import OWNERS
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+DATA, MODEL = "data", "model"
+LEAST_BYTES = MiB
+MOST_PARTS, _MOST_DEPTH = 12, 6
+_PARTED_SHARE = 0.10  # of its process: what holds more is told with its parts
+_LEAST_SHARE = 0.01  # of its process: less is told with others like it
+_PASSES_ON = 0.9  # of its bytes, to one alone: a step on the way to what holds them
+
+
+class Holdings(NamedTuple):
+    """``rows``: of each variable; ``models``: the outermost. ``tensors``: by what they are for, empty where nobody was
+    asked. **Units** bytes; ``native_bytes`` of the rows are memory of C code, ``our_bytes`` are leakscope's own.
+    """
+
+    rows: list[BillRow]
+    models: list[BillRow]
+    tensors: dict[str, float]
+    native_bytes: float
+    our_bytes: float
+
+
+def holdings(recording: Recording, process: ProcessGrowth, take: int, private: float) -> Holdings:
+    """At a snapshot of a process that had ``private`` bytes then."""
+    places = as_people_see_it(graph_places(recording, process.pid, [take], by_holder=True))
+    tensors = process.rows("tensors")
+    tensors = only(tensors, (tensors["take"] == take) & (tensors["moment"] == "take"))
+    by_purpose: dict[str, float] = {}
+    of_node: dict[int, float] = {}
+    for node, device, owner, size in cells(tensors, "node", "device", "tensor_owner", "storage_bytes"):
+        if node is not None:
+            of_node[int(node)] = float(size or 0)
+        elif device == "cpu":
+            account = OWNERS.get(str(owner), "other-tensors")
+            by_purpose[account] = by_purpose.get(account, 0.0) + float(size or 0)
+    told = _Told(process.label, private, of_node, bool(by_purpose))
+    tops = [place for root in places if root.parent is None for place in _of_the_user(root)]
+    rows = _alike(told.row(place, 0) for place in tops)
+    large = [row for row in rows if row.bytes >= max(LEAST_BYTES, _LEAST_SHARE * private)]
+    rest = sum(row.bytes for row in rows) - sum(row.bytes for row in large)
+    if rest > 0:
+        large.append(BillRow(DATA, "smaller variables", round(rest), process.label, True))
+    models = [one for place in tops for one in told.models(place)]
+    return Holdings(large, models, by_purpose, sum(float(p.native_bytes[-1]) for p in tops), _of_agent(process, take))
+
+
+def _of_the_user(place: Place) -> list[Place]:
+    """The topmost places of the user's in it: below a running function or a module its variables.
+
+    What no more than a running call refers to is the user's as well: somebody made it, and waits for it.
+    """
+    if place.is_user and place.type_name not in ("frame", "module"):
+        return [place]
+    found = [one for child in place.children for one in _of_the_user(child)]
+    is_in_call = place.parent is None and place.root_kind == "frame" and place.type_name != "frame"
+    return found or ([place] if is_in_call else [])
+
+
+def _known_as(place: Place) -> Place:
+    """What a person calls it: of a block of a table that two tables have, a table."""
+    inside = set(map(id, _up(place.parent)))
+    for at in _up(place, "named_by"):
+        if id(at) in inside:
+            break
+        if at.is_user and at.reference.names_it:
+            return at
+    return place
+
+
+def _up(place: Place | None, way: str = "parent") -> Iterator[Place]:
+    while place is not None:
+        yield place
+        place = getattr(place, way)
+
+
+def _of_agent(process: ProcessGrowth, take: int) -> float:
+    """What our own agent holds in there."""
+    nodes = process.rows("heap_nodes")
+    nodes = only(nodes, (nodes["take"] == take) & nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False))
+    return float(nodes["retained_bytes"].max()) if len(nodes) else 0.0
+
+
+@dataclass(frozen=True)
+class _Told:
+    """How places are told: with what ``of_node`` says of tensors that are the user's own, by their objects' numbers."""
+
+    process: str
+    private: float
+    of_node: Mapping[int, float]
+    is_asked: bool  # torch, what its tensors are for
+
+    def row(self, place: Place, depth: int) -> BillRow:
+        carrier = _carrier(place)
+        size = self._bytes(place)
+        parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
+        known = _known_as(carrier)
+        return BillRow(
+            DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
+            known.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
+            round(self._own_tensors(place)), parts,
+        )  # fmt: skip
+
+    def _parts(self, place: Place, size: float, depth: int) -> list[BillRow]:
+        rows = _alike(self.row(child, depth + 1) for child in place.children)
+        own = sum(self.of_node.get(number, 0.0) for number in place.numbers) if self.is_asked else 0.0
+        members = [row for row in rows if row.name == f"{place.said}[*]"]
+        if own and members:  # the tensors of members are told of their container
+            rows[rows.index(members[0])] = replace(
+                members[0], bytes=members[0].bytes + round(own), tensor_bytes=members[0].tensor_bytes + round(own)
+            )
+        rows = [row for row in rows if row.bytes >= _LEAST_SHARE * self.private][:MOST_PARTS]
+        if len(rows) == 1 and rows[0].bytes >= _PASSES_ON * size and not rows[0].name.endswith("[*]"):
+            rows = list(rows[0].parts)  # how a library keeps it inside says nothing
+        rest = round(size) - sum(row.bytes for row in rows)
+        if not rows or rest < 0:
+            return []
+        return [*rows, BillRow(DATA, f"the rest of {place.said}", rest, self.process, True)] if rest else rows
+
+    def _bytes(self, place: Place) -> float:
+        """What it holds but the tensors of models and of their training, which are accounts of their own."""
+        return max(0.0, float(place.deep_bytes[-1] - place.tensor_bytes[-1])) + self._own_tensors(place)
+
+    def _own_tensors(self, place: Place) -> float:
+        if not self.is_asked:
+            return 0.0 if _is_model(place) else float(place.tensor_bytes[-1])
+        return self._asked(place)
+
+    def _asked(self, place: Place) -> float:
+        own = sum(self.of_node.get(number, 0.0) for number in place.numbers)
+        return own + sum(self._asked(child) for child in place.children)
+
+    def models(self, place: Place) -> list[BillRow]:
+        """The outermost models in it, with their tensors and gradients."""
+        size = float(place.tensor_bytes[-1]) - self._own_tensors(place)
+        if size < _LEAST_SHARE * self.private:
+            return []
+        if _is_model(place):
+            return [BillRow(MODEL, place.said, round(size), self.process, True, type=place.type_name)]
+        return [one for child in place.children for one in self.models(child)]
+
+
+def with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
+    """Which models these tensors are of, if that is all of them: gradients hang on a model as well."""
+    said = sum(model.bytes for model in models)
+    if not said or said < MOST * row.bytes:
+        return row
+    parts = [scaled(model, min(1.0, row.bytes / said)) for model in models]
+    rest = row.bytes - sum(part.bytes for part in parts)
+    if rest > 0:
+        parts.append(BillRow(row.account, "others", rest, row.process, True))
+    return replace(row, parts=parts)
+
+
+def _is_model(place: Place) -> bool:
+    return any(child.reference.variable in MODULE_DICTS for child in place.children)
+
+
+def _carrier(place: Place) -> Place:
+    """From an object to the one of the user's that has nearly all of what it holds."""
+    named = at = place
+    while True:
+        most = [c for c in at.children if c.deep_bytes[-1] >= _PASSES_ON * at.deep_bytes[-1] > 0 and c.count[-1] == 1]
+        if len(most) != 1:
+            return named
+        at = most[0]
+        if at.is_user:
+            named = at
+
+
+def _alike(rows: Iterable[BillRow]) -> list[BillRow]:
+    """The largest first; those of one name and type together: parts of a list of models."""
+    found: dict[tuple[str, str | None], BillRow] = {}
+    for row in rows:
+        key = row.name, row.type
+        known = found.get(key)
+        found[key] = (
+            row
+            if known is None
+            else replace(
+                known, bytes=known.bytes + row.bytes, tensor_bytes=known.tensor_bytes + row.tensor_bytes, parts=()
+            )
+        )
+    return sorted(found.values(), key=lambda row: -row.bytes)
+
+
+def scaled(row: BillRow, factor: float) -> BillRow:
+    parts = [scaled(part, factor) for part in row.parts]
+    return replace(row, bytes=max(0, round(row.bytes * factor)), parts=parts)
