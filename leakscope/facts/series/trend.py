@@ -210,11 +210,11 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     rises = np.diff(kept)
     growth, to_end = float(kept[-2] - kept[0]), float(kept[-1] - kept[0])
     start, end = _ends(t, y, to_end / float(at[-1] - at[0]))
-    window = Trend(FLAT, "", float(t[start]), float(t[end]), int(growth))
+    window = Trend(FLAT, "", float(t[0]), float(t[end]), int(growth))
 
     def growing(reason: str, values: Floats, steps_s: Sequence[float] = ()) -> Trend:
         slope, low, high, _ = slope_interval(at, values)
-        start_s, end_s = _of_growth((window.start_s, window.end_s), t, retained(y), steps_s)
+        start_s, end_s = _of_growth((float(t[start]), window.end_s), t, retained(y), steps_s)
         known_s = np.clip([start_s, end_s], at[0], at[-1])
         gain = float(np.diff(np.interp(known_s, at, kept))[0]) + slope * (end_s - start_s - float(np.ptp(known_s)))
         told = f"grew by {format_bytes(gain)} in {end_s - start_s:.0f} s{reason}"
