@@ -116,7 +116,7 @@ _MALLOC_IN_USE_BYTES = _c(
     "int",
     "bytes",
     "allocated by malloc: mallinfo2 uordblks + hblkhd; of jemalloc stats.allocated, of tcmalloc "
-    "current_allocated_bytes; null: not known",
+    "current_allocated_bytes; of another malloc an estimate, by samples; null: not known",
 )
 _REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
@@ -303,7 +303,8 @@ TABLES: dict[str, Table] = {
                "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel; of jemalloc "
                "stats.resident - metadata - allocated; of tcmalloc heap_size - pageheap_unmapped - in use"),
             _c("malloc_mmap_bytes", "int", "bytes", "mallinfo2 hblkhd: of the bytes in use, those in own mappings"),
-            _c("malloc_system_bytes", "int", "bytes", "mallinfo2 arena + hblkhd: held by malloc, trimmed or not"),
+            _c("malloc_system_bytes", "int", "bytes", "mallinfo2 arena + hblkhd: held by malloc, trimmed or not; of "
+               "mimalloc current_commit"),
             _c("malloc_arena_count", "int", "", "arenas of glibc's malloc"),
             _c("malloc_library", "str", "", "what serves malloc in place of libc: libjemalloc.so.2; null: libc does",
                "file"),

@@ -21,13 +21,12 @@ PYZ = "leakscope.pyz"
 # What records, and what it imports: rooms, and single files of rooms that need more. No pattern has to match.
 PARTS = (
     "__init__.py", "__main__.py", "launcher.c", "light.py", "py.typed",
-    "addresses.py", "alerts.py", "beside.py", "endpoints.py", "errors.py", "faults.py", "isolation.py", "options.py",
-    "outside.py", "private.py", "schema.py", "units.py", "version.py",
+    "addresses.py", "alerts.py", "beside.py", "endpoints.py", "errors.py", "faults.py", "isolation.py", "locks.py",
+    "options.py", "outside.py", "private.py", "schema.py", "signals.py", "units.py", "version.py",
     "agent/**/*", "recorder/**/*", "metering/**/*", "integrations/**/*",
     "storage/**/*", "torch_snapshots/**/*", "uploading/**/*",
-    "watching/__init__.py", "watching/chart.py", "watching/cursor.py", "watching/feeds.py", "watching/graphs.py",
-    "watching/history.py",
-    "watching/scene.py", "watching/snapshots.py",
+    "watching/__init__.py", "watching/chart.py", "watching/cursor.py", "watching/feeds.py",
+    "watching/history.py", "watching/holders.py", "watching/scene.py",
 )  # fmt: skip
 _UNWANTED = {".pyc", ".so"}
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)

@@ -159,3 +159,27 @@ def test_pages_of_files_that_others_have_mapped_too_count_for_their_share(tmp_pa
     )  # fmt: skip
     level = Case(builder.ends(at_s=10.0, exit_code=0).open()).bills[0]
     assert level.total_bytes == pytest.approx(284 * MiB, rel=0.01)
+
+
+def test_a_tensor_that_shows_the_memory_of_an_array_is_counted_once(tmp_path: Path) -> None:
+    """Made by torch.from_numpy: the bill has 200 MiB, whoever asks the array or the tensor how large it is."""
+    size, sketch = 200 * MiB, '[[139945082056720, "0123", "aaaabbbb"]]'
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[300 * MiB] * 20)
+    builder.source(PARENT, "/job/train.py", "def main():\n    tensor = torch.from_numpy(table)\n")
+    places = [
+        {"path": "main() table", "type_name": "numpy.ndarray", "deep_bytes": size},
+        {"path": "main() tensor", "type_name": "torch.Tensor", "deep_bytes": size, "tensor_deep_bytes": size},
+    ]
+    builder.take(PARENT, 1, 10.0, holders=places, array_bytes=size, tensor_bytes=size)
+    nodes = [builder.node(PARENT, place["path"]) for place in places]
+    for node in nodes:
+        form = {"node": node, "data_form": "numeric", "row_count": 1000, "deep_bytes": size, "content_sketch": sketch}
+        builder.row("data_forms", 10.0, PARENT, take=1, **form)
+    of_user = {"take": 1, "moment": "take", "device": "cpu", "tensor_owner": "user-held", "storage_bytes": size}
+    for more in ({}, {"node": nodes[1]}):
+        builder.row("tensors", 10.0, PARENT, **of_user, **more)
+    level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
+    assert level.total_bytes == 300 * MiB
+    (held,) = [row for row in level.rows if row.account == "data"]
+    assert (held.bytes, [(one.type, one.bytes) for one in held.parts]) == (size, [("numpy.ndarray", size)])
+    assert sum(row.bytes for row in level.rows if row.account in ("data", "user-held", "tensors")) == size

@@ -65,6 +65,12 @@ THINGS = (
     Thing("unittest.mock._CallList", KEEPER, library="unittest",
           let_go="call the mock's reset_mock() now and then, or give the program a plain object instead: a mock keeps "
                  "the arguments of every call"),
+    Thing("xml.etree.ElementTree.TreeBuilder", KEEPER, library="xml",
+          let_go="clear the root as each element is done with (`root.clear()`): iterparse builds the whole document; "
+                 "an element that is cleared still stands in its parent"),
+    Thing("itertools._tee_dataobject", KEEPER, library="itertools",
+          let_go="read the iterators of itertools.tee() at one pace, or make the unread one anew: what one has read is "
+                 "kept until the others have read it, too"),
     Thing("id_to_local_proxy_obj", REGISTRY, library="multiprocessing",
           let_go="store plain values (dict(...), list(...)), no proxies: the manager keeps each proxy that is put into "
                  "another managed object, also after it is taken out"),
@@ -127,7 +133,8 @@ THINGS = (
     Thing("torch.utils.data.dataloader._MultiProcessingDataLoaderIter", POOL),
 
     Thing("sqlite3.Cursor", FILLED_IN_C), Thing("_sqlite3.Connection", FILLED_IN_C),
-    Thing("ctypes.c_void_p", FILLED_IN_C), Thing("pyexpat.xmlparser", FILLED_IN_C), Thing("_pickle.Unpickler", FILLED_IN_C),
+    Thing("ctypes.c_void_p", FILLED_IN_C), Thing("pyexpat.xmlparser", FILLED_IN_C),
+    Thing("_pickle.Unpickler", FILLED_IN_C),
 
     Thing("_thread.lock", HARMLESS), Thing("_thread.RLock", HARMLESS), Thing("_random.Random", HARMLESS),
     Thing("object", HARMLESS), Thing("re.Pattern", HARMLESS), Thing("datetime.datetime", HARMLESS),

@@ -309,6 +309,8 @@ class Agent:
 
     def _add_sentinels(self) -> dict[str, Any]:
         row = dict(sentinels.row(), step=self.steps.current())
+        if row["malloc_library"] is not None and row["malloc_in_use_bytes"] is None and self._sampler is not None:
+            row["malloc_in_use_bytes"] = self._sampler.in_use_bytes()
         self.outbox.add("sentinels", row)
         moment = stamps()  # rows that belong together
         for arena in sentinels.rows_of_arenas() if not self.outbox.is_given_up() else ():

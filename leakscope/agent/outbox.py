@@ -159,6 +159,15 @@ class Outbox:
             if file not in self._sources_written and names.is_user_file(file):
                 self._sources_written.add(file)
                 self.add("sources", {"module": of_module, "file": file, "source_text": text[:_SOURCE_BYTES]})
+        for file in self._files_named():  # functions that were sent here, as by Ray and Spark, are of no module
+            stem = os.path.basename(file)[: -len(".py")]
+            if file not in self._sources_written and len(self._sources_written) <= _MOST_SOURCES:
+                self._add_source("sources", stem, file)
+
+    def _files_named(self) -> set[str]:
+        """Files of the user's that rows name, and that are here."""
+        named = {row.get("owner_file") for _, row in self._rows}
+        return {file for file in named if type(file) is str and file.endswith(".py") and names.is_user_file(file)}
 
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
@@ -199,9 +208,9 @@ def _unfiled() -> Iterator[tuple[str, str, str]]:
             yield "__main__", "<stdin>", _standard_input()
     cache = names.getattr_plain(sys.modules.get("linecache"), "cache")
     for name, entry in list(cache.items()) if type(cache) is dict else ():
-        if type(name) is str and name.startswith("<") and type(entry) is tuple and len(entry) == 4:
-            lines = entry[2] if type(entry[2]) is list else []
-            yield name.strip("<>"), name, "".join(line for line in lines if type(line) is str)
+        if type(name) is str and type(entry) is tuple and len(entry) == 4 and (name[:1] == "<" or entry[1] is None):
+            lines = entry[2] if type(entry[2]) is list else []  # a cell of Jupyter's names a file that is none
+            yield os.path.basename(name).strip("<>"), name, "".join(line for line in lines if type(line) is str)
 
 
 def _standard_input() -> str:

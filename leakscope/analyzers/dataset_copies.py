@@ -194,6 +194,9 @@ class _Copies:
             yield "some rows of each were compared: one form may hold data that the others lack"
         else:
             yield "some rows of each were compared: one form may hold data that the others lack, or be read later"
+        for form in self._over:
+            if form.is_shared:
+                yield f"something else shows the memory of {form.name}, as a copy of pandas does: that goes with it"
         for form in tokens:
             yield (
                 f"{form.name} holds numbers: the count and length of its rows suggest that they are tokens of the same "

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
-AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model")
+AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
 _MOST_NAMED = 3
 _MUCH = 0.25  # of what the process holds
@@ -84,7 +84,9 @@ def findings(
             if not (one.place.said in told or _is_explained(case, process, one.place, idle, so_far)):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
-    resting = list(idle_pools(case, _KIND))
+    # Where one is made after the other, that is told, and of whom.
+    is_told = any(f.kind == "process-pileup" for f in so_far)
+    resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share, _MUCH))
     yield from resting
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
@@ -134,9 +136,11 @@ _LEAST_IDLE = 4 * MiB  # of one of several
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
     names = {holder_name(named), holder_name(place), place.said}
-    return any(f.wasted and any(name in f.title for name in names) for f in so_far) or any(
-        f.subject.path == place.said for f in so_far
-    )
+    if any(f.wasted and any(name in f.title for name in names) for f in so_far):
+        return True
+    paths = [f.subject.path for f in so_far if f.subject.path]
+    within = tuple(f"{f.subject.path}{step}" for f in so_far if f.wasted and f.subject.path for step in ".[")
+    return place.said in paths or place.said.startswith(within)
 
 
 def _is_explained(

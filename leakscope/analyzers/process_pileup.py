@@ -23,7 +23,7 @@ from ..evidence.pile import Pile, rising
 from ..evidence.sentences import at_line
 from ..facts.code.starts import process_start_line
 from ..facts.growth.counts import up_to_the_end
-from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts
+from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, POOL_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
@@ -41,7 +41,11 @@ _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _LEAST_MOMENTS = 64  # at which children are counted
 _WAIT = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
 _END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
-_ENDS_WORKERS = "keep one DataLoader, or drop the old one and its iterator before the next: that ends its workers"
+_ENDS = {
+    DATALOADER_WORKER: "keep one DataLoader, or drop the old one and its iterator before the next: that ends its "
+    "workers",
+    POOL_WORKER: "make one pool for all, or close each once its work is done (`with Pool(…) as pool:`)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +150,7 @@ def _finding(case: Case, pile: _Children) -> Finding:
             if bytes
             else None,
         ],
-        remedy=[_ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST],
+        remedy=[_ENDS.get(first.role, _END_FIRST)],
         mechanism="not-ended",
     )
 

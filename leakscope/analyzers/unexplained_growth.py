@@ -47,7 +47,6 @@ NEEDS = ("process_samples",)
 TELLS = (ASIDE,)
 AFTER = ("*", "refcount-drift")
 _KIND = "unexplained-growth"
-_MOST_ERROR = 0.25  # of what a line allocated, by samples
 _MOST_SHOWN = 120  # characters of a command line
 _ACCOUNTS = {
     "tensors": "tensors",
@@ -268,7 +267,7 @@ def _stays_at(case: Case, process: ProcessGrowth) -> GrowthLine | None:
     first = next(iter(growth_lines(case.growth, process, case.sources)), None)
     if imported.files(case.recording) or first is None:
         return None  # what a profile has alive is told by how much of the growth it is
-    if first.function in (None, "<module>") or first.share < MOST or first.error_share > _MOST_ERROR:
+    if first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
         return None
     live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
     return first if settled >= MOST * live else None

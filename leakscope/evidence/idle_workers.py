@@ -11,17 +11,11 @@ from ..facts.growth.limits import is_short
 from ..facts.processes.table import POOL_WORKER, Process
 from ..facts.series.arithmetic import level_at
 from ..findings import Evidence, Finding
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import MOST, format_bytes, format_count, format_duration
 from .sentences import at_line
 
 if TYPE_CHECKING:
     from ..facts.case import Case
-
-_REST = 0.5  # of its life: between two evaluations a pool has nothing to do
-_LEAST_S = 10.0
-_LEAST_BYTES = 16 * MiB  # of all of them
-_LEAST_SHARE = 0.05  # of what the job holds
-_MUCH = 0.25  # the same
 
 
 class _Rest(NamedTuple):
@@ -30,19 +24,24 @@ class _Rest(NamedTuple):
     bytes: int
 
 
-def idle_pools(case: Case, kind: str) -> Iterator[Finding]:
-    """One finding per parent whose pools rest: they worked once, and have not since most of their life."""
+def idle_pools(case: Case, kind: str, least_bytes: float, least_share: float, much: float) -> Iterator[Finding]:
+    """One finding per parent whose pools rest: they worked once, and have not for most of their life.
+
+    Of all that the job holds they have ``least_share``; ``much`` of it is a warning.
+    """
     end_s = case.growth.end_s
     held = level_at(case.growth.time_s, case.growth.held_bytes, end_s)
     for team in case.teams:
         rest = _rest([one for one in team.members if one.role == POOL_WORKER and one.died_s >= end_s], end_s)
-        if rest is not None and rest.bytes >= max(_LEAST_BYTES, _LEAST_SHARE * held):
-            yield _finding(case, kind, rest, team.parent or rest.workers[0], rest.bytes / max(held, 1.0))
+        if rest is not None and rest.bytes >= max(least_bytes, least_share * held):
+            share = rest.bytes / max(held, 1.0)
+            is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= much
+            yield _finding(case, kind, rest, team.parent or rest.workers[0], share, is_much=is_much)
 
 
 def _rest(alive: list[Process], end_s: float) -> _Rest | None:
     since = {id(one): one.idle_since_s(end_s) for one in alive}
-    idle = [one for one in alive if end_s - since[id(one)] >= max(_LEAST_S, _REST * (end_s - one.born_s))]
+    idle = [one for one in alive if end_s - since[id(one)] >= MOST * (end_s - one.born_s) > 0]
     if not idle:
         return None
     since_s = max(since[id(one)] for one in idle)
@@ -50,7 +49,7 @@ def _rest(alive: list[Process], end_s: float) -> _Rest | None:
     return _Rest(idle, since_s, round(sum(level_at(one.time_s, one.private_bytes, end_s) for one in grown)))
 
 
-def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float) -> Finding:
+def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, *, is_much: bool) -> Finding:
     count, size = len(rest.workers), format_bytes(rest.bytes)
     who = f"{format_count(count)} pool worker{'s' if count > 1 else ''} of {parent.name}"
     line = process_start_line(case.sources, rest.workers[0].command, is_python_child=True)
@@ -61,7 +60,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float) 
         kind,
         f"{who} hold{'s' if count == 1 else ''} {size} and {'has' if count == 1 else 'have'} done nothing since "
         f"{format_duration(rest.since_s)}",
-        severity="warning" if case.kills.of_root or is_short(case.limits) or share >= _MUCH else "note",
+        severity="warning" if is_much else "note",
         grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", 0.8)],
         bytes=rest.bytes,
         process=rest.workers[0],
@@ -73,7 +72,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float) 
             Evidence(f"that is {share:.0%} of what the job held at the end", {"share": round(share, 3)}),
             *([at_line(line, "starts them")] if line is not None else ()),
         ],
-        doubts=["the pool may be wanted again: then starting it anew costs time"],
+        doubts=["the pool may be wanted again: then starting another costs time"],
         remedy=[
             "close the pool once its work is done (`with Pool(…) as pool:`, or terminate() and join()): "
             f"frees about {size}"

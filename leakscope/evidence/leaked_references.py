@@ -14,7 +14,7 @@ import numpy as np
 
 from ..confidence import AGAINST, FAIR, Ground
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.imports import STANDARD_LIBRARY, only_package, package_in
+from ..facts.code.imports import STANDARD_LIBRARY, package_in
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import piles_up, strays_of
@@ -177,7 +177,7 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
     else:
         line, package, seen = None, None, []
         unsure = "the line was not observed: allocations were not sampled, or several lines made such objects"
-    if package == type_name.split(".", 1)[0] != only_package(index_of(case.sources, "import")):
+    if package == type_name.split(".", 1)[0]:
         package = None  # its own objects: it made them, and who keeps them may have got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
     update = f"update or replace {package or 'the extension that these objects are given to'}"

@@ -411,15 +411,15 @@ def _is_never_read(one: Held) -> bool:
 
 
 def _rebuilt(one: Held) -> str | None:
-    """``self.frame = concat([self.frame, rows])``: what is no container becomes larger by what it had."""
+    """``self.frame = concat([self.frame, rows])``, ``text += line``: what is no container takes in what it had."""
     node = one.statement.node if one.statement is not None else None
-    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-    if target is None or not one.named.is_user or last_name(target) != one.named.reference.variable:
-        return None
-    own = ast.dump(target).replace("Store()", "Load()")
-    value = node.value if isinstance(node, ast.Assign) and one.named.type_name not in _FILLED else None
-    has_own = value is not None and any(ast.dump(part) == own for part in ast.walk(value))
-    return ast.unparse(target) if has_own else None
+    target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        own = ast.dump(node.targets[0]).replace("Store()", "Load()")
+        target = node.targets[0] if any(ast.dump(part) == own for part in ast.walk(node.value)) else None
+    is_it = one.named.is_user and one.named.type_name not in _FILLED
+    is_it = is_it and target is not None and last_name(target) == one.named.reference.variable
+    return ast.unparse(target) if is_it and target is not None else None
 
 
 def _keeps_its_keys(one: Held) -> str | None:
@@ -689,6 +689,11 @@ MECHANISMS: dict[str, Mechanism] = {
         _carries,
         "keep {base}() of each {one.member}{one.where}: it keeps what it came from alive{by}; {one.would_free}",
     ),
+    "finished-work": Mechanism(
+        _finished_work,
+        "each {one.member} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
+        "add_done_callback({one.written}.{found}) or as its result is read; {one.would_free}",
+    ),
     "never-read": Mechanism(
         _is_never_read,
         "nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}",
@@ -698,15 +703,14 @@ MECHANISMS: dict[str, Mechanism] = {
         "each pass makes {found} anew from all that it had and more{one.where}: keep only the latest of it, or write "
         "each part to a file and keep a summary; {one.would_free}",
     ),
+    "buffer-not-emptied": Mechanism(
+        lambda one: one.named.type_name in ("_io.StringIO", "_io.BytesIO"),
+        "empty {one.variable} once what it has is read: seek(0), then truncate(); or write to a file; {one.would_free}",
+    ),
     "values-keep-their-keys": Mechanism(
         _keeps_its_keys,
         "see whether the values of {one.variable} lead to their own keys, as by {found}: then no key ever goes. Let a "
         "value keep a weakref.ref of its key, or what it needs of it{one.where}; {one.would_free}",
-    ),
-    "finished-work": Mechanism(
-        _finished_work,
-        "each {one.member} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
-        "add_done_callback({one.written}.{found}) or as its result is read; {one.would_free}",
     ),
     "slow-consumer": Mechanism(
         _slow_consumer,

@@ -10,7 +10,7 @@ from ..facts.code.adding import CALLS, Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.teams import Team
-from ..facts.where.stacks import GrowthLine, growth_lines, places_of
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Finding
 from ..units import MOST
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 
-_MOST_ERROR = 0.25  # of what a line allocated, by samples
 DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python objects of the data set
 
 
@@ -51,7 +50,7 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
         first = max(inside, key=lambda finding: finding.bytes)
         return Suspect("found", first.subject.holder, finding=first)
     grown = _own_lines(case, max(team.alive, key=lambda worker: worker.growth_bytes))
-    if grown and grown[0].share >= MOST and grown[0].error_share <= _MOST_ERROR:
+    if grown and grown[0].share >= MOST and grown[0].is_sure:
         most = grown[0]
         line = Line(most.file, most.line, most.function, most.text, CALLS, most.share)
         kept = kept_as(case.sources, line)
@@ -77,13 +76,13 @@ def copied_in(team: Team) -> Suspect:
 def _own_lines(case: Case, worker: ProcessGrowth) -> list[GrowthLine]:
     """Lines under which memory of a worker grew, without those of its parent that made it."""
     lines = growth_lines(case.growth, worker, case.sources)
-    return [line for line in lines if line.file in {file for _, file in places_of(_since_fork(line.stack))}]
+    return [line for line in lines if line.file in _files_since_fork(line.stack)]
 
 
-def _since_fork(stack: str) -> str:
-    """The calls since the process began: those before are its parent's, which stand on its stack for ever."""
+def _files_since_fork(stack: str) -> set[str]:
+    """Of the calls since the process began: those before are its parent's, which stand on its stack for ever."""
     calls = stack.split("\n")
     begins = [
         i for i, call in enumerate(calls) if "multiprocessing/process.py:" in call or call.endswith(" _bootstrap")
     ]
-    return "\n".join(calls[begins[-1] + 1 :] if begins else calls)
+    return {call.rpartition(" ")[0].rpartition(":")[0] for call in calls[begins[-1] + 1 if begins else 0 :]}

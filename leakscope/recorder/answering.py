@@ -35,13 +35,13 @@ MOST_PATIENCE_S = 20.0
 MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, but for a leak with its line
 ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
 # When the job is over nobody else needs what is left: 157 MB were measured of a short recording, nearly half of them
-# pages of libraries that others map, too; and of a day 500 MB, which had a journal of 60 MB.
-ROOM_AFTER_BYTES, ROOM_OF_A_JOURNAL = 192 * MiB, 8
+# pages of libraries that others map, too; and of a day 250 MB, which had a journal of 60 MB.
+ROOM_AFTER_BYTES, ROOM_OF_A_JOURNAL = 192 * MiB, 2
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 # It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
 # What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
 # numpy would start threads of their own, which nothing here needs.
-_CODE = """
+HELPER = f"""{finalizing.NO_CERTIFICATES}
 import os, sys, threading
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 def yielding(work, by=19):
@@ -148,7 +148,7 @@ class Answering(Companion):
     def begin(
         self, elapsed_s: float, journal_bytes: int, *, is_job_over: bool = True, is_telling: bool = False
     ) -> None:
-        """The recording is over, and its file is being made: meanwhile the helper reads what it is made of.
+        """The recording is over, and its file is being made: meanwhile the helper loads, if it has not.
 
         One that has not yet loaded everything, or is in the middle of a look, gives way to one that hurries.
         ``is_telling``: a short run has something to tell all the same, such as a kill.
@@ -162,7 +162,6 @@ class Answering(Companion):
                 return
             self._start("now")
             self.why_not = "" if self.pid is not None else "no process could be started to judge it"
-        self._order("ahead")
 
     def _why_none(self, elapsed_s: float, journal_bytes: int, is_job_over: bool, is_telling: bool) -> str:
         """Why no helper is started at the end; empty where one can be."""
@@ -231,7 +230,7 @@ class Answering(Companion):
         self._words, theirs_out = os.pipe()
         try:
             self.pid = finalizing.spawn(
-                finalizing.command(_CODE, how),
+                finalizing.command(HELPER, how),
                 [
                     (os.POSIX_SPAWN_DUP2, theirs_in, 0),
                     (os.POSIX_SPAWN_DUP2, theirs_out, 1),

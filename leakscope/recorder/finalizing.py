@@ -21,13 +21,21 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 # needed: numpy (115 ms and 11 MB), clients of cloud stores (with ssl) and cloudpickle (a fifteenth of the instructions
 # that are left). Nothing is taken apart at the end (20 ms): by then the file is on disk, and what is said in the log.
 _UNNEEDED = ("numpy", "cloudpickle", "pyarrow._s3fs", "pyarrow._gcsfs", "pyarrow._azurefs", "pyarrow._hdfs")
-_PATH = "import gc, os, sys; gc.disable(); sys.path += sys.argv.pop(1).split(os.pathsep); "
+# It also asks ssl (a tenth of the rest) where certificates are, for stores that no helper here opens.
+NO_CERTIFICATES = """
+import sys
+class ssl:
+    cafile = capath = None
+    get_default_verify_paths = lambda: ssl
+sys.modules["ssl"] = ssl
+"""
+_PATH = "import gc, os, sys; gc.disable(); sys.path += sys.argv.pop(1).split(os.pathsep)\n"
 _CODE = (
-    f"sys.modules.update(dict.fromkeys({_UNNEEDED})); "
+    f"{NO_CERTIFICATES}sys.modules.update(dict.fromkeys({_UNNEEDED})); "
     "from leakscope.storage.__main__ import main; gc.freeze(); gc.enable(); os._exit(main(sys.argv[1:]))"
 )
 # Parts of pyarrow take memory from its default pool, whichever is set later: mimalloc's keeps 10 MB more.
-_ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _NICE = 19
 # Of its own memory, seen: 19 MiB for a minute, 60 MiB for a day of 20 processes.
 _ROOM_BYTES, _ROOM_IF_SHORT_BYTES, _SHORT_BYTES = 80 << 20, 32 << 20, 1 << 20
@@ -118,7 +126,7 @@ def spawn(words: list[str], file_actions: list[tuple[Any, ...]]) -> int:
     return os.posix_spawn(
         words[0],
         words,
-        {**os.environ, **_ENVIRON},
+        {**os.environ, **ENVIRON},
         file_actions=file_actions,
         setpgroup=0,
         setsigmask=(),

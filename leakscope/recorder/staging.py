@@ -3,7 +3,8 @@
 What the job starts finds ``boot`` on its PYTHONPATH, and what outlives the recording (a daemon, a terminal of tmux)
 keeps it there: whoever could make that folder anew would have their sitecustomize.py run by the next Python. So a run's
 folder has a name that nobody can guess, in a folder into which only the user can look or write, and which stays.
-Python looks into a folder that is gone, or that it may not read, and says nothing.
+Python looks into a folder that is gone, or that it may not read, and says nothing. What a run's folder leads to is one
+copy for all runs of the user, beside it.
 """
 
 from __future__ import annotations

@@ -169,7 +169,9 @@ def _stretches(lives: Lives) -> Floats:
     before = frame.groupby(same)["order"].diff()
     own = frame.groupby("thread")["order"]
     between = own.diff().groupby(frame["thread"]).transform("median")
-    since_it_began = frame["order"] - own.transform("first") + between.fillna(between.median())
+    of_role = frame["order"].groupby(lives.thread == 0).transform("first")
+    began = own.transform("first").where(owner >= 0, of_role)
+    since_it_began = frame["order"] - began + between.fillna(between.median())
     usual = before.groupby([frame[name] for name in same]).transform("median").fillna(since_it_began)
     gap = before.fillna(usual).clip(upper=_LONGEST_STRETCH * usual)
     back: Floats = np.minimum(gap.to_numpy(dtype=np.float64), lives.begin_order)
@@ -199,7 +201,7 @@ def _fewer_temporaries(lives: Lives, stretch: Floats, count: Floats, most: float
 
 
 def _order(when: Floats, thread: NDArray[np.uint32], births: int, freed: Integers) -> Integers:
-    """In order, but within a turn thread by thread; no piece is freed before it is there, and measures stay in place."""
+    """In order, but within a turn thread by thread; no piece is freed before it is there, no measure moves."""
     by_time = np.argsort(when, kind="stable")
     rank = np.empty(len(when), dtype=np.int64)
     rank[by_time] = np.arange(len(when))

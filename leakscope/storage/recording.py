@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from .. import schema
 from ..addresses import as_url, without_credentials
-from ..agent.journal import GPU_SNAPSHOT
 from ..errors import BadInput, LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from . import seal, thinning
@@ -466,26 +465,6 @@ def open_recording(path: str | os.PathLike[str], *, read_only: bool = False) -> 
             return _from_journal(output, journal, f"read from the journal: {error}")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise UnreadableRecording(f"{given} cannot be read: {_one_line(error)}") from error
-
-
-def read_ahead(path: str | os.PathLike[str]) -> Recording | None:
-    """What the file will say that is now being made of a journal, which nobody writes to any more, without a lock.
-
-    None where that went on faster, or files of the job's are still to be read into it.
-    """
-    output = Path(path)
-    journal = journal_of(output)
-    try:
-        if any(journal.glob(f"*{GPU_SNAPSHOT}")):
-            return None
-        stream = io.BytesIO()
-        merge(journal, stream, "final")
-        if not is_journal(journal):  # it is removed last: as long as it is there, all of it was
-            return None
-        file = seal.opened(pa.BufferReader(stream.getbuffer()))
-        return Recording(output, file, _footer(file, output), [])
-    except (OSError, LeakscopeError, pa.ArrowException):
-        return None
 
 
 def read_footer(path: Path) -> dict[str, Any]:

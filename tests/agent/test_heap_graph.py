@@ -213,6 +213,29 @@ def test_memory_outside_of_objects_is_theirs() -> None:
     assert abs(found[id(line)].own_bytes - sys.getsizeof(line)) <= 2 * 528
 
 
+def by_capsule(name: bytes | None, count: int) -> Any:
+    """An array that has its memory by a capsule, as C++ libraries make them."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    memory, destroy = ctypes.create_string_buffer(count), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda one: None)
+    owner = new(ctypes.addressof(memory), name, ctypes.cast(destroy, ctypes.c_void_p))
+    made: Any = numpy.frombuffer(memory, dtype=numpy.uint8)
+    KEPT_ALIVE.append((memory, destroy, name, made.base))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+    ctypes.c_void_p.from_address(id(made) + 48).value = id(owner)  # its base
+    return made
+
+
+KEPT_ALIVE: list[Any] = []
+
+
+def test_an_array_that_owns_a_capsule_has_its_memory_and_one_that_borrows_has_none() -> None:
+    owns, borrows = by_capsule(None, 400_000), by_capsule(b"dltensor", 400_000)
+    found = nodes()
+    assert 400_000 <= found[id(owns)].own_bytes <= 400_300
+    assert found[id(borrows)].own_bytes < 300
+
+
 def test_an_image_has_its_pixels_and_one_of_a_mapped_file_has_none(tmp_path: Path) -> None:
     images = pytest.importorskip("PIL.Image")
     made = {mode: images.new(mode, (1000, 300)) for mode in ("RGB", "L", "F", "I;16")}

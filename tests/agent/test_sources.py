@@ -60,6 +60,34 @@ def test_a_module_of_a_library_is_kept_once_an_object_of_it_has_grown(tmp_path: 
     assert [(row["module"], row["source_text"]) for row in rows(journal)["library_sources"]] == [("metering", LIBRARY)]
 
 
+SENT = "kept = []\ndef ask():\n    for _ in range(400):\n        kept.append(bytearray(200_000))\n"
+RECEIVES = """
+import ctypes, sys, time
+names = {}
+exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), names)  # a function that is of no module here
+class Model:
+    def __init__(self):
+        self.handle = ctypes.c_void_p(5)
+models = [Model() for _ in range(3)]
+time.sleep(1.5)
+names["ask"]()
+time.sleep(2.5)
+"""
+
+
+@pytest.mark.slow
+def test_a_file_that_only_lines_name_is_kept_and_who_has_an_address_of_c_is_told(tmp_path: Path) -> None:
+    sent, job = tmp_path / "sent.py", tmp_path / "job.py"
+    sent.write_text(SENT)
+    job.write_text(RECEIVES)
+    journal = stage(tmp_path)
+    assert run(journal, str(job), str(sent), LEAKSCOPE_STRESS="1").returncode == 0
+    found = rows(journal)
+    assert ("sent", SENT) in [(row["module"], row["source_text"]) for row in found["sources"]]
+    told = [row for row in found["heap_nodes"] if row["type_name"] == "ctypes.c_void_p"]
+    assert told and all(row["opaque"] for row in told)
+
+
 class Word(str):
     pass
 

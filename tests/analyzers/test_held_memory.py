@@ -137,6 +137,24 @@ def test_a_pool_that_works_now_and_then_is_not(tmp_path: Path) -> None:
     assert not pool_of(tmp_path, lambda s: s % 12 < 2).findings
 
 
+def test_pools_that_are_made_anew_each_time_pile_up_and_are_told_as_that(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(100, role="trainer").source(100, "/job/train.py", POOL)
+    builder.samples(100, [60 * MB] * 160, every_s=0.5, cpu_s=[second * 0.1 for second in range(160)])
+    builder.take(100, 1, 3.0, holders=[row("main() step", type_name="dict", deep_bytes=1000, length=1)])
+    for number, pid in enumerate(range(101, 121)):
+        born_s = 1.0 + 3.5 * number
+        count = round((80.0 - born_s) / 0.5)
+        builder.process(pid, ppid=100, role="python-fork", born_s=born_s).note(
+            pid, born_s, "forked", "forked by a pool"
+        )
+        builder.samples(pid, [50 * MB] * count, every_s=0.5, from_s=born_s, cpu_s=[1.0] * count)
+    findings = analyze(builder.ends(80.0, exit_code=0).open()).findings
+    assert [finding.kind for finding in findings if finding.kind in ("process-pileup", "held-memory")] == [
+        "process-pileup"
+    ]
+    assert says(findings[0].remedy[0], "one pool")
+
+
 def test_forks_that_wait_for_requests_are_no_pool(tmp_path: Path) -> None:
     """Workers of a server that nobody asks would be idle as well, and are needed."""
     assert not pool_of(tmp_path, lambda s: s < 5, role="a server").findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.facts.code.adding import Line
-from leakscope.facts.code.imports import only_package, package_named
+from leakscope.facts.code.imports import package_named
 from leakscope.facts.code.index import Index, Source
 from leakscope.facts.code.keeping import kept_as
 
@@ -58,9 +58,3 @@ from codec import (
 def test_the_package_that_a_line_names(line, package):
     index = Index([Source("serve", FILE, IMPORTS), Source("helpers", "/home/me/helpers.py", "import numpy\n")])
     assert package_named(index, FILE, line) == package
-    assert only_package(index) is None  # numpy as well
-
-
-def test_the_only_package_that_is_imported():
-    index = Index([Source("serve", FILE, IMPORTS), Source("helpers", "/home/me/helpers.py", "import os\n")])
-    assert only_package(index) == "codec"

@@ -105,6 +105,12 @@ ANEW = in_class("""def __init__(self):
 def add(self, row):
     self.rows = pandas.concat([self.rows, row])
     show(self.rows)""")
+TEXT = in_class("""def __init__(self):
+    self.rows = ""
+
+def add(self, row):
+    self.rows += str(row)
+    show(self.rows)""")
 SPANS = """from contextvars import ContextVar
 
 rows = ContextVar("rows", default=[])
@@ -149,11 +155,14 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
         (FUTURES, of_members("_base.Future"), "finished-work", ["add_done_callback(self.rows.remove)"]),
+        (COUNTS, of_members("_asyncio.Task"), "finished-work", ["add_done_callback(self.rows.remove)"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
+        (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "done", "match", "anew", "spans"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "done", "unread", "match", "anew",
+         "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -66,6 +66,26 @@ def test_handles_that_grow_in_step_with_memory_answer_for_it(tmp_path, member, o
     assert any("for each of the" in evidence.text for evidence in found.evidence)
 
 
+def test_who_has_an_address_of_c_stands_for_what_lies_there(tmp_path):
+    """As models of xgboost and lightgbm do: no call of the library was seen, and Python knows a number only."""
+    builder = growing_run(tmp_path, SOURCE)
+    owner: dict[str, Any] = {"owner": "Registry", "variable": "versions"}
+    for number, (at_s, length) in enumerate(zip(TAKES_S, EVENLY), 1):
+        model = "main() registry.versions[*]"
+        rows = [
+            place("main() registry", 1000, type_name="__main__.Registry"),
+            place("main() registry.versions", 900 * length, type_name="dict", length=length, **owner),
+            place(model, 800 * length, parent="main() registry.versions", edge_kind="item",
+                  type_name="boostlib.basic.Booster", object_count=length, **owner),
+            place(f"{model}.handle", 100 * length, parent=model, type_name="ctypes.c_void_p", object_count=length,
+                  opaque=True, **owner),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "versions", 9)
+    assert "behind Booster objects, outside Python" in found.title
+
+
 def test_a_chain_of_handles_answers_for_memory_that_grew_with_its_length(tmp_path):
     source = SOURCE.replace("self.versions = {}", "self.last = None").replace(
         "self.versions[number] = boostlib.train(number)", "self.last = boostlib.train(number, before=self.last)"

@@ -63,8 +63,10 @@ def spent_by(
     return Spent(wall_s, cpu_s, int(peak_kib) * 1024)
 
 
-def recorded(command: Sequence[str], output: Path, *options: str) -> list[str]:
-    return [PYTHON, "-m", "leakscope", "record", "-q", "-f", "-o", str(output), *options, "--", *command]
+def recorded(command: Sequence[str], output: Path, *options: str, is_told: bool = False) -> list[str]:
+    """``is_told``: with the answer at the end, as a user has it."""
+    quiet = [] if is_told else ["-q"]
+    return [PYTHON, "-m", "leakscope", "record", *quiet, "-f", "-o", str(output), *options, "--", *command]
 
 
 def in_pairs(bare: Sequence[str], watched: Sequence[str], repeats: int) -> list[tuple[Spent, Spent]]:

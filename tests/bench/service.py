@@ -21,8 +21,8 @@ from .runs import PYTHON, ROOT, recorded
 
 OBJECTS = 1_000_000
 REQUESTS_PER_S = 200
-SECONDS = 30.0  # the first snapshots come close together: a longer run would dilute them
-ROUNDS = 6  # of each, in turn, every second in reverse order: p99 of one bare run and the next differ by a quarter
+SECONDS = 20.0  # the first snapshots come close together: a longer run would dilute them
+ROUNDS = 4  # of each, in turn, every second in reverse order: p99 of one bare run and the next differ by a quarter
 P99_BUDGET = 1.10
 READY_S = 60.0  # to build the objects, on a slow machine
 MOMENTS = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}

@@ -127,6 +127,7 @@ ROOM = """class Room:
     rows = []
 
     def __init__(self, name):
+        "Begin."
         self.name = name
 
     def join(self, row):
@@ -150,7 +151,7 @@ def test_each_object_gets_a_container_of_its_own() -> None:
     names: dict[str, Any] = {}
     exec(edited("class-attribute", ROOM, "append").text, names)
     room = names["Room"]("a")
-    assert (room.rows, room.name) == ([], "a") and room.rows is not names["Room"].rows
+    assert (room.rows, room.name, names["Room"].__init__.__doc__) == ([], "a", "Begin.") and room.rows is not names["Room"].rows
 
 
 def test_what_is_done_takes_itself_out() -> None:

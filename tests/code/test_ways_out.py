@@ -40,6 +40,16 @@ class Base:
 class Session(Base):
     pass
 
+class Graph:
+    _next = Edges()
+    _edges = _next
+
+    def drop(self, name):
+        self._drop(name)
+
+    def _drop(self, name):
+        del self._next[name]
+
 HANDLERS = []
 
 def add_handler(handler):
@@ -69,3 +79,9 @@ def test_of_a_variable_of_a_module_functions_let_go() -> None:
 def test_what_is_not_in_the_sources_offers_nothing(name: str) -> None:
     assert LIBRARY.methods(name, "registry") == []
     assert not LIBRARY.functions("elsewhere", "HANDLERS")
+
+
+@pytest.mark.parametrize("attribute", ["_next", "_edges"])
+def test_a_method_may_do_so_by_one_of_its_own_and_by_another_name(attribute: str) -> None:
+    assert LIBRARY.methods("store.scoped.Graph", attribute) == (["drop"] if attribute == "_next" else [])
+    assert Library([Source("g", "/g.py", SCOPED.replace("_next[", "_edges["))]).methods("g.Graph", "_next") == ["drop"]

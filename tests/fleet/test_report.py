@@ -9,6 +9,7 @@ import pytest
 from leakscope.fleet import rendering, report
 from tests.fleet.fleets import RUNS, indexed, planted, scored
 from tests.fleet.synthetic import faults
+from tests.fleet.synthetic.plan import attempt
 
 
 @pytest.mark.cases(3)
@@ -71,7 +72,7 @@ def test_a_node_is_odd_also_in_those_of_its_ranks_that_are_a_stage_of_a_pipeline
     runs, names = fleet.of(job), sorted({run.node.name for run in fleet.of(job)})
     stage = len({run.rank for run in runs}) // 8 + 4  # half of a node's ranks are in it
     for run in runs:
-        rank, node = run.rank, names[(run.rank // 8 + run.attempt) % len(names)]
+        rank, node = run.rank, names[(run.rank // 8 + attempt(run)) % len(names)]
         run.belongs["node"] = node
         run.gpu_peak_bytes = int(50e9 * (1.2 if rank < stage else 1.0) * (0.7 if node == names[1] else 1.0))
     found = report.report_of(indexed(fleet, 51))
@@ -136,7 +137,7 @@ def test_recordings_without_a_verdict_are_counted_and_not_called_healthy():
 def test_ranks_without_a_recording_are_named():
     fleet, _ = planted(42, [])
     job = fleet.training[0]
-    fleet.runs = [run for run in fleet.of(job) if not (run.attempt == 2 and run.rank in (4, 5, 9))]
+    fleet.runs = [run for run in fleet.of(job) if not (attempt(run) == 2 and run.rank in (4, 5, 9))]
     for run in fleet.runs:
         run.fate = "final"
     found = report.report_of(indexed(fleet, 42))

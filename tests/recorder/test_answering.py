@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.findings import BY_THE_END
 from leakscope.recorder import answering, finalizing, helpers
 from leakscope.recorder.answering import Answering
 from leakscope.recorder.companion import Look
@@ -99,7 +98,6 @@ def test_an_earlier_look_is_told_with_what_it_saw(answers: Answering, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.live
-@pytest.mark.usefixtures("being_recorded")
 def test_a_helper_that_is_not_ready_gives_way_to_one_that_hurries(answers: Answering) -> None:
     """On a busy machine it may have had nothing so far; nor may it hurry, unless it is root's."""
     go_on(answers, answering.FIRST_S)
@@ -137,19 +135,7 @@ def test_what_stands_against_a_verdict_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert "not installed" in asked.why_not and asked.pid is None
 
 
-@pytest.mark.slow
 @pytest.mark.live
-@pytest.mark.usefixtures("being_recorded")
-def test_what_it_says_at_the_end_is_worked_out_while_the_file_is_made(answers: Answering) -> None:
-    go_on(answers, answering.FIRST_S)
-    answers.begin(30.0, 0)
-    answer = answers.answer(30.0)
-    assert answer is not None and answer.told() == answer.lines
-    assert answer.lines[2].endswith(BY_THE_END)
-
-
-@pytest.mark.live
-@pytest.mark.usefixtures("being_recorded")
 def test_after_a_long_run_its_end_is_told_by_a_helper_that_starts_then(answers: Answering) -> None:
     """Of a look at half of it nothing would be said."""
     assert answers.pid is None

@@ -17,7 +17,7 @@ import pytest
 from leakscope import analyze, open_recording, schema
 from leakscope.agent.journal import Journal
 from leakscope.errors import BadInput, LeakscopeError, UnreadableRecording
-from leakscope.storage import empty, merge, read_ahead
+from leakscope.storage import empty, merge
 from leakscope.storage import finalize as storage
 from leakscope.storage.arrow import ROW_GROUP_ROWS, arrow_schema
 from leakscope.storage.finalize import finalize
@@ -57,17 +57,6 @@ def test_the_journal_folder_is_a_name_for_the_recording(tmp_path):
     builder = build(tmp_path)
     builder.write_journal()
     assert finalize(builder.journal) == builder.path
-
-
-def test_what_a_file_will_say_is_known_before_it_is_made(tmp_path):
-    builder = build(tmp_path)
-    builder.write_journal()
-    ahead = read_ahead(builder.path)
-    assert ahead is not None
-    final = open_recording(builder.path)
-    assert ahead.meta == final.meta
-    assert ahead.tables.process_samples.equals(final.tables.process_samples)
-    assert read_ahead(builder.path) is None, "the journal is gone"
 
 
 def test_nothing_to_finalise(tmp_path):

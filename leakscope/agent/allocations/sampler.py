@@ -46,7 +46,7 @@ _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
 _REFUSALS = {
     1: "its library is of another version: reinstall leakscope",
-    2: "malloc and its kin are of several allocators",
+    2: "malloc is a sanitizer's, or not all of its kin are of one allocator",
     3: "there is no memory for it",
     4: "no library calls malloc through a word that can be replaced",
     5: "another tool answers for malloc",
@@ -138,6 +138,7 @@ class Sampler:
         free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
         free.sampler_blocks.restype, free.sampler_blocks.argtypes = size, (pointer, size)
         free.sampler_lives.restype, free.sampler_lives.argtypes = size, (pointer, ctypes.c_uint32)
+        free.sampler_in_use_bytes.restype = number
         free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
         free.sampler_taken_over_by.restype, free.sampler_taken_over_by.argtypes = None, (ctypes.c_char_p, size)
         held.sampler_arm.argtypes = (number,)
@@ -258,6 +259,10 @@ class Sampler:
         """(``struct block`` of rows.h, one behind the other; how many): memory of malloc that is alive, by address."""
         room = arrays.empty(ctypes.c_char, MOST_BLOCKS * BLOCK_BYTES)
         return room, int(self._lib.sampler_blocks(room, MOST_BLOCKS)) if self.is_on else 0
+
+    def in_use_bytes(self) -> int | None:
+        """What malloc has in use, of all that was asked for since samples began: an estimate. **Cost** 20 us."""
+        return int(self._lib.sampler_in_use_bytes()) if self.is_on else None
 
     def figures(self) -> dict[str, float]:
         """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now.

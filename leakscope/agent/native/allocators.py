@@ -138,8 +138,23 @@ class _TcMalloc:
         return in_use, max(0, heap - (returned or 0) - in_use), None, heap
 
 
+class _MiMalloc:
+    """What mimalloc holds of the kernel; it counts neither what is in use nor what it keeps free. **Cost** 5 us."""
+
+    def __init__(self) -> None:
+        self._info = _function("mi_process_info", None, *[ctypes.c_void_p] * 8)
+
+    def figures(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """As ``malloc_figures``; Nones where it is none."""
+        if self._info is None:
+            return None, None, None, None
+        committed = ctypes.c_size_t()
+        self._info(None, None, None, None, None, ctypes.addressof(committed), None, None)
+        return None, None, None, committed.value
+
+
 SERVED_BY = _served_by()
-_others = (_JeMalloc(), _TcMalloc()) if SERVED_BY is not None else ()
+_others = (_JeMalloc(), _TcMalloc(), _MiMalloc()) if SERVED_BY is not None else ()
 
 
 def malloc_figures() -> tuple[int | None, int | None, int | None, int | None]:
@@ -150,7 +165,7 @@ def malloc_figures() -> tuple[int | None, int | None, int | None, int | None]:
     """
     for other in _others:
         figures = other.figures()
-        if figures[0] is not None:
+        if figures[-1] is not None:
             return figures
     if SERVED_BY is not None:
         return None, None, None, None

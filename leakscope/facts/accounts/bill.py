@@ -196,12 +196,14 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     """What its private memory was: rows that add up to it."""
     name = process.label
     held = holdings(recording, process, look.take, private)
+    look = replace(look, python=look.python - held.view_bytes, tensors=look.tensors - held.view_bytes)
     data, ours, tensors = sum(row.bytes for row in held.rows), held.our_bytes, held.tensors
+    is_asked = bool(tensors)
     # Of the user's own tensors those in no row of a holder; without anybody asked of, all that is not told there.
     known = sum(tensors.values())
     in_rows = sum(row.tensor_bytes for row in held.rows)
     tensors[_USER_HELD] = max(0.0, tensors.get(_USER_HELD, 0.0) - in_rows)
-    if not known:
+    if not is_asked:
         tensors[_TENSORS] = max(0.0, look.tensors - in_rows)
     # Without what tensors have, and what C code of libraries has: of that malloc knows more than the samples.
     of_libraries = max(0.0, look.native - held.native_bytes)
@@ -270,7 +272,7 @@ def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]
     rows: list[BillRow] = []
     if len(maps):
         times = figures(maps, "time_s")  # each map has its own: to read them all takes a moment
-        maps = only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S / 4)
+        maps = only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S)
         told = [(path, float(size)) for path, size in cells(maps, "map_path", "map_pss_bytes") if path is not None]
         whole = sum(size for _, size in told)
         data = [(path, size) for path, size in told if not _LIBRARY_FILE.search(path)]

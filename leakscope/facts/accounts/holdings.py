@@ -5,6 +5,7 @@ Tensors of a model and of its training are accounts of their own, and none of a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...findings import AGENT, BillRow
 from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
+from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
 from ..heap.place import MODULE_DICTS, Place
 from ..heap.tree import as_people_see_it
@@ -31,7 +33,8 @@ _PASSES_ON = 0.9  # of its bytes, to one alone: a step on the way to what holds 
 
 class Holdings(NamedTuple):
     """``rows``: of each variable; ``models``: the outermost. ``tensors``: by what they are for, empty where nobody was
-    asked. **Units** bytes; ``native_bytes`` of the rows are memory of C code, ``our_bytes`` are leakscope's own.
+    asked. **Units** bytes; ``native_bytes`` of the rows are memory of C code, ``our_bytes`` are leakscope's own, and
+    ``view_bytes`` are of tensors that show the memory of an array, which has them.
     """
 
     rows: list[BillRow]
@@ -39,6 +42,7 @@ class Holdings(NamedTuple):
     tensors: dict[str, float]
     native_bytes: float
     our_bytes: float
+    view_bytes: float
 
 
 def holdings(recording: Recording, process: ProcessGrowth, take: int, private: float) -> Holdings:
@@ -54,7 +58,13 @@ def holdings(recording: Recording, process: ProcessGrowth, take: int, private: f
         elif device == "cpu":
             account = OWNERS.get(str(owner), "other-tensors")
             by_purpose[account] = by_purpose.get(account, 0.0) + float(size or 0)
-    told = _Told(process.label, private, of_node, bool(by_purpose))
+    is_asked = bool(by_purpose)
+    views = _views_of_arrays(process, take, of_node)
+    view_bytes = sum(of_node[node] for node in views)
+    of_node |= dict.fromkeys(views, 0.0)
+    if is_asked:
+        by_purpose["user-held"] = max(0.0, by_purpose.get("user-held", 0.0) - view_bytes)
+    told = _Told(process.label, private, of_node, is_asked)
     tops = [place for root in places if root.parent is None for place in _of_the_user(root)]
     rows = _alike(told.row(place, 0) for place in tops)
     large = [row for row in rows if row.bytes >= max(LEAST_BYTES, _LEAST_SHARE * private)]
@@ -62,7 +72,17 @@ def holdings(recording: Recording, process: ProcessGrowth, take: int, private: f
     if rest > 0:
         large.append(BillRow(DATA, "smaller variables", round(rest), process.label, True))
     models = [one for place in tops for one in told.models(place)]
-    return Holdings(large, models, by_purpose, sum(float(p.native_bytes[-1]) for p in tops), _of_agent(process, take))
+    native = sum(float(place.native_bytes[-1]) for place in tops)
+    return Holdings(large, models, by_purpose, native, _of_agent(process, take), view_bytes)
+
+
+def _views_of_arrays(process: ProcessGrowth, take: int, of_node: Mapping[int, float]) -> list[int]:
+    """Tensors whose numbers are where those of an array are: made by ``torch.from_numpy``."""
+    forms = process.rows("data_forms")
+    forms = only(forms, (forms["take"] == take) & (forms["data_form"] == NUMERIC))
+    begins = {int(node): json.loads(sketch)[0][0] for node, sketch in cells(forms, "node", "content_sketch")}
+    of_arrays = {address for node, address in begins.items() if node not in of_node}
+    return [node for node, address in begins.items() if node in of_node and address in of_arrays]
 
 
 def _of_the_user(place: Place) -> list[Place]:
@@ -130,7 +150,8 @@ class _Told:
                 members[0], bytes=members[0].bytes + round(own), tensor_bytes=members[0].tensor_bytes + round(own)
             )
         rows = [row for row in rows if row.bytes >= _LEAST_SHARE * self.private][:MOST_PARTS]
-        if len(rows) == 1 and rows[0].bytes >= _PASSES_ON * size and not rows[0].name.endswith("[*]"):
+        of_users = {child.said for child in place.children if child.is_user or child.said.endswith("[*]")}
+        if len(rows) == 1 and rows[0].bytes >= _PASSES_ON * size and rows[0].name not in of_users:
             rows = list(rows[0].parts)  # how a library keeps it inside says nothing
         rest = round(size) - sum(row.bytes for row in rows)
         if not rows or rest < 0:

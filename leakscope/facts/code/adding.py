@@ -53,11 +53,12 @@ Events = Callable[[Scope, Site], Iterator[_Event]]
 
 # Calls that look as if they only read, take away or end something.
 _READING = re.compile(
-    r"(get|keys|items|values|len|copy|pop|popleft|popitem|remove|discard|clear|close|join|read|seek|tell|truncate|flush"
-    r"|commit|rollback|is|has|count|index|sort|reverse|wait|zero_grad|state_dict|parameters|named_parameters|eval|to"
-    r"|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|find|search|stop|start|cancel|done|result|empty|full"
-    r"|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size|cursor|save|backward"
-    r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|fetch\w*$|__\w+__$"
+    r"(get|getbuffer|getvalue|keys|items|values|len|copy|pop|popleft|popitem|remove|discard|clear|close|join|read|seek"
+    r"|tell|truncate|flush|commit|rollback|is|has|count|index|sort|reverse|wait|zero_grad|state_dict|parameters"
+    r"|named_parameters|eval|to|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|find|search|stop|start|cancel|done"
+    r"|result|empty|full|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size"
+    r"|cursor|save|backward|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$"
+    r"|fetch\w*$|__\w+__$"
 )
 _FIRST_ARGUMENT = PUSHES | {"setattr", "setitem"}
 JOINERS = frozenset(
@@ -211,7 +212,7 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     found = []
     for name in names:
         module, _, function = name.rpartition(".")
-        found += _ranked(index_of(sources, function), _calls_by_name(module, function))
+        found += _ranked(index_of(sources, function), _calling(CALLS, _has_name(f"{module}.{function}")))
     order = {source.file: i for i, source in enumerate(sources)}
     return sorted(set(found), key=lambda line: (order.get(line.file, 0), line.line))
 
@@ -219,43 +220,38 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
 def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
     """Calls of methods by their names, on whatever object, the likeliest to run often first."""
 
-    def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        func = site.node.func if isinstance(site.node, ast.Call) else None
-        if isinstance(func, ast.Attribute) and func.attr in methods:
-            yield _Event(site.node, ADDS, 1.0)
+    def is_one(call: ast.Call, _scope: Scope) -> bool:
+        return isinstance(call.func, ast.Attribute) and call.func.attr in methods
 
-    return _ranked(index_of(sources, methods[0]), events)
+    return _ranked(index_of(sources, methods[0]), _calling(ADDS, is_one))
 
 
 def find_calls_given(sources: Sequence[Source], *, methods_of: str = "", function: str = "") -> list[Line]:
     """Calls that are handed a method of a class, without calling it, or a function: where a callback is registered."""
     index = index_of(sources, methods_of or function)
-    methods = {f.name for functions in index.functions.values() for f in functions if _is_method_of(f, methods_of)}
+    methods = {f.name for named in index.functions.values() for f in named if f.within and f.within.name == methods_of}
 
-    def is_given(argument: ast.expr) -> bool:
-        if isinstance(argument, ast.Attribute):
-            return argument.attr in methods
-        return isinstance(argument, ast.Name) and argument.id == function
+    def is_given(call: ast.Call, _scope: Scope) -> bool:
+        return any(
+            one.attr in methods if isinstance(one, ast.Attribute) else isinstance(one, ast.Name) and one.id == function
+            for one in _arguments(call)
+        )
+
+    return _ranked(index, _calling(ADDS, is_given))
+
+
+def _calling(kind: str, is_one: Callable[[ast.Call, Scope], bool]) -> Events:
+    """Calls of which something is true."""
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        if isinstance(site.node, ast.Call):
-            given = any(map(is_given, (*site.node.args, *(k.value for k in site.node.keywords))))
-            yield _Event(site.node, ADDS, 0.9 if given else 0.0)
-
-    return _ranked(index, events)
-
-
-def _is_method_of(function: Scope, cls: str) -> bool:
-    return function.within is not None and function.within.name == cls
-
-
-def _calls_by_name(module: str, function: str) -> Events:
-    def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        found = isinstance(site.node, ast.Call) and _full_name(site.node.func, scope) == f"{module}.{function}"
-        if found:
-            yield _Event(site.node, CALLS, 1.0)
+        if isinstance(site.node, ast.Call) and is_one(site.node, scope):
+            yield _Event(site.node, kind, 1.0)
 
     return events
+
+
+def _has_name(name: str) -> Callable[[ast.Call, Scope], bool]:
+    return lambda call, scope: _full_name(call.func, scope) == name
 
 
 def _full_name(func: ast.expr, scope: Scope) -> str | None:
@@ -271,12 +267,7 @@ def _full_name(func: ast.expr, scope: Scope) -> str | None:
 def _calls_of_function(index: Index, holder: Holder) -> Events:
     """Where a generator or coroutine is made that then stays suspended."""
     functions = index.functions_named(holder.owner, holder.owner_module, holder.owner_file)
-
-    def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        if isinstance(site.node, ast.Call) and any(f in functions for f in index.callees(site.node.func, scope)):
-            yield _Event(site.node, CALLS, 1.0)
-
-    return events
+    return _calling(CALLS, lambda call, scope: any(one in functions for one in index.callees(call.func, scope)))
 
 
 def _calls_into(package: str) -> Events:

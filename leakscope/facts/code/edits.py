@@ -55,11 +55,12 @@ class Asked(NamedTuple):
     most: int
     base: str | None = None
     container: str = ""
+    why: str = ""  # the mechanism
 
 
 def edit(mechanism: str, asked: Asked) -> Result:
     """The edit for a mechanism of ``evidence.mechanisms``."""
-    how = _HOW.get(mechanism)
+    how, asked = _HOW.get(mechanism), asked._replace(why=mechanism)
     statement = statement_at(asked.sources, asked.file, asked.line)
     if how is None:
         return Unsure(_UP_TO_YOU)
@@ -77,24 +78,28 @@ def suitable(length: float) -> int:
     return int(next(step for step in (5, 2, 1) if step * power <= most) * power)
 
 
-def _of_member(*wraps: str) -> Callable[[Asked, Statement], Result]:
-    """What is stored, with a call behind or round it; the first that fits ``type_name``."""
-
-    def change(asked: Asked, statement: Statement) -> Result:
-        pair = stored(statement) or _assigned(statement)
-        if pair is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant)):
-            return Unsure("the line stores no single value that could be changed there")
-        if wraps == (".detach()",) and _is_differentiated(asked, pair[0]):
-            return Unsure(f"backward() is called on {last_name(pair[0])}: what it is computed by is needed until then")
-        wrap = wraps[0] if len(wraps) == 1 or "torch." in asked.type_name else wraps[1]
-        member = pair[1]
-        if isinstance(member, ast.Call) and last_name(member.func) in (wrap.strip(".()"), "item", "numpy"):
-            return Unsure(f"the line stores {wrap.strip('.()')}() of it already")
-        text = _segment(statement.source, member)
-        is_plain = isinstance(member, (*_NAMES, ast.Call, ast.Subscript))
-        return _replaced(statement.source, member, f"{text if is_plain else f'({text})'}{wrap}")
-
-    return change
+def _stored_otherwise(asked: Asked, statement: Statement) -> Result:
+    """What is stored, in a form that keeps less: ``loss.detach()``, ``part.clone()``, ``bytes(view)``, ``str(x)``."""
+    pair = stored(statement) or _assigned(statement)
+    if pair is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant)):
+        return Unsure("the line stores no single value that could be changed there")
+    container, member = pair
+    text, handlers = _segment(statement.source, member), [getattr(one, "name", None) for one in statement.around]
+    behind = text if isinstance(member, (*_NAMES, ast.Call, ast.Subscript)) else f"({text})"
+    method = {"autograd-history": "detach", "views": "clone" if "torch." in asked.type_name else "copy"}.get(asked.why)
+    if method == "detach" and _is_differentiated(asked, container):
+        return Unsure(f"backward() is called on {last_name(container)}: what it is computed by is needed until then")
+    if isinstance(member, ast.Call) and last_name(member.func) in (method, "item", "numpy"):
+        return Unsure(f"the line stores {method}() of it already")
+    if asked.why == "tracebacks" and not (isinstance(member, ast.Name) and member.id in handlers):
+        return Unsure("the line does not store the exception by the name that its handler gives it")
+    if "re.Match" in asked.type_name or (asked.why == "values-with-more" and asked.base is None):
+        return Unsure("which part of it is read is yours to know")
+    base = "bytes" if "memoryview" in asked.type_name else asked.base if asked.why == "values-with-more" else None
+    new = (
+        f"{base}({text})" if base is not None else f"{behind}.{method}()" if method else f"{text}.with_traceback(None)"
+    )
+    return _replaced(statement.source, member, new)
 
 
 def _is_differentiated(asked: Asked, container: ast.expr) -> bool:
@@ -110,31 +115,6 @@ def _assigned(statement: Statement) -> tuple[ast.expr, ast.expr] | None:
     node = statement.node
     is_one = isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], _NAMES)
     return (node.targets[0], node.value) if is_one and isinstance(node, ast.Assign) else None
-
-
-def _of_view(asked: Asked, statement: Statement) -> Result:
-    if "memoryview" in asked.type_name:
-        return _plain_value(asked, statement)
-    if "re.Match" in asked.type_name:
-        return Unsure("which part of the match is read is yours to know")
-    return _of_member(".clone()", ".copy()")(asked, statement)
-
-
-def _plain_value(asked: Asked, statement: Statement) -> Result:
-    """``str(cell.string)`` for ``cell.string``: what it is by value, without what it carries."""
-    pair = stored(statement)
-    asked = asked._replace(base="bytes") if "memoryview" in asked.type_name else asked
-    if pair is None or asked.base is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred)):
-        return Unsure("the line stores no single value that could be changed there")
-    return _replaced(statement.source, pair[1], f"{asked.base}({_segment(statement.source, pair[1])})")
-
-
-def _without_traceback(asked: Asked, statement: Statement) -> Result:
-    pair = stored(statement)
-    handlers = [one.name for one in statement.around if isinstance(one, ast.ExceptHandler)]
-    if pair is None or not isinstance(pair[1], ast.Name) or pair[1].id not in handlers:
-        return Unsure("the line does not store the exception by the name that its handler gives it")
-    return _replaced(statement.source, pair[1], f"{pair[1].id}.with_traceback(None)")
 
 
 def _bounded(asked: Asked, statement: Statement) -> Result:
@@ -263,18 +243,25 @@ def _default_none(asked: Asked, statement: Statement) -> Result:
     text = _segment(source, default) if default is not None else ""
     if default is None or not _EMPTY.fullmatch(text):
         return Unsure(f"the default value of {asked.variable} is no empty container that is written there")
-    first = function.body[0]
-    has_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
-    first = function.body[1] if has_text else first
-    lines = lines_of(source.text)
-    indent = _indent(lines[first.lineno - 1])
-    if lines[first.lineno - 1][: first.col_offset].strip():
-        return Unsure("the function is on one line")
-    new = [f"{indent}if {asked.variable} is None:", f"{indent}    {asked.variable} = {text}"]
-    lines[first.lineno - 1 : first.lineno - 1] = new
+    lines = _at_the_beginning(source, function, f"if {asked.variable} is None:", f"    {asked.variable} = {text}")
+    if isinstance(lines, Unsure):
+        return lines
     inserted = source._replace(text=_joined(source, lines))
     after = _replaced(inserted, default, "None", "where calls were meant to share it, make it a variable of the module")
     return after._replace(before=source.text) if isinstance(after, Edited) else after
+
+
+def _at_the_beginning(
+    source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, *new: str
+) -> list[str] | Unsure:
+    """The lines of the source, with others at the beginning of a function, behind its docstring."""
+    first, lines = function.body[0], lines_of(source.text)
+    has_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
+    first = function.body[1] if has_text else first
+    if lines[first.lineno - 1][: first.col_offset].strip():
+        return Unsure("the function is on one line")
+    lines[first.lineno - 1 : first.lineno - 1] = [_indent(lines[first.lineno - 1]) + one for one in new]
+    return lines
 
 
 def _collector_on(asked: Asked, statement: Statement) -> Result:
@@ -363,11 +350,10 @@ def _for_each_object(asked: Asked, statement: Statement) -> Result:
     value = next(pairs(made), (None, None))[1] if made is not None else None
     if value is None or not isinstance(init, ast.FunctionDef) or not _EMPTY.fullmatch(_segment(source, value)):
         return Unsure("no __init__ of the class is known that could make one for each object")
-    first, lines = init.body[0], lines_of(source.text)
-    if lines[first.lineno - 1][: first.col_offset].strip():
-        return Unsure("the function is on one line")
-    own = f"{_indent(lines[first.lineno - 1])}{init.args.args[0].arg}.{asked.variable} = {_segment(source, value)}"
-    lines[first.lineno - 1 : first.lineno - 1] = [own]
+    own = f"{init.args.args[0].arg}.{asked.variable} = {_segment(source, value)}"
+    lines = _at_the_beginning(source, init, own)
+    if isinstance(lines, Unsure):
+        return lines
     note = "where all objects were meant to share it, remove what is no longer needed instead"
     return _checked(Edited(source.file, source.text, _joined(source, lines), note))
 
@@ -395,10 +381,10 @@ def _closed(asked: Asked, statement: Statement) -> Result:
 
 
 _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
-    "autograd-history": _of_member(".detach()"),
-    "views": _of_view,
-    "values-with-more": _plain_value,
-    "tracebacks": _without_traceback,
+    "autograd-history": _stored_otherwise,
+    "views": _stored_otherwise,
+    "values-with-more": _stored_otherwise,
+    "tracebacks": _stored_otherwise,
     "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,

@@ -33,11 +33,6 @@ def package_in(index: Index, file: str, text: str) -> str | None:
     return _only(_named(_by_name(index, file), text) - _own(index))
 
 
-def only_package(index: Index) -> str | None:
-    """The one package that the sources import; None where there are several."""
-    return _only(set(_by_name(index).values()) - _own(index))
-
-
 def _named(by_name: Mapping[tuple[str, str], str], text: str) -> set[str]:
     return {package for (_, name), package in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
 

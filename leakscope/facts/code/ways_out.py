@@ -35,13 +35,10 @@ class Library:
 
         ``inner``: methods of what is there that do so; without any, the attribute is the container itself.
         """
-        methods = [
-            one
-            for cls in self._with_bases(tail(type_name))
-            for one in cls.body
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-        ]
-        found = {one.name: None for one in methods if _lets_go(one, attribute, inner)}
+        classes = [one for cls in self._with_bases(tail(type_name)) for one in cls.body]
+        methods = [one for one in classes if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        aliases = [last_name(t) for one in classes for t, v in pairs(one) if last_name(v) == attribute]  # _succ = _adj
+        found = {one.name: None for name in (attribute, *aliases) for one in methods if _lets_go(one, name, inner)}
         private = [name for name in found if name.startswith("_")]  # by which others do so
         found |= {one.name: None for one in methods if private and _calls_own(one, private)}
         offered = (name for name in found if not name.startswith(("_", *_NOT_OFFERED)))

@@ -219,7 +219,7 @@ def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
     if not len(own):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)
-    said, in_use, rss = (own[name].astype("Float64").to_numpy(np.float64, np.nan) for name in _OF_MALLOC)
+    said, in_use, rss = (own[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan) for name in _OF_MALLOC)
     free_bytes = np.fmin(said, np.maximum(0.0, rss - in_use))
     free: Floats = np.interp(at_s, read_s, free_bytes)
     before = free_bytes[read_s <= at_s[-1]]

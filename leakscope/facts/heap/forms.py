@@ -70,7 +70,8 @@ class Column(NamedTuple):
 class Form:
     """One container. ``place``: what a person calls the data set; ``named``: the nearest that has a name of the user's.
 
-    ``rows`` are those that were looked at, by position; an array of numbers has ``columns``.
+    ``rows`` are those that were looked at, by position; an array of numbers has ``columns``. ``is_shared``: something
+    else shows the same memory, and would keep it.
     """
 
     place: Place
@@ -80,6 +81,7 @@ class Form:
     bytes: int
     rows: dict[int, Row]
     columns: tuple[Column, ...]
+    is_shared: bool = False
     is_told_by_path: bool = False  # another has its name
 
     @property
@@ -133,7 +135,10 @@ def forms_of(seen: HeapSnapshots, table: pd.DataFrame, last: int, user_modules: 
             continue
         looked_at = {} if is_numeric else {at: Row(size, to, frozenset(h)) for at, size, to, *h in json.loads(sketch)}
         columns = _columns(sketch) if is_numeric else ()
-        form = Form(*_called(place), data_form, int(count), int(bytes), looked_at, columns)
+        data_set, named = _called(place)
+        form = Form(
+            data_set, named, data_form, int(count), int(bytes), looked_at, columns, data_set not in _above(place)
+        )
         if not any(_is_same_memory(form, other) for other in forms):
             forms.append(form)
     return forms
@@ -145,6 +150,15 @@ def _up(place: Place) -> Iterator[Place]:
     while at is not None:
         yield at
         at = at.named_by or at.parent
+
+
+def _above(place: Place | None) -> list[Place]:
+    """It and all without which it would be freed."""
+    found = []
+    while place is not None:
+        found.append(place)
+        place = place.parent
+    return found
 
 
 def _is_of_user(place: Place) -> bool:

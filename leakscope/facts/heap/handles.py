@@ -115,8 +115,12 @@ def _bytes_each(heap: Heap, place: Place) -> float | None:
 
 
 def in_step(count: Floats, in_use_bytes: Floats) -> float | None:
-    """Bytes that came into use for each that was added; None unless that is alike in all intervals, two or more."""
-    members, in_use = np.diff(count), np.diff(in_use_bytes)
+    """Bytes that came into use for each that was added; None unless that is alike in all intervals, two or more.
+
+    Of those before there was any nothing is asked.
+    """
+    begin = max(int(np.argmax(count > 0)) - 1, 0)
+    members, in_use = np.diff(count[begin:]), np.diff(in_use_bytes[begin:])
     if members.size < 2 or not (members > 0).all():
         return None
     each = float(in_use.sum() / members.sum())

@@ -48,12 +48,12 @@ def not_looked_at(recording: Recording) -> list[str]:
 
 
 def other_mallocs(recording: Recording) -> dict[str, bool]:
-    """What served malloc in place of libc, of all processes: whether its figures are known."""
+    """What served malloc in place of libc, of all processes: whether it said what it has in use and keeps free."""
     rows = recording.tables["sentinels"]
     rows = only(rows, rows["malloc_library"].notna())
     if not len(rows):
         return {}
-    known = rows.groupby("malloc_library")["malloc_in_use_bytes"].count()
+    known = rows.groupby("malloc_library")["malloc_free_bytes"].count()
     return {str(library): bool(count) for library, count in known.items()}
 
 
@@ -61,7 +61,7 @@ def _of_other_mallocs(recording: Recording) -> list[str]:
     """First of all: growth that such an allocator keeps looks like growth that nobody can explain."""
     return [
         f"malloc is {library}'s, not glibc's: what it has in use and keeps free was "
-        + ("read from it, arenas and lines were not" if is_known else "not read, so no account has it, and no line")
+        + ("read from it, arenas were not" if is_known else "not read: what is in use is an estimate, by samples")
         for library, is_known in other_mallocs(recording).items()
     ]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...confidence import Ground
+from ...units import MOST
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.imports import package_of
 from ..code.index import tail
@@ -24,9 +25,7 @@ from .look import Look
 
 _CALLED = re.compile(r"(?<!\w)(\w+)\(")
 _LARGEST_SMALL = 512  # bytes: larger objects are malloc's
-_MOST = 0.5
 _SOME = 0.2  # of what stays: below, a line's function took no part in it
-_MOST_ERROR = 0.25  # of what a line allocated
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
 
@@ -62,12 +61,10 @@ class Retained:
     def made_at(self) -> GrowthLine | None:
         """The line that allocated what it holds: of what stayed in the process most was, and most of it is here."""
         first = self.made[0] if self.made else None
-        if first is None or first.share < _MOST or first.error_share > _MOST_ERROR:
+        if first is None or first.share < MOST or not first.is_sure:
             return None
-        is_as_much = (
-            first.alive[0].allocator in NATIVE and _MOST * first.bytes <= self.total_bytes <= first.bytes / _MOST
-        )
-        return first if self.share >= _MOST or is_as_much else None
+        is_as_much = first.alive[0].allocator in NATIVE and MOST * first.bytes <= self.total_bytes <= first.bytes / MOST
+        return first if self.share >= MOST or is_as_much else None
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, accumulations
@@ -19,7 +20,6 @@ from ..heap.place import GRAPH_TYPE, Place
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
 _MIN_PINNING_SHARE = 0.03
-_MOST = 0.5  # of what a name gained
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
         total = sum(h.growth_bytes for h in group)
         first = replace(group[0], growth_bytes=total, members=members)
         whole = {id(named): named for named in (user_place(h.place) for h in group if h.place is not None)}
-        if len(whole) == 1 and group[0].growth_bytes < _MOST * total and not any(h.is_guess or h.handle for h in group):
+        if len(whole) == 1 and group[0].growth_bytes < MOST * total and not any(h.is_guess or h.handle for h in group):
             (named,) = whole.values()
             gained = max(total, named.growth_bytes)  # of the others each gained too little to be told
-            if named.growth_bytes >= _MOST * total:  # a ContextVar's value is another object, and none of its own
+            if named.growth_bytes >= MOST * total:  # a ContextVar's value is another object, and none of its own
                 first = Accumulation(named, gained, (named,), largest=group[0].place)
         merged.append(first)
     return merged

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..tables import int_of, only, text_of
@@ -23,7 +24,6 @@ _PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")
 _STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
 _SHARED_NAMES = ("google", "azure", "nvidia")  # many libraries are imported from them
 _AFTER_S = 6.0  # what is written at a flush is known some seconds later
-_LET_GO = 0.5
 _NEAR = 3  # frames: of the function that asked
 _KEY = ("allocator", "native_stack", "stack")
 
@@ -96,7 +96,7 @@ def _allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequenc
         return []
     # As it ended: main() has returned, and what its variables held is freed. That may be written twice.
     within = [at_s for at_s in moments if at_s <= growth.end_s]
-    least = _LET_GO * _all_of(rows, within[-1]) if within else 0.0
+    least = MOST * _all_of(rows, within[-1]) if within else 0.0
     while len(moments) > max(1, len(within)) and _all_of(rows, moments[-1]) < least:
         del moments[-1]
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.

@@ -7,13 +7,13 @@ on a proxy: ``board = manager.dict()`` there is what to look for in the sources.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ..code.adding import ADDS, Holder, Line, Source, adding_lines, line_at
 from ..code.index import Index, Scope, index_of, last_name, pairs
-from ..code.points_to import ADDERS, THING, Things, points_to
+from ..code.points_to import ADDERS, THING, Field, Things, Variable, points_to
 from ..heap.place import Place
 
 _SERVER, _OF_PROXIES = ("multiprocessing.managers", "id_to_obj"), ("multiprocessing.managers", "id_to_local_proxy_obj")
@@ -81,16 +81,10 @@ def _is_kept_by_server(place: Place, table: tuple[str, str]) -> bool:
 
 def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
     """Lines that put a proxy into what is one itself."""
-    index = index_of(sources, "Manager")
-    managers, found = _managers(index), []
-    sites = [(scope, site.node) for scope in index.scopes for site in scope.sites]
-    made = [
-        node for scope, node in sites
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MADE_BY
-        and managers.kind(node.func.value, scope) == THING
-    ]  # fmt: skip
+    index, found = index_of(sources, "Manager"), []
+    made = [node for node, _ in _made(index, _MADE_BY)]
     proxies = Things(points_to(index), made)
-    for scope, node in sites:
+    for scope, node in ((one, site.node) for one in index.scopes for site in one.sites):
         puts = [(t.value, v) for t, v in pairs(node) if isinstance(t, ast.Subscript) and v is not None]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             puts += [(node.func.value, node.args[0])] if node.func.attr in ADDERS else []
@@ -100,46 +94,31 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
     return found
 
 
-def _managers(index: Index) -> Things:
-    made = [site.node for scope in index.scopes for site in scope.sites if _makes_manager(site.node)]
-    return Things(points_to(index), [node for node in made if isinstance(node, ast.Call)])
-
-
 def _proxies(sources: Sequence[Source], place: Place) -> Iterator[Holder]:
-    methods = [method for method, types in _MADE_BY.items() if place.type_name in types]
+    """The names that are given a proxy, as a snapshot would have named them."""
     index = index_of(sources, "Manager")
-    managers = _managers(index)
-    for scope, target, value in _assignments(index):
-        func = value.func if isinstance(value, ast.Call) else None
-        if not isinstance(func, ast.Attribute) or func.attr not in methods:
-            continue
-        if managers.kind(func.value, scope) == THING:
-            holder = _holder(index, target, scope, place.type_name)
-            if holder is not None:
-                yield holder
+    methods = [method for method, types in _MADE_BY.items() if place.type_name in types]
+    for node, scope in _made(index, methods):
+        source = scope.source
+        for flow in points_to(index).out.get(node, ()):
+            if flow.term.path:
+                continue
+            if isinstance(flow.target, Field):
+                owner, name, kind = flow.target.owner, flow.target.name, "attribute"
+            elif isinstance(flow.target, Variable):
+                name, is_local = flow.target.name, flow.target.scope.kind == "function"
+                owner, kind = (flow.target.scope.qualname, "local") if is_local else (source.module, "global")
+            else:
+                continue
+            yield Holder(name, owner, source.module, source.file, kind, place.type_name)
 
 
-def _makes_manager(value: ast.AST) -> bool:
-    return isinstance(value, ast.Call) and last_name(value.func) in _MAKES_MANAGER
-
-
-def _assignments(index: Index) -> Iterator[tuple[Scope, ast.expr, ast.expr]]:
-    for scope in index.scopes:
-        for site in scope.sites:
-            for target, value in pairs(site.node):
-                if value is not None:
-                    yield scope, target, value
-
-
-def _holder(index: Index, target: ast.expr, scope: Scope, type_name: str) -> Holder | None:
-    """The assigned name, as a snapshot would have named it."""
-    source = scope.source
-    if isinstance(target, ast.Name):
-        owner, variable = index.resolve(target.id, scope)
-        is_local = owner.kind == "function"
-        name = owner.qualname if is_local else source.module
-        return Holder(variable, name, source.module, source.file, "local" if is_local else "global", type_name)
-    if isinstance(target, ast.Attribute):
-        owner_class = index.class_of(target.value, scope)
-        return Holder(target.attr, owner_class, source.module, source.file, "attribute", type_name)
-    return None
+def _made(index: Index, methods: Collection[str]) -> list[tuple[ast.Call, Scope]]:
+    """Calls of these methods of managers."""
+    calls = [(s.node, scope) for scope in index.scopes for s in scope.sites if isinstance(s.node, ast.Call)]
+    managers = Things(points_to(index), [call for call, _ in calls if last_name(call.func) in _MAKES_MANAGER])
+    return [
+        (call, scope) for call, scope in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in methods
+        and managers.kind(call.func.value, scope) == THING
+    ]  # fmt: skip

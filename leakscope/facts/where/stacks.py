@@ -7,9 +7,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...units import SOME
 from ..code.adding import Source
 from ..code.imports import package_named
-from ..code.index import index_of, pairs
+from ..code.index import index_of
+from ..code.points_to import Variable, points_to
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from .allocations import NATIVE, Allocations, allocations
@@ -17,7 +19,7 @@ from .allocations import NATIVE, Allocations, allocations
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 
 
-_MAKES = 0.1  # of what stays, at the line that makes an object: less, and it is made now and then
+_MOST_ERROR = 0.25  # of what a line allocated
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class GrowthLine:
     stack: str
     alive: tuple[Allocations, ...]
     through: tuple[GrowthLine, ...] = ()
+
+    @property
+    def is_sure(self) -> bool:
+        """Enough samples are alive to say how much it is."""
+        return self.error_share <= _MOST_ERROR
 
     @property
     def error_share(self) -> float:
@@ -119,30 +126,26 @@ def by_creation(lines: Sequence[GrowthLine], sources: Sequence[Source]) -> list[
     only where that allocates what stays as well, and in the same function. Else one object is called again and again.
     """
     index = index_of(sources, "import")
+    given = points_to(index).into
     by_place = {(line.file, line.line): line for line in lines}
-    made: dict[tuple[str, int, str], tuple[str, int]] = {}  # by file, and where its function begins, and name
-    called: dict[tuple[str, int], list[tuple[str, int, str]]] = {}
-    for scope in index.scopes:
-        file, begins = scope.source.file, getattr(scope.node, "lineno", 0)
-        for site in scope.sites:
-            at = (file, getattr(site.node, "lineno", 0))
-            if at not in by_place:
+    made: set[tuple[str, int]] = set()
+    called: dict[tuple[str, int], tuple[str, int]] = {}  # and the line that makes what is called
+    for scope in (one for one in index.scopes if one.kind == "function"):
+        for node in (site.node for site in scope.sites if isinstance(site.node, ast.Call)):
+            at, root = (scope.source.file, node.lineno), node.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if at not in by_place or not isinstance(root, ast.Name):
                 continue
-            for target, value in pairs(site.node):
-                if isinstance(target, ast.Name) and isinstance(value, ast.Call) and scope.kind == "function":
-                    made[file, begins, target.id] = at
-            if isinstance(site.node, ast.Call):
-                root = site.node.func
-                while isinstance(root, ast.Attribute):
-                    root = root.value
-                if isinstance(root, ast.Name):
-                    called.setdefault(at, []).append((file, begins, root.id))
-    calls: dict[tuple[str, int], list[GrowthLine]] = {}  # by the line that makes what they call
-    for at, names in called.items():
-        maker = next((made[name] for name in names if name in made and made[name] != at), None)
-        if maker is None or at in made.values() or by_place[maker].share < _MAKES:
-            continue
-        if by_place[at].library is not None and by_place[at].library == by_place[maker].library:
+            for flow in given.get(Variable(scope, root.id), ()):
+                maker = (at[0], getattr(flow.site, "lineno", 0))
+                if isinstance(flow.term.node, ast.Call) and not flow.term.path and maker in by_place and maker != at:
+                    made.add(maker)
+                    called.setdefault(at, maker)
+    calls: dict[tuple[str, int], list[GrowthLine]] = {}
+    for at, maker in called.items():
+        is_one = by_place[at].library is not None and by_place[at].library == by_place[maker].library
+        if is_one and at not in made and by_place[maker].share >= SOME:
             calls.setdefault(maker, []).append(by_place[at])
     put_down = {(one.file, one.line) for found in calls.values() for one in found}
     told = [_with(line, calls.get(at, ())) for at, line in by_place.items() if at not in put_down]
@@ -161,12 +164,6 @@ def _with(line: GrowthLine, calls: Sequence[GrowthLine]) -> GrowthLine:
         alive=tuple(alive for one in both for alive in one.alive),
         through=tuple(calls),
     )
-
-
-def places_of(stack: str) -> frozenset[tuple[int, str]]:
-    """Line and file of each call of a stack."""
-    places = (call.rsplit(" ", 1)[0].rpartition(":") for call in stack.split("\n"))
-    return frozenset((int(line), file) for file, _, line in places if line.isdigit())
 
 
 def _text(lines: list[str] | None, line: int) -> str:

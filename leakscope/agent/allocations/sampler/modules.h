@@ -119,6 +119,15 @@ static int lies_in(const struct segments *of, uintptr_t address, uint32_t kind, 
     return 0;
 }
 
+/* Whether what is not looked up yet will be the real one. It may be looked up among the module's own libraries first
+ * (RTLD_DEEPBIND): what another malloc gave must not come to this one's free. libc finds its own by its handle, and the
+ * other one as it calls. */
+static int comes_to(const struct hook *hook, uintptr_t now, int is_libc, void *pin)
+{
+    void *by_handle = real_dlsym(pin, hook->name);
+    return is_libc ? (uintptr_t)by_handle != now : by_handle == *hook->real;
+}
+
 /* A module that is pinned. */
 static void look_at_module(uint32_t number, const struct segments *segments, void *pin)
 {
@@ -147,10 +156,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
             int is_later = kind == BY_CALL && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_home;
             if (now != (uintptr_t)*hook->real && !is_later)
                 continue;
-            /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
-             * not come to this one's free. libc finds its own by its handle, and the other one as it calls. */
-            void *by_handle = is_later ? real_dlsym(pin, hook->name) : NULL;
-            if (is_later && (is_libc ? (uintptr_t)by_handle == now : by_handle != *hook->real))
+            if (is_later && !comes_to(hook, now, is_libc, pin))
                 continue;
             word.is_read_only = (uint16_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
             words[word_count++] = word;
@@ -339,8 +345,12 @@ static int find_functions(void)
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *first = dlsym(RTLD_DEFAULT, "malloc");
     Dl_info home, found;
+    static const char *const sanitizers[] = {"__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"};
     if (!libc || !first || !dladdr(first, &home))
         return REFUSED_OTHER_MALLOC;
+    for (size_t i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++)
+        if (dlsym(RTLD_DEFAULT, sanitizers[i])) /* they judge who calls */
+            return REFUSED_OTHER_MALLOC;
     real_dlsym = dlsym;
     for (int i = 0; i < BY_NAME; i++) {
         int is_mapping = strstr(hooks[i].name, "map") != NULL, is_of_cpp = *hooks[i].name == '_';
@@ -350,6 +360,9 @@ static int find_functions(void)
             return REFUSED_OTHER_MALLOC;
         *hooks[i].real = is_at_home ? real : NULL;
     }
+    is_of_libc = dladdr((void *)real_mmap, &found) && found.dli_fbase == home.dli_fbase;
+    void *usable = dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    usable_bytes = usable && dladdr(usable, &found) && found.dli_fbase == home.dli_fbase ? (usable_function)usable : NULL;
     return 0;
 }
 

@@ -130,6 +130,20 @@ EXPORT uint64_t sampler_blocks(struct block *to, uint64_t most)
     return count;
 }
 
+/* What malloc has in use, of all that was asked for since samples began. */
+EXPORT double sampler_in_use_bytes(void)
+{
+    double bytes = 0;
+    busy = 1;
+    if (take_lock()) {
+        for (uint32_t at = 0; at < LIVE; at++)
+            bytes += samples[at].address && samples[at].kind == MALLOC ? (double)samples[at].weight : 0;
+        give_lock();
+    }
+    busy = 0;
+    return bytes;
+}
+
 struct figures {
     double rate;
     uint64_t drawn, dropped, missed;

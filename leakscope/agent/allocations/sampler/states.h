@@ -19,8 +19,11 @@ enum { STATES = 1 << 10, WAYS = 8, LEAST_STATE = 208, MOST_STATE = 1 << 13, CHEC
 
 typedef void *(*state_function)(void);
 typedef void (*free_function)(void *);
+typedef size_t (*usable_function)(void *);
 
 static free_function real_free;
+static int is_of_libc;               /* who serves malloc */
+static usable_function usable_bytes; /* of another one: malloc_usable_size, if it has that */
 
 static state_function this_thread_or_null; /* PyGILState_GetThisThreadState; NULL: not any more */
 static state_function current_state;       /* the state that holds the GIL */
@@ -50,10 +53,12 @@ static int is_head_there(uint64_t block)
     return block % 4096 >= 16;
 }
 
-/* The header of malloc's, of memory that is there. */
+/* By the header of malloc's, of memory that is there; 0: another's, that does not tell. */
 static uint64_t malloced_bytes(uint64_t block)
 {
     enum { IS_MAPPED = 2, FLAGS = 7 };
+    if (!is_of_libc)
+        return usable_bytes && block % 16 == 0 ? usable_bytes((void *)(uintptr_t)block) + 8 : 0;
     uint64_t head = word_at((void *)(uintptr_t)block, -(size_t)8);
     return block % 16 || head & IS_MAPPED ? 0 : head & ~(uint64_t)FLAGS;
 }

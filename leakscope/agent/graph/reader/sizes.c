@@ -99,7 +99,7 @@ INTERNAL int copy_from(uint64_t address, void *to, size_t bytes)
  * lends what is weighed where it belongs, as JAX's do. */
 static int owns_by_capsule(const object *array)
 {
-    const object *base = pointer_at(array, 48);
+    const object *base = (const object *)pointer_at(array, 48);
     return base && !jax_is_on_host && is_called(base->type, "PyCapsule", 48) && (uint32_t)word_at(base, 0) == 1 && word_at(base, 16) &&
            !word_at(base, 24) && word_at(base, 40);
 }
