@@ -112,7 +112,7 @@ int main(void)
     pthread_t threads[THREADS], reader;
     real_malloc = malloc, real_calloc = calloc, real_realloc = realloc, real_free = free;
     real_memalign = memalign, real_aligned_alloc = aligned_alloc, real_posix_memalign = posix_memalign;
-    real_mmap = mmap, real_munmap = munmap;
+    real_mmap = mmap, real_munmap = munmap, real_dlsym = dlsym;
     pthread_atfork(before_fork, after_fork, in_child);
     know_stacks();
     know_main_stack();
