@@ -55,6 +55,7 @@ _MENDS = {
     ("==", "obj_id", "id match"): ("keep the value that changes out of the compiled function, or make it a tensor",),
 }
 _OWN_LIBRARIES = (None, "torch", "triton")
+_DYNAMO = "/torch/_dynamo/"  # in a stack: it asks other libraries while it compiles
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,8 @@ def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding]) ->
     if not case.growth.leaking:
         return 0
     seen = growth_lines(case.growth, one.process, case.sources)
-    if seen and seen[0].share >= MOST and seen[0].library not in _OWN_LIBRARIES:
+    is_anothers = bool(seen) and seen[0].library not in _OWN_LIBRARIES and _DYNAMO not in seen[0].stack
+    if is_anothers and seen[0].share >= MOST:
         return 0
     return _left(one.process, so_far)
 

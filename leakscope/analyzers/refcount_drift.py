@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, DANGER)
-AFTER = ("*", "fragmentation")  # objects that nobody refers to are what no holder explains
+# Objects that nobody refers to are what no holder explains, nor a compiler: its tables in C++ hold what graphs need.
+AFTER = ("*", "fragmentation", "recompilation")
 _KIND = "refcount-drift"
 _SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the meaning of last words
@@ -86,7 +87,7 @@ def findings(
     for one in growth.processes:
         yield from _kept(case, one, min_kept)
     process = growth.main
-    if not growth.leaking or process is None:
+    if not growth.leaking or process is None or any(f.kind == "recompilation" for f in so_far):
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - MOST) * growth.growth_bytes:  # else it has a holder, and objects without one are a by-product

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ...findings import ProcessRow
+from ...units import FEWEST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
@@ -93,8 +94,12 @@ class Process:
         time_s, cpu_s = time_s[time_s <= end_s], cpu_s[time_s <= end_s]
         if not time_s.size:
             return end_s
-        busy = np.flatnonzero(np.diff(cpu_s) >= IDLE_SHARE * np.diff(time_s) + _TICK_S)
-        return float(time_s[busy[-1] + 1]) if busy.size else self.born_s
+        # Over so long that a share of a core is more than a few ticks: samples may come every two.
+        next_at = np.searchsorted(time_s, time_s + FEWEST * _TICK_S / IDLE_SHARE)
+        later = np.minimum(np.maximum(next_at, np.arange(time_s.size) + 1), time_s.size - 1)
+        is_busy = cpu_s[later] - cpu_s >= IDLE_SHARE * (time_s[later] - time_s) + _TICK_S
+        busy = np.flatnonzero(is_busy & (later > np.arange(time_s.size)))
+        return float(time_s[later[busy[-1]]]) if busy.size else self.born_s
 
 
 def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:

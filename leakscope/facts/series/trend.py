@@ -254,7 +254,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
             return growing(" and was still growing at the end", others, [at_s for at_s, _ in steps])
     if started_s is not None and t[0] < started_s < t[-1]:
         return cannot_tell(f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show")
-    if goes_on and pace >= _ENDS:
+    if goes_on and (pace >= _ENDS or floors.size < _BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; a longer run would show whether it ends")
     was_there = risen[0] > 0 and floors[: risen[0]].max() > floors[-1] - MOST * to_end
     if risen[0] >= rises.size // 2 and risen.size >= 3 and quiet == 0 and not was_there:
