@@ -271,6 +271,29 @@ def test_it_keeps_to_its_own_memory(tmp_path: Path) -> None:
     assert "own stack known" in done.stdout
 
 
+def test_a_main_thread_that_asks_for_memory_without_the_gil_alone_is_told(tmp_path: Path) -> None:
+    """ctypes gives it back before it calls, and nothing that the thread does with it is ever sampled."""
+    text = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+def parse():
+    libc.malloc(20_000)
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    parse()
+    time.sleep(0.005)
+"""
+    journal = stage(tmp_path, flush_s=0.5)
+    script = tmp_path / "program.py"
+    script.write_text(text)
+    done = run(journal, str(script))
+    assert done.returncode == 0, done.stderr
+    told = rows(journal)
+    assert "parse" in {row["function"] for row in told["allocation_stacks"]}
+    assert not [row for row in told["agent_notes"] if row["note"] == "fewer-allocation-samples"]
+
+
 def test_a_recording_says_what_samples_could_not_tell(library: Path, tmp_path: Path) -> None:
     text = f"""
 import ctypes, time

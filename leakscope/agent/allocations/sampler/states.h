@@ -7,7 +7,8 @@
  *     Since 3.12 Python keeps that in a variable of the thread. Before, in one for all, and an address may have been
  *     given to another thread's state since: what the state says of its thread decides;
  *   - without the GIL if it was seen to be so, and its memory has not been freed since. All that is freed passes here
- *     (hooks.h), and a state that is read just now is not freed by who wants to: who reads it does so afterwards.
+ *     (hooks.h), and a state that is read just now is not freed by who wants to: who reads it does so afterwards;
+ *   - without the GIL if it is a variable of Python's, as the first thread's since 3.11, which is never freed.
  * Else the thread's Python functions are not told. Its frames are changed by no other thread: a state with frames may
  * not be deleted, since the thread has to go back to them.
  */
@@ -157,8 +158,8 @@ static void *end_to_read(void)
     return read & IS_LEFT ? (void *)(uintptr_t)(idle & BLOCK) : NULL;
 }
 
-/* With the lock. Python says that ``state`` is current, and it is what this thread has as its own: from now on it is
- * known when it is freed. Returns 1 with the state being read; ``*left``: as of end_to_read. */
+/* With the lock. Python says that ``state`` is current, or it is never freed, and it is what this thread has as its own:
+ * from now on it is known when it is freed. Returns 1 with the state being read; ``*left``: as of end_to_read. */
 static int know_own_state(void *state, void **left)
 {
     static uint64_t turns;
@@ -204,8 +205,8 @@ static struct reading begin_python(void **left)
     __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_CST);
     state_function find = __atomic_load_n(&this_thread_or_null, __ATOMIC_SEQ_CST);
     void *state = find ? find() : NULL, *current = find && current_state ? current_state() : NULL;
-    found.is_known = state && ((own_state.at == state && begin_to_read()) ||
-                               (state == current && state_thread && know_own_state(state, left)));
+    int is_there = state_thread && state && (state == current || is_variable_of_python(state));
+    found.is_known = state && ((own_state.at == state && begin_to_read()) || (is_there && know_own_state(state, left)));
     if (found.is_known)
         found.state = state;
     else if (current && is_since_312())
@@ -231,7 +232,7 @@ static int is_state_unknown(void)
     __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_CST);
     state_function find = __atomic_load_n(&this_thread_or_null, __ATOMIC_SEQ_CST);
     void *state = find && state_thread ? find() : NULL;
-    int is_known = !state || (own_state.at == state && (own_state.word || own_state.is_static));
+    int is_known = !state || is_variable_of_python(state) || (own_state.at == state && own_state.word);
     int found = is_known ? IS_KNOWN : current_state() == state ? IS_CURRENT : IS_UNKNOWN;
     __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
     return found;
