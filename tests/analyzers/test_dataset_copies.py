@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leakscope.confidence import WEAK
+
 from ..sketching import sketched
 from .asking import asked
 from .leaks import PID, MiB, trainer
