@@ -69,8 +69,8 @@ THINGS = (
           let_go="clear the root as each element is done with (`root.clear()`): iterparse builds the whole document; "
                  "an element that is cleared still stands in its parent"),
     Thing("itertools._tee_dataobject", KEEPER, library="itertools",
-          let_go="read the iterators of itertools.tee() at one pace, or make the unread one anew: what one has read is "
-                 "kept until the others have read it, too"),
+          let_go="read the iterators of itertools.tee() at one pace, or make the unread one again: what one has read "
+                 "is kept until the others have read it, too"),
     Thing("id_to_local_proxy_obj", REGISTRY, library="multiprocessing",
           let_go="store plain values (dict(...), list(...)), no proxies: the manager keeps each proxy that is put into "
                  "another managed object, also after it is taken out"),

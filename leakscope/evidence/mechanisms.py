@@ -700,7 +700,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "rebuilt-with-more": Mechanism(
         _rebuilt,
-        "each pass makes {found} anew from all that it had and more{one.where}: keep only the latest of it, or write "
+        "each pass makes {found} again from all that it had and more{one.where}: keep only the latest of it, or write "
         "each part to a file and keep a summary; {one.would_free}",
     ),
     "buffer-not-emptied": Mechanism(

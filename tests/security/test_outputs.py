@@ -238,6 +238,7 @@ def test_watch_is_plain_where_there_is_no_terminal(folder: Path, capfd: pytest.C
         assert_plain(printed(capfd, "watch", run))
 
 
+@pytest.mark.live  # holders are worked out in a process of their own
 def test_metrics_keep_to_their_format(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sample = re.compile(r'[a-zA-Z_:][\w:]*(?:\{(?:\w+="(?:[^"\\\n]|\\[\\n"])*",?)*\})? \S+')
     for run in runs(folder):
