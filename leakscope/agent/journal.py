@@ -17,12 +17,16 @@ import errno
 import os
 import stat
 import struct
+import sys
 import time
 import zlib
 from time import clock_gettime_ns, time_ns
 
 from . import plain_json
 from .masking import Masker
+
+if sys.platform != "win32":
+    import fcntl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,11 +198,11 @@ def is_there(folder: str) -> bool:
 
 def high(descriptor: int) -> int:
     """Moves a file to a number that the job does not come to: its own files get those they always had."""
+    if sys.platform == "win32":
+        return descriptor
     try:
-        import fcntl
-
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST_FD)
-    except (ImportError, OSError):  # on Windows; or so many are not allowed
+    except OSError:  # so many are not allowed
         return os.dup(descriptor)
     finally:
         os.close(descriptor)

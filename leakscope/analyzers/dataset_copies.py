@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..confidence import FAIR, PROVEN, WEAK, Ground, graded
+from ..confidence import FAIR, NEUTRAL, PROVEN, Ground, graded
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import use_of
@@ -145,7 +145,7 @@ class _Copies:
                     f"{self._agreement:.0%} of the rows that were compared agree", graded(self._agreement, FAIR, PROVEN)
                 )
                 if by_content
-                else Ground("their rows are as long; words were not compared", WEAK)
+                else Ground("their rows are as long; words were not compared", NEUTRAL)
             ],
             bytes=self.wasted,
             process=self._process,

@@ -61,17 +61,25 @@ FILES: list[tuple[str, str, Callable[[str], list[int]]]] = [
 
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("pattern", "form", "figures"), FILES, ids=[pattern for pattern, *_ in FILES])
-def test_figures_and_verdict_of_a_real_file(
-    tmp_path: Path, pattern: str, form: str, figures: Callable[[str], list[int]]
-) -> None:
+def test_figures_of_a_real_file(tmp_path: Path, pattern: str, form: str, figures: Callable[[str], list[int]]) -> None:
     leaky, clean = (imported(tmp_path / kind, pattern.format(kind)) for kind in _folders(tmp_path))
     for recording, name in ((leaky, pattern.format("leaky")), (clean, pattern.format("clean"))):
         assert recording.tables["process_samples"]["rss_bytes"].tolist() == figures(name)
         assert recording.tables["imports"]["format"].tolist() == [form]
         assert set(recording.tables["process_samples"]["origin"]) == {name}
-    # The machine that psrecord and ps ran on was busy towards their end: the program grew by a fourth of its pace.
-    assert analyze(leaky).verdict.leaking is (None if form in ("psrecord", "ps-log") else True)
     assert analyze(clean).verdict.leaking is False
+
+
+_SLOWER = pytest.mark.xfail(strict=True, reason="the machine was busy towards the end: it grew by a fourth of its pace")
+_VERDICTS = [
+    pytest.param(pattern, marks=_SLOWER if form in ("psrecord", "ps-log") else ()) for pattern, form, _ in FILES
+]
+
+
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("pattern", _VERDICTS)
+def test_a_leak_in_a_real_file_is_seen(tmp_path: Path, pattern: str) -> None:
+    assert analyze(imported(tmp_path, pattern.format("leaky"))).verdict.leaking is True
 
 
 def _folders(tmp_path: Path) -> list[str]:
