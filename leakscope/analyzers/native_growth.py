@@ -41,7 +41,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MOST, SOME, MiB, changed, format_bytes, format_count, over
+from ..units import HARDLY, LARGE, MOST, MUCH, SOME, MiB, changed, format_bytes, format_count, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -57,12 +57,12 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_native_share: float = 0.5,  # of the process's growth: below, something else is the news
+    min_native_share: float = MOST,  # of the process's growth: below, something else is the news
     min_native_bytes: int = 4 * MiB,  # what allocators and imports leave behind in a short run
-    min_line_share: float = 0.2,  # of the growth seen under lines: below, no line stands out
-    min_filled_bytes: int = 64 * MiB,  # by a known cache whose growth slows down: less is what warm-up leaves
-    min_filled_share: float = 0.2,  # of what the process holds
-    min_late_share: float = 0.05,  # of that growth, still added in the last third: else the cache is full and quiet
+    min_line_share: float = MUCH,  # of the growth seen under lines: below, no line stands out
+    min_filled_bytes: int = LARGE,  # by a known cache whose growth slows down: less is what warm-up leaves
+    min_filled_share: float = MUCH,  # of what the process holds
+    min_late_share: float = HARDLY,  # of that growth, still added in the last third: else the cache is full and quiet
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is native and nobody else's."""
     growth = case.growth
