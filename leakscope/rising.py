@@ -123,7 +123,7 @@ def share_that_rises(values: Sequence[float]) -> float:
 
 
 def rise_of(at: Sequence[float], floors: Sequence[float], least: float = 0.0) -> Rise:
-    """**Shape** equally long, of ``LEAST_BLOCKS`` or more. ``least``: in the whole window, what would count as a leak."""
+    """**Shape** equally long, of ``LEAST_BLOCKS`` or more. ``least``: in the whole window, what counts as a leak."""
     count, third = len(floors), len(floors) // FEWEST
     levels = kept(floors)
     came = [after - before for before, after in zip(levels, levels[1:])]

@@ -95,7 +95,7 @@ def test_a_sibling_that_comes_and_goes_changes_no_verdict(tmp_path, leaks_mib, s
 @given(st.sampled_from(curves.LEAKS), seeds)
 @settings(max_examples=40)
 def test_what_is_seen_live_is_no_step_or_level_afterwards(shape, seed):
-    """Both have one rule: a rate that was shown while it ran is of growth, or of some that nobody can tell the end of."""
+    """Both have one rule: a rate that was shown while it ran is of growth, or of what nobody can tell the end of."""
     t, y = curves.sampled(shape, seed, 60)
     course = Course()
     for at_s, value in zip(t.tolist(), y.tolist()):
