@@ -317,7 +317,7 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
     for _ in range(2):
         at = int(np.argmax(others))
         beyond = np.maximum(others[:-1] - usual, 0.0).sum()  # more of a leak hides no step
-        if others[at] - usual < max(MOST * least, _STEP * beyond, usual):
+        if others[at] - usual < max(MOST * least, _STEP * beyond, FEWEST * usual):
             break
         beside = slice(max(0, at - 1), at + 2)
         is_part = others[beside] - usual >= SOME * (others[at] - usual)
@@ -357,7 +357,8 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     order = np.argsort(t, kind="stable")
     t, y = t[order], y[order]
     end, least = y.size, max(2 * LEAST_BLOCKS, round((1 - _TAKEN_DOWN) * y.size))
-    breathes = max(_LEAST_FALL, float((y[:least][:-4] - y[:least][4:]).max(initial=0.0)))
+    fell = float((y[:least][:-4] - y[:least][4:]).max(initial=0.0))
+    breathes = max(_LEAST_FALL, fell, _LITTLE * float(np.ptp(y)) if y.size else 0.0)
     while end > least and y[end - 5] - y[end - 1] > breathes:
         end -= 1
     return t[:end], y[:end]
