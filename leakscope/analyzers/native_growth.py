@@ -38,6 +38,7 @@ from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
+from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -92,6 +93,8 @@ def findings(
             text = f"no snapshot of {process.label} weighed its tensors: what malloc handed out may be theirs"
             reasons.append(Skipped(_KIND, text))
             continue
+        elif (one := compiling(growth, process)) is not None and not one.goes_on:
+            why_not = f"{one.compiler.library} compiled while {process.label} warmed up, and no longer"
         elif is_explained(so_far, process):
             why_not = f"other findings explain the growth of {process.label}"
         elif look.opaque is not None and look.opaque.type_name.split(".")[0].lstrip("_") in STANDARD_LIBRARY:
