@@ -123,7 +123,7 @@ def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
             holder=f"what {one.library} compiled",
             library=one.library,
             evidence=one.evidence(),
-            doubts=["that is the larger part of what was sampled: the rest is taken for its work, too"],
+            doubts=["that is the larger part of what was sampled: the rest is assumed to come from compiling, too"],
             remedy=one.remedy(),
             mechanism="compile-cache",
         )

@@ -51,7 +51,7 @@ def told(report: Report) -> Told | None:
     level, peak = by_moment.get(LEVEL), by_moment.get(PEAK)
     if level is None or not level.total_bytes:
         return None
-    has_peak = peak is not None and abs(peak.total_bytes - level.total_bytes) > _DIFFERS * level.total_bytes
+    has_peak = peak is not None and peak.total_bytes - level.total_bytes > _DIFFERS * level.total_bytes
     at_level = _by_account(level.rows)
     at_peak = _by_account(peak.rows) if peak is not None and has_peak else {}
     sizes = {account: max(_sum(at_level, account), _sum(at_peak, account)) for account in [*at_level, *at_peak]}
@@ -78,7 +78,7 @@ def told(report: Report) -> Told | None:
         columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
     at_its_peak = f", peak {total[1]}" if has_peak else ""
-    return Told(f"What the memory is: {total[0]}{at_its_peak} (PSS)", columns, lines, total, has_peak)
+    return Told(f"What the memory is: {total[0]}{at_its_peak} (with files)", columns, lines, total, has_peak)
 
 
 def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:
