@@ -65,11 +65,11 @@ class _Team(NamedTuple):
     @property
     def named(self) -> str:
         """``3 compile workers and their sidecar process``: whoever counts them in ``ps`` finds as many."""
-        sidecars = sum(p.role == _SIDECAR for p in self.workers)
-        count = len(self.workers) - sidecars
+        count = sum(p.role != _SIDECAR for p in self.workers)
+        if not count:
+            return "the sidecar process of compile workers"
         workers = f"{count} compile worker{'s' if count != 1 else ''}"
-        beside = "their sidecar process" if sidecars == 1 else f"{sidecars} sidecar processes"
-        return workers if not sidecars else f"{workers} and {beside}" if count else beside.replace("their", "a compile")
+        return workers if count == len(self.workers) else f"{workers} and their sidecar process"
 
     @property
     def cost(self) -> float:
@@ -161,6 +161,7 @@ def _last_reading(process: Process, column: str, at_s: float) -> float:
 
 def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Finding:
     who, of_parent = team.named, team.kept > team.added
+    count = sum(p.role != _SIDECAR for p in team.workers)
     seen = Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)})
     title = f"{who} grow: {format_bytes(team.added, signed=True)} in all"
     if idle:
@@ -184,7 +185,8 @@ def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Find
         bytes=bytes,
         process=team.parent or team.workers[0],
         line=line,
-        holder=f"{who}{', forked from the trainer' if team.is_forked else ''} (AsyncCompile)",
+        holder=f"{count} compile workers {'forked from the trainer' if team.is_forked else 'of its sidecar process'} "
+        "(AsyncCompile)",
         variable="AsyncCompile",
         type="process",
         library="torch._inductor",

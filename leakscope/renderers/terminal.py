@@ -66,6 +66,7 @@ _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "b
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_DOUBTS = 2  # of the screen
+_NOBODY = "no "  # a holder that is none: no Python object
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
@@ -364,7 +365,10 @@ def _where(subject: Subject) -> Text | None:
             place.append_text(Text.assemble(" in ", _clean(subject.function)))
         parts.append(place)
     holder, type_text = _once(subject.holder or subject.variable or "", subject.type or "")
-    if holder:
+    if holder.startswith(_NOBODY) and type_text:
+        parts.append(_clean(f"{type_text} objects held by {holder}"))
+        type_text = ""
+    elif holder:
         parts.append(Text.assemble("held by ", _clean(holder)))
     if type_text:
         parts.append(_clean(type_text))

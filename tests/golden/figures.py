@@ -138,7 +138,9 @@ def _in_texts(report: Report) -> Iterator[str]:
     facts, verdict = report.recording, report.verdict
     most = format_bytes(facts.peak.bytes) if facts.peak is not None else None
     screen, brief = _as_read(render(report, "terminal")), _as_read(render(report, "brief"))
-    whole = {name: _as_read(render(report, name, **options)) for name, options in _OUTPUTS}
+    whole = {name: _as_read(render(report, name, **options)) for name, options in _OUTPUTS if name != "junit"}
+    whole["junit"] = html.unescape(render(report, "junit"))  # its texts are attributes
+    whole["github"] = whole["github"].replace("%25", "%")
     for name, text in {"screen": screen, "brief": brief, **whole}.items():
         yield from (line for told in _PEAK.findall(text) for line in _differs(name, "peak", told, most))
         if name != "brief" and verdict.headline not in text.replace("\\", ""):
