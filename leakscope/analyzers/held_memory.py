@@ -169,7 +169,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         _KIND,
         f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
         severity="warning" if is_scarce or total >= _MUCH * held else "note",
-        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", STRONG)],
+        grounds=[Ground("the lines that read it ran for the last time, as far as the recording shows", STRONG)],
         bytes=total,
         process=process,
         line=first.line or defined_at(first.named),

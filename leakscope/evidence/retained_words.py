@@ -90,7 +90,8 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
     if made is not None:
         is_small = made.alive[0].allocator in OBJECTS
         what = "the small objects that stayed" if is_small else "what malloc handed out and was kept"
-        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, by {made.sample_count:,} samples"
+        samples = f"{made.sample_count:,} sample{'' if made.sample_count == 1 else 's'}"
+        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, by {samples}"
         figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
     calls, others = tasks_wait_in(found), also_held_by(found)

@@ -205,9 +205,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
     elif suspect.how == "asks":
         yield "samples show who asked for the memory, not who keeps it: no snapshot was taken in the workers"
     elif suspect.how == "nothing":
-        yield (
-            f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
-        )
+        yield (f"no snapshot was taken inside them: {alone} names the holder")
 
 
 _MECHANISMS = {"found": "workers-keep", "puts": "workers-keep", "asks": "workers-call"}

@@ -23,7 +23,7 @@ _REST = "the rest of "
 class Line(NamedTuple):
     """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder.
 
-    ``largest``: of these the names alone.
+    ``largest``: of these the names alone. ``is_rest``: what is told of nobody.
 
     ``bytes``: at the level, or at the peak, where it is another and there was more.
     """
@@ -35,6 +35,7 @@ class Line(NamedTuple):
     details: str
     largest: str
     bytes: int
+    is_rest: bool
 
 
 class Told(NamedTuple):
@@ -71,7 +72,7 @@ def told(report: Report) -> Told | None:
         lines.append(
             Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
                  format_bytes(top) if has_peak else "", _details(account, own or then), _largest(account, own or then),
-                 max(size, top))
+                 max(size, top), account in _LAST)
         )  # fmt: skip
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak:

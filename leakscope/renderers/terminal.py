@@ -439,7 +439,8 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for line in bill.lines[: None if most is None else max(1, most - 1)]:
+    lines = [line for line in bill.lines if not (is_brief and line.is_rest)]
+    for line in lines[: None if most is None else max(1, most - 1)]:
         told = _clean(line.name)
         if details := line.largest if is_brief else line.details:
             told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))
@@ -521,7 +522,9 @@ def _budget(rows: Sequence[BudgetRow], most: int | None) -> Table:
         total = sum(figures[process, device, moment].values())
         table.add_column(_clean(title), format_bytes(total), justify="right")
     if most is not None:
-        accounts = sorted(accounts, key=lambda account: -max(own.get(account, 0) for own in figures.values()))
+        sizes = {account: max(own.get(account, 0) for own in figures.values()) for account in accounts}
+        least = _LEAST_TENSOR_SHARE * sum(sizes.values())
+        accounts = sorted((one for one in accounts if sizes[one] >= least), key=lambda one: -sizes[one])
     for account in accounts[:most]:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))

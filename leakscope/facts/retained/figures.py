@@ -119,7 +119,7 @@ class Retained:
         if len(heap.takes) >= 4:
             found.append(Ground(f"{len(heap.takes)} snapshots weighed it", 0.65))
         if place.has_length and keeps_growing(place.length, min_persistence=0.9):
-            found.append(Ground("it has ever more members", 0.65))
+            found.append(Ground("it has more and more members", 0.65))
         if self.line is not None and self.line.kind == "adds":
             found.append(Ground("a line adds to it", 0.6))
         if self.made_at is not None:
