@@ -25,6 +25,7 @@ FOUNDATION = {
     "errors",
     "outside",
     "units",
+    "rising",
     "version",
     "addresses",
     "isolation",

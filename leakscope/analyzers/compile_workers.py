@@ -25,7 +25,7 @@ from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
 from ..facts.tables import only, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
-from ..units import MiB, format_bytes, format_duration
+from ..units import MUCH, SOME, SOON_S, WORTH, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -36,7 +36,7 @@ TELLS = (WASTE, SIBLINGS)
 AFTER = ()
 _KIND = "compile-workers"
 _ROLES = (COMPILE_WORKER, "compile-sidecar")
-_SETTLED_S = 2.0  # a worker's own start-up
+_SETTLED_S = SOON_S  # a worker's own start-up
 _LAST_S = 3.0  # before the end: workers that end in it are ended by the job that ends itself
 _KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
 _STARTERS = ("wait_pool_ready", "warm_pool", "maybe_warm_pool", "compile")
@@ -70,10 +70,10 @@ class _Team(NamedTuple):
 def findings(
     case: Case,
     *,
-    min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
-    min_bytes: int = 16 * MiB,  # interpreters drift by a few
+    min_share: float = MUCH,  # of the growth of the tree: less is not what it suffers from
+    min_bytes: int = WORTH,  # interpreters drift by a few
     min_idle_bytes: int = 128 * MiB,  # the sidecar alone, with torch in it, is 80: not worth a word
-    min_idle_share: float = 0.1,  # of what the whole tree holds
+    min_idle_share: float = SOME,  # of what the whole tree holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding if compile workers grow, keep old pages, or idle at a price; else what they cost."""
     growth = case.growth

@@ -47,7 +47,7 @@ from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
 from ..signals import Signal, signal_name
-from ..units import LISTED
+from ..units import LISTED, NEARLY_ALL
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -94,7 +94,7 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    near_fraction: float = 0.8,  # of a limit, at the last look: half a second later it may have been reached
+    near_fraction: float = NEARLY_ALL,  # of a limit, at the last look: half a second later it may have been reached
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
     everyone = case.members

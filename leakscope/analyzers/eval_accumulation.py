@@ -21,7 +21,7 @@ from ..facts.growth.tree import severity_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
-from ..units import SOME, MiB, format_bytes
+from ..units import ENDS_S, FEWEST, LITTLE, MOST, SOME, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ TELLS = (GROWTH, WHEN)
 AFTER = ("*",)  # the holder of what evaluation gathers is theirs to name
 KIND = "eval-accumulation"
 _NEVER_BLAMED = ("train", "start-up")
-_LATE_S = 5.0  # rows come every flush: the last one may be a little late
+_LATE_S = ENDS_S  # rows come every flush: the last one may be a little late
 _FIGURES = ["entry_count", "gained_bytes", "phase_s", "peak_gain_bytes"]
 
 
@@ -41,9 +41,9 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_entries: int = 3,  # twice could be a first time and its warm-up
-    min_bytes: int = 1 * MiB,  # an evaluation; less is noise of the allocator
-    min_share: float = 0.5,  # of the process's growth: else evaluation is not where memory goes
+    min_entries: int = FEWEST,  # twice could be a first time and its warm-up
+    min_bytes: int = LITTLE,  # an evaluation; less is noise of the allocator
+    min_share: float = MOST,  # of the process's growth: else evaluation is not where memory goes
     max_entries_per_step: float = 0.34,  # a model switched at every other step is no evaluation
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and phase that keeps memory."""

@@ -20,7 +20,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import LITTLE, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -31,7 +31,7 @@ AFTER = ()
 _KIND = "filling"
 
 
-def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | RuledOut | Skipped]:
+def findings(case: Case, *, min_bytes: int = LITTLE) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for each container that is filling up."""
     growth, fills = case.growth, case.growth.fills
     known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []

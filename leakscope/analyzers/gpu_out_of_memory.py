@@ -20,7 +20,7 @@ from ..facts.gpu.roles import ACTIVATIONS, GRADIENTS, OPTIMIZER
 from ..facts.gpu.snapshots import Oom
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER
-from ..units import format_bytes
+from ..units import SOME, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -40,7 +40,7 @@ def findings(
     case: Case,
     *,
     min_account_share: float = 0.3,  # of what is alive: a smaller one does not decide
-    min_request_share: float = 0.1,  # of what torch held: one tensor of that size is worth a thought
+    min_request_share: float = SOME,  # of what torch held: one tensor of that size is worth a thought
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for each device that ran out, or that none did."""
     for budget in case.last_gpu_budgets:

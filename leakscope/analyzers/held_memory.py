@@ -40,7 +40,7 @@ from ..facts.tables import cells, only
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
-from ..units import MOST, MiB, format_bytes, format_count, format_duration
+from ..units import FEWEST, HARDLY, MOST, MUCH, MiB, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -49,8 +49,8 @@ NEEDS = retained.NEEDS
 TELLS = (HELD,)
 AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
-_MOST_NAMED = 3
-_MUCH = 0.25  # of what the process holds
+_MOST_NAMED = FEWEST
+_MUCH = MUCH  # of what the process holds
 
 
 def findings(
@@ -58,10 +58,10 @@ def findings(
     so_far: list[Finding],
     *,
     min_bytes: int = 32 * MiB,
-    min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
-    min_growth_share: float = 0.5,  # where unclear: of what was gained
+    min_share: float = MUCH,  # of what the process holds at its end: it has room for three others
+    min_growth_share: float = MOST,  # where unclear: of what was gained
     min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
-    min_idle_share: float = 0.05,  # of what the process holds: the same
+    min_idle_share: float = HARDLY,  # of what the process holds: the same
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
     looked = has_idle = False

@@ -28,7 +28,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
-from ..units import MOST, MiB, format_bytes, format_rate, over
+from ..units import MOST, WORTH, format_bytes, format_rate, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -57,7 +57,7 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_bytes: int = 8 * MiB,  # queues and locks take a few pages each
+    min_bytes: int = WORTH,  # queues and locks take a few pages each
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per kind and name of segments that pile up, or how much there was."""
     growth = case.growth

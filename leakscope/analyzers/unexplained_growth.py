@@ -38,7 +38,7 @@ from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
-from ..units import MOST, NEARLY_ALL, MiB, format_bytes, format_count
+from ..units import FULL, MOST, NEARLY_ALL, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -65,7 +65,7 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_accounted_share: float = 0.9,  # below, the report says what the ledger lacks
+    min_accounted_share: float = FULL,  # below, the report says what the ledger lacks
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding when the others leave more than half of the growth unexplained."""
     growth = case.growth

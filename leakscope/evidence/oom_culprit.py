@@ -19,13 +19,13 @@ from ..facts.tables import only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import FEWEST, MOST, SOME, GiB, MiB, format_bytes, format_duration, over
+from ..units import FEWEST, LITTLE, MOST, SOME, SOON_S, GiB, format_bytes, format_duration, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LEAST_BYTES = 1 * MiB
-_SAME_S = 2.0  # who ended later than so long before it was there with it
+_LEAST_BYTES = LITTLE
+_SAME_S = SOON_S  # who ended later than so long before it was there with it
 _WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run
 _LEAST_REST = 0.01  # of what it held: the interpreter alone, say
 

@@ -22,7 +22,7 @@ from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import about, defined_at, named_in
 from ..facts.where.stacks import growth_lines
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
-from ..units import LISTED, MOST, format_bytes, format_count
+from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
 
@@ -131,7 +131,7 @@ def _package(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Sourc
 
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
-_MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
+_MAIN_SHARE = MUCH  # of what came into use: the holder of most, and of so much, is the answer
 _MOST_DRAWN = 64
 _MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 

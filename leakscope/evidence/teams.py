@@ -16,7 +16,7 @@ from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
-from ..units import MiB, changed, format_bytes
+from ..units import LARGE, SOME, MiB, changed, format_bytes
 from .sentences import at_line, curve
 from .suspects import DATA_SHARE, Suspect
 
@@ -33,9 +33,9 @@ def is_costly(
     suspect: Suspect,
     growth: TreeGrowth,
     *,
-    min_copied_bytes: int = 64 * MiB,  # all workers: an interpreter with torch in it copies some by itself
+    min_copied_bytes: int = LARGE,  # all workers: an interpreter with torch in it copies some by itself
     min_bytes_each: int = 32 * MiB,  # measured: 12 to 22 with torch and without any rows
-    min_copied_share: float = 0.1,  # of what the whole tree holds
+    min_copied_share: float = SOME,  # of what the whole tree holds
 ) -> bool:
     """Far more than an interpreter copies by itself, and enough of it can be Python objects of their parent's."""
     copies = team.copies

@@ -15,6 +15,7 @@ import numpy as np
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
 from ..storage import thinned, without_units
+from ..units import SOME, over
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
@@ -87,7 +88,7 @@ class Case:
         least = self.worth_a_look(min_bytes)
         return [process for process in self.growth.processes if process.growth_bytes >= least]
 
-    def worth_a_look(self, min_bytes: float, min_share: float = 0.1) -> float:
+    def worth_a_look(self, min_bytes: float, min_share: float = SOME) -> float:
         """``min_bytes``, and such a share of the growth of the tree. **Units** bytes."""
         return max(min_bytes, min_share * self.growth.growth_bytes)
 
@@ -210,7 +211,7 @@ class Case:
 
     def bytes_per_hour(self, bytes: float) -> float:
         """The rate of what was gained in the judged window."""
-        return round(bytes / max(self.growth.end_s - self.growth.start_s, 1e-9) * 3600, 1)
+        return round(3600 * over(bytes, self.growth.end_s - self.growth.start_s), 1)
 
     def finding(
         self,
