@@ -40,7 +40,7 @@ from ..facts.tables import cells, only
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
-from ..units import FEWEST, HARDLY, MOST, MUCH, MiB, format_bytes, format_count, format_duration
+from ..units import FEWEST, HARDLY, MOST, MUCH, SLIGHT, MiB, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -131,7 +131,7 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
 
 
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it
-_LEAST_IDLE = 4 * MiB  # of one of several
+_LEAST_IDLE = SLIGHT  # of one of several
 
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
