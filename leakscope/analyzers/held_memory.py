@@ -58,7 +58,7 @@ def findings(
     so_far: list[Finding],
     *,
     min_bytes: int = 32 * MiB,
-    min_share: float = MUCH,  # of what the process holds at its end: it has room for three others
+    min_share: float = MUCH,  # of what the process holds at its end: it has room for four others
     min_growth_share: float = MOST,  # where unclear: of what was gained
     min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
     min_idle_share: float = HARDLY,  # of what the process holds: the same
