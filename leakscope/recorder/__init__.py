@@ -74,7 +74,7 @@ def record(options: RecordOptions) -> int:
     mask = launch.block_signals()
     launch.occupy_standard_descriptors()
     path = os.environ.get("PATH")
-    asked = shlex.join(options.command)
+    asked = shlex.join([os.path.basename(options.command[0]), *options.command[1:]])
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
     known = job_identity.belongs(os.environ, os.getcwd())
