@@ -23,11 +23,12 @@ from subprocess import SubprocessError
 from typing import Any
 
 from leakbench import UNSEEN_S, all_programs, sample, unseen_programs
-from leakbench.score import Score, score_of
+from leakbench.score import Score, score, score_of
 from leakbench.table import PEERS, RESULTS, UNSEEN, markdown, page, write
 from leakbench.tools import Tool, tools
+from leakbench.tools.leakscope import removed_by_edit
 from tests.bench.runs import Spent, spent_by
-from tests.end_to_end.programs import LONGEST_S, Program
+from tests.end_to_end.programs import LONGEST_S, Program, report
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 16  # leaky programs and their twins: about an hour with every tool
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="how many run at once (default 1)")
     parser.add_argument("--folder", type=Path, default=ROOT / "leakbench-output", help="where runs and results go")
     parser.add_argument("--keep", action="store_true", help="do not run again what the folder has")
+    parser.add_argument("--prove", action="store_true", help="record again with the edit of the first advice")
     parser.add_argument("--commit", action="store_true", help="renew the figures in the repository (of a whole run)")
     options = parser.parse_args()
 
@@ -95,6 +97,10 @@ def judge(program: Program, tool: Tool, options: argparse.Namespace) -> Score:
         last = (str(failure).strip() or type(failure).__name__).splitlines()[-1]
         return score_of(program, None, tool.offers, tool.name, f"failed: {last}")
     scored = score_of(program, answer, tool.offers, tool.name)
+    if tool.name == "leakscope" and program.places:
+        scored = scored._replace(advice=score(program, report(folder / "run.parquet")).advice)
+        if options.prove:
+            scored = scored._replace(removed=removed_by_edit(folder))
     return scored._replace(
         wall_s=round(spent.wall_s, 2),
         cpu_s=round(spent.cpu_s, 2),

@@ -16,11 +16,17 @@ RESULTS = Path(__file__).with_name("results.json")
 UNSEEN = Path(__file__).with_name("unseen.json")
 PEERS = Path(__file__).with_name("peers.json")
 
+
+def _is_gone(removed: float | None) -> bool | None:
+    return removed >= 0.9 if removed is not None else None
+
+
 MEASURES: tuple[tuple[str, Callable[[Score], bool | None]], ...] = (
     ("leaky: kind of the first finding is right", lambda s: s.kind),
     ("leaky: it names the right variable", lambda s: s.name),
     ("leaky: it names the right line", lambda s: s.line),
     ("leaky: its advice mends the right mechanism", lambda s: s.advice),
+    ("leaky: the edit that follows it removes 90% of the growth", lambda s: _is_gone(s.removed)),
     ("leaky: right verdict", lambda s: s.verdict if s.leaky else None),
     ("clean: a false alarm", lambda s: s.alarm),
     ("clean: right verdict (NOT LEAKING)", lambda s: None if s.leaky else s.verdict),
@@ -91,7 +97,8 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
     ours = [s for s in run if s.tool == "leakscope"]
     if ours:
         torch = [s for s in ours if s.torch]
-        measures = [(name, str(share(ours, field)), str(share(torch, field))) for name, field in MEASURES]
+        measured = [(name, share(ours, field), share(torch, field)) for name, field in MEASURES]
+        measures = [(name, str(every), str(some)) for name, every, some in measured if every.of]
         sections.append(Table(("leakscope", "all", "with PyTorch"), measures))
         bins = [(label, f"{mean:.0%}", str(right)) for label, mean, right in calibration(ours)]
         sections.append(Table(("confidence of the first finding", "on average", "right kind and name"), bins))

@@ -372,8 +372,11 @@ def _carries(one: Held) -> dict[str, str] | None:
     inside = [part for part in _much_of_members(one.place) if part.reference.edge_kind == "attribute"]
     others = [part for part in one.place.children if part.type_name not in (kind, base)]  # several members share it
     heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
+    handle = one.found.holder.handle  # whose memory is outside Python: a parsed document
     if base is None:
         return None
+    if handle is not None and handle.type_name not in (kind, base):
+        return {"base": base, "by": f", with the {tail(handle.type_name)} and what that has outside Python"}
     if inside:
         return {"base": base, "by": f", by its {inside[0].reference.variable} ({tail(inside[0].type_name)})"}
     if heavy is None or float(heavy.deep_bytes[-1]) < _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1]):
@@ -440,6 +443,8 @@ def _slow_consumer(one: Held) -> dict[str, str] | None:
 _ONLY = {
     "uncalled": "in {text}(), which nothing calls: call it for each that is no longer needed. They are added",
     "handler": "only after {text} ({at}): remove them also where none is raised. They are added",
+    "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
+    "due also where members are added",
     "condition": "only if {text} ({at}): see that it comes to this as often as members are added",
     "early": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, Union
 
 from .index import FUNCTIONS, Source, last_name, lines_of, pairs
 from .statements import Statement, blocks, is_looked_up_first, statement_at, stored, taken_out_after
@@ -311,8 +311,8 @@ def _at_the_beginning(source: Source, function: _Function, *new: str, note: str)
 def _in_finally(asked: Asked, found: Statement) -> Edited:
     """What removes the same again at the end of its block does so also after an exception."""
     between, removes = _known(taken_out_after(found))
-    text = _segment(found.source, removes)
-    return _tried(found.source, between, removes, [text])
+    lines = lines_of(found.source.text)
+    return _tried(found.source, between, removes, lines[removes.lineno - 1 : removes.end_lineno])
 
 
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
@@ -324,21 +324,22 @@ def _handle_removed(asked: Asked, found: Statement) -> Edited:
     is_own = any(isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in own) for one in given)
     rest = block[block.index(node) + 1 :]
     _need(is_own and rest and block is function.body and "handle" not in _segment(found.source, function))
-    after = _tried(found.source, rest, None, ["handle.remove()"])
+    indent = _indent(lines_of(found.source.text)[rest[0].lineno - 1])
+    after = _tried(found.source, rest, None, [f"{indent}handle.remove()"])
     source = found.source._replace(text=after.text)
     kept = _replaced(source, node, f"handle = {_segment(source, node)}", "where it is needed later, keep the handle")
     return kept._replace(before=found.source.text)
 
 
 def _tried(source: Source, body: Sequence[ast.stmt], until: ast.stmt | None, last: Sequence[str]) -> Edited:
-    """Statements in a try, with others in its finally in the place of one that comes behind them."""
+    """Statements in a try, with the lines of others in its finally, in the place of one that comes behind them."""
     texts = [node for one in body for node in ast.walk(one) if isinstance(node, (ast.Constant, ast.JoinedStr))]
     _need(all(node.end_lineno == node.lineno for node in texts), "a text between goes over several lines")
     first, end = body[0].lineno - 1, (until.lineno - 1 if until is not None else body[-1].end_lineno) or 0
     lines = lines_of(source.text)[first:end]
     indent = _indent(lines[0])
-    inside = [f"    {one}" if one.strip() else one for one in lines]
-    new = [f"{indent}try:", *inside, f"{indent}finally:", *(f"{indent}    {one}" for one in last)]
+    inside, after = ([f"    {one}" if one.strip() else one for one in part] for part in (lines, last))
+    new = [f"{indent}try:", *inside, f"{indent}finally:", *after]
     return _with(source, first, until.end_lineno if until is not None else end, new)
 
 
@@ -374,7 +375,7 @@ def _collector_on(asked: Asked, found: Statement) -> Edited:
 
 
 _How = Callable[[Asked, Statement], Edited]
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 _HOW: dict[str, _How] = {
     "autograd-history": _otherwise(lambda asked, text, behind: f"{behind}.detach()"),
     "views": _otherwise(_of_view),

@@ -37,9 +37,11 @@ class Statement:
 
 @dataclass(frozen=True)
 class Guard:
-    """Why a statement may not run: ``kind`` is uncalled, handler, condition or early; ``text``: as the source has it.
+    """Why a statement may not run. ``text``: as the source has it.
 
-    ``uncalled``: of a function whose name stands nowhere else. ``early``: a return, raise or continue may come before.
+    ``kind``: handler or condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else;
+    ``asked``: it removes what its function was asked for, and found to be of no more use; ``early``: a
+    return, raise or continue may come before.
     """
 
     kind: str
@@ -81,6 +83,8 @@ def guard_of(sources: Sequence[Source], file: str, line: int) -> Guard | None:
         if isinstance(outer, ast.If) and not _is_of_length(outer.test):
             is_other = inner in outer.orelse
             test = ast.unparse(outer.test)
+            if function is not None and _is_asked_for(found.node, function):
+                return Guard("asked", f"{function.name}()", function.lineno)
             return Guard("condition", f"not ({test})" if is_other else test, outer.lineno)
         inner = outer
     return _early(found)
@@ -281,6 +285,37 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 def _is_of_length(test: ast.expr) -> bool:
     """It asks how many there are: a limit, and no reason why a member stays."""
     return any(isinstance(one, ast.Call) and last_name(one.func) in ("len", "qsize") for one in ast.walk(test))
+
+
+def _is_asked_for(node: ast.stmt, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """What is removed is an entry by a key that the function is given, and that it looks up for whoever called it."""
+    given = {one.arg for one in function.args.args}
+    gone: list[tuple[ast.expr, ast.expr]] = []
+    for one in _own(node):
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Del):
+            gone.append((one.value, one.slice))
+        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "pop" and one.args:
+            gone.append((one.func.value, one.args[0]))
+    every = list(ast.walk(function))
+    looked_up = {_entry(one) for one in every}
+    answers = any(
+        isinstance(one, ast.Return) and not isinstance(one.value, (ast.Constant, type(None))) for one in every
+    )
+    return answers and any(last_name(entry[1]) in given and _dumped(*entry) in looked_up for entry in gone)
+
+
+def _entry(node: ast.AST) -> tuple[str, ...] | None:
+    """Of ``rows[key]`` and ``rows.get(key)``, as they are read: the container and the key."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return _dumped(node.value, node.slice)
+    func = node.func if isinstance(node, ast.Call) and node.args else None
+    if isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and func.attr == "get":
+        return _dumped(func.value, node.args[0])
+    return None
+
+
+def _dumped(*parts: ast.AST) -> tuple[str, ...]:
+    return tuple(map(ast.dump, parts))
 
 
 def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
