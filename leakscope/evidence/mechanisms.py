@@ -24,6 +24,7 @@ from ..facts.code.statements import (
     is_looked_up_first,
     is_never_read,
     new_each_time,
+    only_read,
     statement_at,
     stored,
     stores_part,
@@ -559,6 +560,15 @@ def _is_looked_up(one: Held) -> bool:
     return pair is not None and one.statement is not None and is_looked_up_first(one.statement, pair[0])
 
 
+def _read_entry(one: Held) -> dict[str, str] | None:
+    """A mapping that makes an entry for each key that it is asked for, and a line that only reads."""
+    reading = one.statement if one.named.type_name.endswith("defaultdict") else None
+    entry = only_read(reading, str(one.named.reference.variable)) if reading is not None else None
+    if entry is None:
+        return None
+    return {"entry": ast.unparse(entry), "instead": f"{ast.unparse(entry.value)}.get({ast.unparse(entry.slice)})"}
+
+
 def _callables(one: Held) -> dict[str, str] | None:
     """What it is given are functions or methods: each keeps the object that it is of, or what it encloses."""
     if one.member_type not in CALLABLES or not one.place.is_user:
@@ -723,6 +733,11 @@ MECHANISMS: dict[str, Mechanism] = {
         _callables,
         "take each {one.member_type} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps "
         "{keeps}",
+    ),
+    "made-by-reading": Mechanism(
+        _read_entry,
+        "read {entry} by {instead}{one.where}, or ask whether the key is there: a defaultdict makes an entry for each "
+        "key that it is asked for",
     ),
     "keys-that-do-not-repeat": Mechanism(
         lambda one: _is_looked_up(one) and {"keys": f" ({one.new_keys})" if one.new_keys else ""},

@@ -147,6 +147,24 @@ def test_what_is_removed_at_the_end_is_removed_also_after_an_exception() -> None
     assert room.rows == []
 
 
+READS = """import collections
+
+rows = collections.defaultdict(complex)
+
+
+def known(key):
+    kind = rows[key]  # read
+    return kind.real
+"""
+
+
+def test_what_is_only_read_makes_no_entry() -> None:
+    names: dict[str, Any] = {}
+    exec(edited("made-by-reading", READS, "# read").text, names)
+    names["rows"]["b"] = 3j + 1
+    assert [names["known"](key) for key in "ab"] == [0, 1] and list(names["rows"]) == ["b"]
+
+
 HOOKED = """def features(layer, images):
     seen = []
 
@@ -288,6 +306,7 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
         ("views", "rows.append(match)", "append", {"type_name": "list of re.Match"}),
         ("removal-not-reached", "rows.append(row)\nrows.remove(row)", "append", {}),
         ("removal-not-reached", ROOM.replace("(row)  # may raise", '("""a\n""")'), "append", {}),
+        ("made-by-reading", READS.replace("kind.real", "kind"), "# read", {}),
         ("hooks", HOOKED.replace("(keep)", "(shown)"), "register", {}),
         ("hooks", HOOKED.replace("    layer.r", "    handle = layer.r", 1), "handle =", {}),
         ("finished-work", "rows.append(submit())", "append", {"type_name": "list of Future"}),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
 from .index import FUNCTIONS, Source, last_name, lines_of, pairs
-from .statements import Statement, blocks, is_looked_up_first, statement_at, stored, taken_out_after
+from .statements import Statement, blocks, is_looked_up_first, only_read, statement_at, stored, taken_out_after
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -173,6 +173,18 @@ def _left_out(asked: Asked, found: Statement) -> Edited:
     return _replaced(source, node, "pass") if is_alone else _with(source, node.lineno - 1, node.end_lineno, [])
 
 
+def _read_without_entry(asked: Asked, found: Statement) -> Edited:
+    """A defaultdict is asked for what it has, or else given what it would make and does not keep."""
+    entry = _known(only_read(found, asked.variable))
+    made = [
+        value.args[0] for _, node in _nodes(asked.sources) for target, value in pairs(node)
+        if last_name(target) == asked.variable and isinstance(value, ast.Call) and len(value.args) == 1
+    ]  # fmt: skip
+    _need(len(made) == 1 and _is_plain_name(made[0]), f"what {asked.variable} makes for a new key is not to be seen")
+    name, key = _segment(found.source, entry.value), _segment(found.source, entry.slice)
+    return _replaced(found.source, entry, f"{name}.get({key}, {ast.unparse(made[0])}())", "no entry is made by reading")
+
+
 # ---- how much is kept
 
 
@@ -268,7 +280,7 @@ def _drained(asked: Asked, found: Statement) -> Edited:
 
 def _default_none(asked: Asked, found: Statement) -> Edited:
     source, name = found.source, asked.variable
-    function = _known(found.function, "no function is known whose default value it is")
+    function: _Function = _known(found.function, "no function is known whose default value it is")
     every = function.args
     positional = [*every.posonlyargs, *every.args]
     given = [*zip(positional[len(positional) - len(every.defaults) :], every.defaults)]
@@ -317,7 +329,8 @@ def _in_finally(asked: Asked, found: Statement) -> Edited:
 
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
     """A hook that a function makes for itself goes as the function ends."""
-    function, node, block = _known(found.function), found.node, _block(found)
+    function: _Function = _known(found.function)
+    node, block = found.node, _block(found)
     call = _of(ast.Call, node.value if isinstance(node, ast.Expr) else None)
     given = [*call.args, *(one.value for one in call.keywords)]
     own = {getattr(one, "name", "") for one in function.body if isinstance(one, FUNCTIONS)}
@@ -384,6 +397,7 @@ _HOW: dict[str, _How] = {
     "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,
+    "made-by-reading": _read_without_entry,
     "slow-consumer": _made_with_limit,
     "unbounded-cache": _cached,
     "cache-keeps-self": _cached,

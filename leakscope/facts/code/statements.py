@@ -214,6 +214,31 @@ def is_never_read(sources: Sequence[Source], variable: str) -> bool:
     return put > 0
 
 
+def only_read(found: Statement, variable: str) -> ast.Subscript | None:
+    """``self.kinds[key]``, where it stands once and what is there is looked at, and neither changed nor handed on."""
+    function, node = found.function, found.node
+    entries = [one for one in _own(node) if isinstance(one, ast.Subscript) and last_name(one.value) == variable]
+    if function is None or len(entries) != 1 or not isinstance(entries[0].ctx, ast.Load):
+        return None
+    around = {inner: outer for outer in ast.walk(function) for inner in ast.iter_child_nodes(outer)}
+    uses: list[ast.AST] = [entries[0]]
+    if isinstance(node, ast.Assign) and node.value is entries[0]:
+        names = [one.id for one in node.targets if isinstance(one, ast.Name)]
+        uses = [
+            one
+            for one in ast.walk(function)
+            if last_name(one) in names and isinstance(getattr(one, "ctx", None), ast.Load)
+        ]
+    for use in uses:
+        outer = around.get(use)
+        is_part = isinstance(outer, ast.Attribute) and isinstance(outer.ctx, ast.Load)
+        called = around.get(outer) if is_part and outer is not None else None
+        looks = is_part and not (isinstance(called, ast.Call) and called.func is outer)
+        if not looks and not isinstance(outer, (ast.Compare, ast.BinOp, ast.FormattedValue)):
+            return None
+    return entries[0] if uses else None
+
+
 def has_default(sources: Sequence[Source], variable: str, maker: str) -> str | None:
     """``default=[]``, where a variable is made with a container as that."""
     for tree in (parse(source.text) for source in sources if variable in source.text):
