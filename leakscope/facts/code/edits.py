@@ -280,7 +280,9 @@ def _drained(asked: Asked, found: Statement) -> Edited:
 
 def _default_none(asked: Asked, found: Statement) -> Edited:
     source, name = found.source, asked.variable
-    function: _Function = _known(found.function, "no function is known whose default value it is")
+    function = found.function
+    if function is None:
+        raise _Unclear("no function is known whose default value it is")
     every = function.args
     positional = [*every.posonlyargs, *every.args]
     given = [*zip(positional[len(positional) - len(every.defaults) :], every.defaults)]
@@ -329,8 +331,9 @@ def _in_finally(asked: Asked, found: Statement) -> Edited:
 
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
     """A hook that a function makes for itself goes as the function ends."""
-    function: _Function = _known(found.function)
-    node, block = found.node, _block(found)
+    function, node, block = found.function, found.node, _block(found)
+    if function is None:
+        raise _Unclear(_UP_TO_YOU)
     call = _of(ast.Call, node.value if isinstance(node, ast.Expr) else None)
     given = [*call.args, *(one.value for one in call.keywords)]
     own = {getattr(one, "name", "") for one in function.body if isinstance(one, FUNCTIONS)}
