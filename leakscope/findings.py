@@ -257,6 +257,7 @@ class BudgetRow:
 
 
 LEVEL, PEAK = "level", "peak"
+DATA = "data"  # the account of what the user's variables hold
 
 
 @dataclass(frozen=True)

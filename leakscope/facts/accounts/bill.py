@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...findings import LEVEL, PEAK, Bill, BillRow, Peak
+from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
-from .holdings import DATA, LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
+from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
     from ...storage import Recording
