@@ -291,7 +291,8 @@ class Bill:
 
     **Units** bytes, and seconds since the recording began. ``rows`` add up to ``total_bytes``, the proportional set
     size of all processes, pages of mapped files included. ``snapshot_s``: of the snapshot that divides what the largest
-    process held; None without one.
+    process held; None without one. ``asked_in``: of a peak, who asked for most of that process's memory round it, at
+    ``file`` and ``line`` of the user's; None where no sampled allocation says.
     """
 
     moment: str
@@ -299,6 +300,9 @@ class Bill:
     total_bytes: int
     snapshot_s: float | None
     rows: Sequence[BillRow]
+    asked_in: str | None = None
+    file: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)

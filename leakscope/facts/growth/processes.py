@@ -286,8 +286,8 @@ def _graphs_of(graphs: pd.DataFrame, key: _Key) -> list[Ours]:
         return []
     graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s", "reading_bytes")
     own = only(graphs, (graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna())
-    own = own.fillna({"reading_bytes": np.inf})
-    return [Ours(at, at + held, size) for at, held, size in cells(own, "time_s", "held_s", "reading_bytes")]
+    told = cells(own, "time_s", "held_s", "reading_bytes")
+    return [Ours(at, at + held, float("inf") if size is None else size) for at, held, size in told]
 
 
 def _noted_s(notes: pd.DataFrame | None, note: str) -> Floats:
