@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from ..rising import BLOCKS, LEAST_BLOCKS, WARM_UP, floors_at, median, rise_of, slopes
 from .peaks import Peak
 from .tree import Tree, held_together
 
@@ -14,10 +15,7 @@ _MOST_HIGH = 64  # seconds with the most memory: a snapshot and what it works ou
 _LEAST_RATE_S = 5.0  # below this a rate is noise
 STEADY_WINDOW_S = 120.0
 LEAST_STEADY_S = 20.0  # most models are loaded in less
-_WARM_UP_S, _WARM_UP_FRACTION = 5.0, 0.2  # imports, the first batches, the optimizer's state
-_STRETCHES = 6
-_MOST_IN_ONE = 0.5  # of the rise in one stretch: more is a step, and a step is no growth
-_LEAST_AT_END = 0.4  # of the usual rise in the last stretch: less, and it is coming to an end
+_WARM_UP_S = 5.0  # imports, the first batches, the optimizer's state: of a short run more than a share of it
 
 
 class Steady(NamedTuple):
@@ -43,41 +41,33 @@ class Course:
             self._floors[-1] = second, min(lowest, value)
             return False
         self._floors.append((now_s, value))
-        while self._floors[0][0] < now_s - STEADY_WINDOW_S and len(self._floors) > 2 * _STRETCHES:
+        while self._floors[0][0] < now_s - STEADY_WINDOW_S and len(self._floors) > 2 * BLOCKS:
             self._floors.popleft()
         return True
 
     def steady(self, least_s: float = LEAST_STEADY_S) -> Steady | None:
         """How the floor rose; None unless it did so all along, for ``least_s`` or more after the start-up.
 
-        By floors, since batches come and go. What rises in a step, or less and less, is not steady: no forecast.
-        **Cost** 40 us.
+        By floors, since batches come and go, and by the rule that reports have. What rises in a step, or less and less,
+        is not steady: no forecast. **Cost** 0.2 ms at most.
         """
         if self._first_s is None:
             return None
         now_s = self._floors[-1][0]
-        begin_s = self._first_s + max(_WARM_UP_S, _WARM_UP_FRACTION * (now_s - self._first_s))
+        begin_s = self._first_s + max(_WARM_UP_S, WARM_UP * (now_s - self._first_s))
         begin_s = max(begin_s, self._floors[0][0])
         watched_s = now_s - begin_s
         if watched_s < least_s:
             return None
-        lowest: dict[int, tuple[float, int]] = {}  # of each stretch
-        for second, value in self._floors:
-            if second >= begin_s:
-                stretch = min(_STRETCHES - 1, int(_STRETCHES * (second - begin_s) / watched_s))
-                known = lowest.get(stretch)
-                if known is None or value < known[1]:
-                    lowest[stretch] = second, value
-        floors = list(lowest.values())
-        rises = [after - before for (_, before), (_, after) in zip(floors, floors[1:])]
-        if len(floors) < _STRETCHES or min(rises) <= 0:
+        later = [(second, float(value)) for second, value in self._floors if second >= begin_s]
+        if len(later) < LEAST_BLOCKS:
             return None
-        total = sum(rises)
-        if max(rises) > _MOST_IN_ONE * total or rises[-1] < _LEAST_AT_END * total / len(rises):
+        values = [value for _, value in later]
+        floors = [later[at] for at in floors_at(values)]
+        at_s, lows = [at for at, _ in floors], [low for _, low in floors]
+        if lows[-1] <= lows[0] or not rise_of(at_s, lows).is_steady(least=0.0):
             return None
-        # Median of the slopes of all pairs: one stretch that was still loading does not make the rate.
-        slopes = sorted((b - a) / (t - s) for i, (t, b) in enumerate(floors) for s, a in floors[:i])
-        return Steady(slopes[len(slopes) // 2], watched_s)
+        return Steady(median(slopes(at_s, lows)), watched_s)
 
 
 class Figures:

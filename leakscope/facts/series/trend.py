@@ -31,28 +31,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...units import MOST, MiB, format_bytes, format_duration
+from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
+from ...units import FEWEST, MOST, SOME, MiB, format_bytes, format_duration
 from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
+LEVEL, STEPS, RAMP, SATURATION = "level", "steps", "ramp that ends", "saturation"
+UPS_AND_DOWNS, GROWTH = "ups and downs over a floor", "growth"
 LEAST_STEPS = 20  # of training: fewer are too coarse a clock
 DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of several it adds up
 LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
-WARM_UP = 0.15  # of the run: imports, first batches, optimizer state
 FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
-_BLOCKS, _LEAST_BLOCKS = 12, 8  # stretches of a window: few enough that neighbours are nearly independent
-_FLOOR = 0.1  # of the samples of a stretch lie below what is called its floor, and above its roof
-_RISES = 0.85  # of the pairs of floors: of driftless walks one in twenty has so many
-_SPREAD = 2.2  # equal rises or more: two are two loads
-_GOES_ON, _ENDS = 0.55, 0.45  # of what was foretold: leaks that slow down on a busy machine, rises that end in stages
 _LIFTED = 0.5  # of what floors rise by: if what comes and goes becomes less by more, the roofs stand
-_SHARE = 0.25  # of what counts as growth: enough of a straight line, and of what the last third has to have gained
-_STRAIGHT_S, _EVENLY = 60.0, 0.9  # seconds, and of as many equal rises: no drift does that
-_PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
+_STRAIGHT_S = 60.0  # of a straight line: no drift does that
 _STEP = 0.4  # of all that was gained
-_STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_LEAST_FALL = 3 * MiB
 _LATER = 1 / 2, 1 / 4, 1 / 8  # of the run
 _LITTLE = 0.05  # of the time: peaks of a moment, as of a copy that is saved; of what was gained: it began
 
@@ -63,7 +58,8 @@ class Trend:
 
     **Units** bytes and seconds. ``growth_bytes`` is what was gained and not given back by ``end_s``; it is 0 or more,
     and is also filled when the verdict is flat (a cache that filled up). ``slope_low`` and ``slope_high`` bound
-    ``slope_per_s`` at 95 %; all three are 0 where it does not grow.
+    ``slope_per_s`` at 95 %; all three are 0 where it does not grow. ``odds``, 0 to 1: that what was held out is of the
+    ``model`` that describes the window, growth or its end.
     """
 
     verdict: str
@@ -74,6 +70,8 @@ class Trend:
     slope_per_s: float = 0.0
     slope_low: float = 0.0
     slope_high: float = 0.0
+    model: str = ""
+    odds: float = 0.0
 
 
 def judge(
@@ -82,7 +80,7 @@ def judge(
     *,
     started_s: float | None = None,  # when the work began, where somebody knows: all before it is start-up
     begun_s: float | None = None,  # when the interpreter had started: on a busy machine that alone takes half a minute
-    min_samples: int = 2 * _LEAST_BLOCKS,
+    min_samples: int = 2 * LEAST_BLOCKS,
     min_growth_bytes: int = 2 * DRIFT_BYTES,
     min_growth_fraction: float = 0.0,  # of the level
 ) -> Trend:
@@ -106,12 +104,12 @@ def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_by
     """
     use = np.isfinite(value_bytes) & (time_s >= trend.start_s) & (time_s <= trend.end_s)
     lasted_s = trend.end_s - trend.start_s
-    if use.sum() < _LEAST_BLOCKS or lasted_s <= 0:
+    if use.sum() < LEAST_BLOCKS or lasted_s <= 0:
         return float("inf")
     t, y = evenly(time_s[use], without_blips(value_bytes[use]))
-    if t.size < _LEAST_BLOCKS:
+    if t.size < LEAST_BLOCKS:
         return float("inf")
-    floors = y[_floors_at(y)]
+    floors = y[floors_at(y.tolist())]
     moves = float(np.quantile(np.abs(np.diff(floors)), MOST))
     return 2 * max(float(min_growth_bytes), 4 * moves) / lasted_s
 
@@ -151,7 +149,7 @@ def _was_there_before(t: Floats, y: Floats, from_s: float, trend: Trend) -> bool
     earlier = (t[begins] < from_s) & (ends < t.size - 1)
     lasted_s = t[ends[earlier]] - t[begins[earlier]]
     are_tops = lasted_s.size > 1 and lasted_s.sum() >= _LITTLE * (from_s - t[0])
-    return bool(are_tops or (lasted_s >= _SHARE * (trend.end_s - trend.start_s)).any())
+    return bool(are_tops or (lasted_s >= PART * (trend.end_s - trend.start_s)).any())
 
 
 def _fades_since_before(t: Floats, y: Floats, trend: Trend) -> bool:
@@ -197,90 +195,83 @@ def _judge(
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
     peaks = evenly(t, y)[1]  # what is no level is a bound all the same
     t, y = evenly(t, without_blips(y))
-    if t.size < _LEAST_BLOCKS:
+    if t.size < LEAST_BLOCKS:
         return replace(window, reason=f"samples came too unevenly: only {t.size} stretches of equal time have one")
     return _judge_window(t, y, peaks, max(min_growth_bytes, min_growth_fraction * float(np.median(y))), started_s)
 
 
 def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: float | None) -> Trend:
     """Questions 2 to 5 of the module's list, on a window without warm-up."""
-    floors_at, roofs = _floors_at(y), peaks[_floors_at(-peaks)]
-    at, floors = t[floors_at], y[floors_at]
-    kept = retained(floors)
-    rises = np.diff(kept)
-    growth, to_end = float(kept[-2] - kept[0]), float(kept[-1] - kept[0])
+    at_floors = floors_at(y.tolist())
+    roofs = peaks[floors_at((-peaks).tolist())]
+    at, floors = t[at_floors], y[at_floors]
+    rises = np.diff(retained(floors))
+    growth, to_end = float(rises[:-1].sum()), float(rises.sum())
     start, end = _ends(t, y, to_end / float(at[-1] - at[0]))
-    window = Trend(FLAT, "", float(t[0]), float(t[end]), int(growth))
+    whole = rise_of(at.tolist(), floors.tolist(), least)
+    window = Trend(FLAT, "", float(t[0]), float(t[end]), int(growth), model=LEVEL, odds=1 - whole.odds)
 
-    def growing(reason: str, values: Floats, steps_s: Sequence[float] = ()) -> Trend:
+    def growing(reason: str, values: Floats, odds: float, steps_s: Sequence[float] = ()) -> Trend:
         slope, low, high, _ = slope_interval(at, values)
         start_s, end_s = _of_growth((float(t[start]), window.end_s), t, retained(y), steps_s)
         known_s = np.clip([start_s, end_s], at[0], at[-1])
-        gain = float(np.diff(np.interp(known_s, at, kept))[0]) + slope * (end_s - start_s - float(np.ptp(known_s)))
+        gain = float(np.diff(np.interp(known_s, at, retained(floors)))[0])
+        gain += slope * (end_s - start_s - float(np.ptp(known_s)))
         told = f"grew by {format_bytes(gain)} in {end_s - start_s:.0f} s{reason}"
-        return Trend(GROWING, told, start_s, end_s, int(max(0.0, gain)), slope, low, high)
+        if steps_s and gain < MOST * least:
+            return cannot_tell(f"{told}, but for steps; a longer run would show", STEPS)
+        return Trend(GROWING, told, start_s, end_s, int(max(0.0, gain)), slope, low, high, GROWTH, odds)
 
-    def cannot_tell(reason: str) -> Trend:
-        return replace(window, verdict=CANNOT_TELL, reason=reason, growth_bytes=int(to_end))
+    def cannot_tell(reason: str, model: str) -> Trend:
+        return replace(window, verdict=CANNOT_TELL, reason=reason, growth_bytes=int(to_end), model=model)
 
     if growth < least:
-        always = _share_that_rises(floors) == 1.0
-        if always and t[-1] - t[0] >= _STRAIGHT_S and to_end >= _SHARE * least and _is_even(rises):
-            return growing(", by as much in each stretch of it", floors)
-        if always and growth >= (1 - _SHARE) * least:
+        always = whole.share == 1.0
+        if always and t[-1] - t[0] >= _STRAIGHT_S and to_end >= PART * least and whole.is_even:
+            return growing(", by as much in each stretch of it", floors, whole.odds)
+        if always and growth >= (1 - PART) * least:
             told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
-            return cannot_tell(f"{told}; a longer run would show")
+            return cannot_tell(f"{told}; a longer run would show", GROWTH)
         return replace(window, reason=_stood(y, least))
-    taken, steps = _steps(t, y, floors_at, least)
+    taken, steps = _steps(t, y, np.array(at_floors), least)
     others = floors - taken
-    came = np.diff(retained(others))
+    rest = rise_of(at.tolist(), others.tolist(), least)
     told = ", ".join(f"{format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
-    seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({told})"
-    if steps and came[:-1].sum() < least:
+    seen = f"{'two steps' if len(steps) > 1 else 'one step'} ({told})"
+    window = replace(window, odds=1 - rest.odds)
+    if steps and np.diff(retained(others))[:-1].sum() < least:
         if _is_repeated(steps, at, least):
-            return cannot_tell(f"grew in {seen}; a longer run would show")
-        return replace(window, reason=f"grew in {seen} only")
+            return cannot_tell(f"grew in {seen}; a longer run would show", STEPS)
+        return replace(window, reason=f"grew in {seen} only", model=STEPS)
     if _narrows(roofs - floors, others, np.diff(taken) > 0):
-        return replace(window, reason=_stood(y, least, up_to=float(roofs.max())))
-    share, pace = _share_that_rises(others), _pace(at, others)
-    risen = np.flatnonzero(came > _SHARE * came.mean())
-    pause = int(np.diff(risen).max()) - 1 if risen.size > 1 else 0
-    quiet = rises.size - 1 - int(risen[-1])
-    goes_on = share >= _RISES and came[-(floors.size // 3) :].sum() >= _SHARE * least
-    if goes_on and _count_of(came) >= _SPREAD:
-        if pause > _PAUSE * rises.size:
-            return cannot_tell("grew in two steps only; a longer run would show")
-        if pace >= _GOES_ON and quiet <= pause + 1:
-            return growing(" and was still growing at the end", others, [at_s for at_s, _ in steps])
+        return replace(window, reason=_stood(y, least, up_to=float(roofs.max())), model=UPS_AND_DOWNS)
+    rises_late = rest.keeps_rising and rest.late >= PART * least
+    if rises_late and rest.is_spread:
+        if rest.pauses:
+            return cannot_tell("grew in two steps only; a longer run would show", STEPS)
+        if rest.goes_on:
+            return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
     if started_s is not None and t[0] < started_s < t[-1]:
-        return cannot_tell(f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show")
-    if goes_on and (pace >= _ENDS or floors.size < _BLOCKS):  # of few stretches the last third is two or three
-        return cannot_tell("the growth slows down; a longer run would show whether it ends")
-    was_there = risen[0] > 0 and floors[: risen[0]].max() > floors[-1] - MOST * to_end
-    if risen[0] >= rises.size // 2 and risen.size >= 3 and quiet == 0 and not was_there:
-        return cannot_tell("grew towards its end only, and was still growing; a longer run would show")
+        told = f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show"
+        return cannot_tell(told, RAMP)
+    if rises_late and (not rest.ends or rest.count < BLOCKS):  # of few stretches the last third is two or three
+        return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
+    is_late = rest.risen[0] >= rises.size // 2 and len(rest.risen) >= FEWEST and rest.quiet == 0
+    if is_late and floors[: rest.risen[0]].max() <= floors[-1] - MOST * to_end:
+        return cannot_tell("grew towards its end only, and was still growing; a longer run would show", GROWTH)
     heights, troughs = _falls(y)
-    all_rise = len(troughs) > 2 and bool((np.diff(troughs) > 0).all())
-    if all_rise and troughs[-1] - troughs[0] >= max(least, _SHARE * float(np.median(heights))):
-        return cannot_tell("rises and falls, and each floor was higher; a longer run would show")
-    reason = _stood(y, least)
-    if quiet > 1:
-        reason = f"grew, then was flat for the last {format_duration(quiet / rises.size * float(t[-1] - t[0]))}"
-    elif share >= _RISES:
-        reason = "the growth is coming to an end: the last third added little"
+    all_rise = len(troughs) >= FEWEST and bool((np.diff(troughs) > 0).all())
+    if all_rise and troughs[-1] - troughs[0] >= max(least, PART * float(np.median(heights))):
+        return cannot_tell("rises and falls, and each floor was higher; a longer run would show", UPS_AND_DOWNS)
+    reason, model = _stood(y, least), UPS_AND_DOWNS if heights else LEVEL
+    if rest.quiet > 1:
+        share = rest.quiet / rises.size
+        reason, model = f"grew, then was flat for the last {format_duration(share * float(t[-1] - t[0]))}", RAMP
+    elif rest.keeps_rising:
+        reason, model = "the growth is coming to an end: the last third added little", SATURATION
         if steps and _is_late(steps, at):
-            return cannot_tell(f"{reason}, but for {seen}; a longer run would show")
-    return replace(window, reason=f"grew in {seen}; apart from that, {reason}" if steps else reason)
-
-
-def _floors_at(y: Floats) -> NDArray[np.int_]:
-    """Of each of the stretches where its floor is. **Shape** indices."""
-    parts = _stretches(y.size)
-    return np.array([part[np.argsort(y[part], kind="stable")[int(_FLOOR * (part.size - 1))]] for part in parts])
-
-
-def _stretches(size: int) -> list[NDArray[np.int_]]:
-    return np.array_split(np.arange(size), int(np.clip(size // 2, _LEAST_BLOCKS, _BLOCKS)))
+            return cannot_tell(f"{reason}, but for {seen}; a longer run would show", model)
+    return replace(window, reason=f"grew in {seen}; apart from that, {reason}" if steps else reason, model=model)
 
 
 def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float]) -> tuple[float, float]:
@@ -290,50 +281,27 @@ def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: 
     inside = (t > start_s) & (t <= end_s)
     rise = kept[inside] - kept[inside][0]
     began = int(np.argmax(rise > _LITTLE * rise[-1]))
-    is_late = began > 2 * inside.sum() / _BLOCKS
+    is_late = began > 2 * inside.sum() / BLOCKS
     return (float(t[inside][began - 1]) if is_late else start_s), end_s
 
 
 def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
     """The first sample near the floor of the first stretch, and the last near that of the last."""
     above = y - slope_per_s * t
-    parts = _stretches(y.size)
-    first, last = (part[above[part] <= np.median(above[part])] for part in (parts[0], parts[-1]))
+    parts = stretches(y.size)
+    first, last = (np.arange(y.size)[part][above[part] <= np.median(above[part])] for part in (parts[0], parts[-1]))
     return int(first[0]), int(last[-1])
-
-
-def _share_that_rises(floors: Floats) -> float:
-    """Of all pairs, those of which the later is higher; equal ones count half."""
-    first, second = np.triu_indices(floors.size, 1)
-    return float(np.mean((np.sign(floors[second] - floors[first]) + 1) / 2))
 
 
 def _narrows(heights: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
     """Whether what comes and goes becomes less, by most of what the floors rise by: they rise below one ceiling."""
     higher = np.maximum(heights[1:], heights[:-1])[~has_step]  # a tooth may end in every second one
-    if higher.size < _LEAST_BLOCKS // 2 or _share_that_rises(-higher) < 1 - _SHARE:
+    if higher.size < LEAST_BLOCKS // 2 or share_that_rises((-higher).tolist()) < 1 - PART:
         return False
     (before, after), (first, last) = (
         [float(np.median(half)) for half in np.array_split(values, 2)] for values in (higher, floors)
     )
     return before - after > _LIFTED * (last - first) > 0
-
-
-def _pace(at: Floats, floors: Floats) -> float:
-    """What the last third gained, as a share of what is foretold by all before and by the third before it.
-
-    Their geometric mean: a line through all before makes little of a leak that slows down a little, and the stretch
-    just before may have had much or little by chance.
-    """
-    size, third = floors.size, floors.size // 3
-    first, second = np.triu_indices(size - third, 1)
-    of_all = float(np.median((floors[second] - floors[first]) / (at[second] - at[first])))
-    ends = [slice(max(0, end - 2), end) for end in (size - 2 * third, size - third, size)]
-    levels, moments = ([float(np.median(values[end])) for end in ends] for values in (floors, at))
-    before, late = np.diff(levels) / np.diff(moments)
-    if late <= 0:
-        return 0.0
-    return float(np.sqrt(np.prod([min(late / max(one, 1e-9), 9.0) for one in (of_all, before)])))
 
 
 def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> tuple[Floats, list[tuple[float, float]]]:
@@ -348,10 +316,11 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
     others, steps = rises, []
     for _ in range(2):
         at = int(np.argmax(others))
-        if others[at] - usual < max(0.5 * least, _STEP * others[:-1].sum()):
+        beyond = np.maximum(others[:-1] - usual, 0.0).sum()  # more of a leak hides no step
+        if others[at] - usual < max(MOST * least, _STEP * beyond, FEWEST * usual):
             break
         beside = slice(max(0, at - 1), at + 2)
-        is_part = others[beside] - usual >= _FLOOR * (others[at] - usual)
+        is_part = others[beside] - usual >= SOME * (others[at] - usual)
         step = float((others[beside] - usual)[is_part].sum())
         inside = slice(floors_at[at], floors_at[at + 1] + 1)
         few = max(1, (inside.stop - inside.start) // 4)
@@ -375,20 +344,11 @@ def _is_late(steps: list[tuple[float, float]], at: Floats) -> bool:
     return bool(max(at_s for at_s, _ in steps) >= at[-2])
 
 
-def _count_of(rises: Floats) -> float:
-    """How many equal rises would be as spread out: 1 for a single step, the number of stretches for a ramp."""
-    total = float(rises.sum())
-    return total**2 / float(np.square(rises).sum()) if total > 0 else 0.0
-
-
-def _is_even(rises: Floats) -> bool:
-    return _count_of(rises) >= _EVENLY * rises.size
-
-
 def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     """Sorted, finite, and without the last samples of a program that is already taking itself down.
 
-    A program that lets go of something and goes on comes to rest for more than four samples.
+    A program that lets go of something and goes on comes to rest for more than four samples; and one that breathes has
+    let go of as much before.
     """
     t = np.asarray(time_s, dtype=np.float64)
     y = np.asarray(value_bytes, dtype=np.float64)
@@ -396,8 +356,10 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     t, y = t[use], y[use]
     order = np.argsort(t, kind="stable")
     t, y = t[order], y[order]
-    end, least = y.size, max(2 * _LEAST_BLOCKS, round((1 - _TAKEN_DOWN) * y.size))
-    while end > least and y[end - 5] - y[end - 1] > max(3 * MiB, 0.03 * y[end - 5]):  # less is how a job breathes
+    end, least = y.size, max(2 * LEAST_BLOCKS, round((1 - _TAKEN_DOWN) * y.size))
+    fell = float((y[:least][:-4] - y[:least][4:]).max(initial=0.0))
+    breathes = max(_LEAST_FALL, fell, _LITTLE * float(np.ptp(y)) if y.size else 0.0)
+    while end > least and y[end - 5] - y[end - 1] > breathes:
         end -= 1
     return t[:end], y[:end]
 
@@ -410,7 +372,7 @@ def _stood(y: Floats, least: float, up_to: float | None = None) -> str:
         bound = "its floor does not rise" if up_to is None else f"never exceeds {format_bytes(up_to)}"
         return f"rises and falls {times} by {format_bytes(usual)}, and {bound}"
     if up_to is not None:
-        return f"returns to about {format_bytes(up_to)} and never exceeds it"
+        return f"rises to about {format_bytes(up_to)} again and again, and never exceeds it"
     low, high = (format_bytes(float(part)) for part in np.percentile(y, (5, 95)))
     return f"stays at {high}" if low == high else f"stays between {low} and {high}"
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from ...findings import Idle
+from ...units import FULL
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
@@ -81,11 +82,8 @@ def passed_s(process: ProcessGrowth, idle: Idle, asked: Sequence[Asked]) -> floa
     within = (time_s >= begin_s) & (time_s <= until_s)
     if not within.any():
         return until_s
-    less = np.flatnonzero(within & (held < held[within][-1] - _MOST_GONE * max(0.0, gained)))
+    less = np.flatnonzero(within & (held < held[within][-1] - FULL * max(0.0, gained)))
     return float(time_s[min(less[-1] + 1, time_s.size - 1)]) if less.size else float(time_s[within][0])
-
-
-_MOST_GONE = 0.9  # of what was asked for: some of it may be gone again
 
 
 def _line_in(one: Asked, file: str, name: str | None) -> int | None:

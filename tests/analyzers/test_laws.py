@@ -1,0 +1,104 @@
+"""Laws of the judge: what changes nothing about a leak changes no verdict, and more of it makes none smaller."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leakscope.facts.growth.tree import tree_growth
+from leakscope.facts.series.trend import FLAT, GROWING, judge
+from leakscope.recorder.figures import Course
+
+from ..builders import RecordingBuilder
+from . import curves
+from .curves import MiB
+
+GiB = 1024 * MiB
+SHAPES = (*curves.LEAKS, *curves.RESIDENT_INNOCENTS)
+NOT_ALIASED = tuple(shape for shape in SHAPES if shape is not curves.tops_of_a_fragmenting_heap)
+seeds = st.integers(0, 10_000)
+
+
+def run(shape, seed):
+    """Whole bytes, as files have them: adding a constant then changes no digit."""
+    t, y = curves.sampled(shape, seed)
+    return t, np.rint(y)
+
+
+@given(st.sampled_from(SHAPES), seeds, st.sampled_from([1, 10, 64]))
+@settings(max_examples=60)
+def test_how_much_a_process_holds_changes_no_verdict(shape, seed, gib):
+    t, y = run(shape, seed)
+    assert judge(t, y + gib * GiB).verdict == judge(t, y).verdict
+
+
+@given(st.sampled_from(SHAPES), seeds, st.floats(1, 30))
+@settings(max_examples=60)
+def test_a_slower_clock_changes_no_verdict(shape, seed, slower):
+    t, y = run(shape, seed)
+    assert {judge(t * slower, y).verdict, judge(t, y).verdict} != {FLAT, GROWING}
+
+
+@given(st.sampled_from(curves.RESIDENT_INNOCENTS), seeds, st.floats(20, 200), st.floats(1, 6))
+@settings(max_examples=60)
+def test_more_of_the_same_leak_is_no_less_of_one(shape, seed, mib, times):
+    t, y = run(shape, seed)
+    leaked = mib * MiB * t / t[-1]
+    if judge(t, y + leaked).verdict == GROWING:
+        assert judge(t, y + times * leaked).verdict != FLAT
+
+
+@given(st.sampled_from(SHAPES), seeds, st.floats(0.25, 4))
+@settings(max_examples=60)
+def test_a_longer_rest_makes_no_leak(shape, seed, times):
+    t, y = run(shape, seed)
+    if judge(t, y).verdict == FLAT:
+        rest = np.arange(1, times * t.size) * 0.25
+        level = np.median(y[-max(4, t.size // 10) :])
+        longer_s, longer = np.concatenate([t, t[-1] + rest]), np.concatenate([y, np.full(rest.size, level)])
+        assert judge(longer_s, longer).verdict != GROWING
+
+
+@given(st.sampled_from(NOT_ALIASED), seeds)
+@settings(max_examples=60)
+def test_half_the_samples_turn_no_verdict_round(shape, seed):
+    """Teeth shorter than two of the samples left are not seen as teeth: of those nobody asks."""
+    t, y = run(shape, seed)
+    assert {judge(t[::2], y[::2]).verdict, judge(t, y).verdict} != {FLAT, GROWING}
+
+
+def test_a_load_beside_a_leak_is_a_step_however_large_the_leak():
+    t = np.arange(0, 60, 0.25)
+    loads = 60 + 257 * (t > 15) + 213 * (t > 27)
+    assert {judge(t, (loads + gained * t / 60) * MiB).verdict for gained in (60, 135, 270, 540)} == {GROWING}
+
+
+def test_what_a_program_lets_go_of_at_its_end_hides_no_leak_of_a_large_one():
+    t = np.arange(0, 60, 0.25)
+    y = 40 + 2.0 * t
+    y[-3:] = 70, 50, 40
+    assert judge(t, y * MiB).verdict == judge(t, (y + 64 * 1024) * MiB).verdict == GROWING
+
+
+@pytest.mark.parametrize("leaks_mib", [0, 3])
+@pytest.mark.parametrize("sibling", [False, True])
+def test_a_sibling_that_comes_and_goes_changes_no_verdict(tmp_path, leaks_mib, sibling):
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [(200 + leaks_mib * second) * MiB for second in range(60)])
+    for number, born in enumerate(range(5, 50, 12) if sibling else ()):
+        builder.process(10 + number).samples(10 + number, [80 * MiB] * 6, from_s=born)
+    assert tree_growth(builder.ends(60.0).open()).leaking is (leaks_mib > 0)
+
+
+@given(st.sampled_from(curves.LEAKS), seeds)
+@settings(max_examples=40)
+def test_what_is_seen_live_is_no_step_or_level_afterwards(shape, seed):
+    """Both have one rule: a rate that was shown while it ran is of growth, or of what nobody can tell the end of."""
+    t, y = curves.sampled(shape, seed, 60)
+    course = Course()
+    for at_s, value in zip(t.tolist(), y.tolist()):
+        course.add(at_s, int(value))
+    if course.steady() is not None:
+        assert judge(t, y).verdict != FLAT
