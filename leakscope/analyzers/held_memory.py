@@ -188,6 +188,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         ],
         mechanism="idle",
         wasted=True,
+        idle=[one.use.idle(one.bytes, one.place.path) for one in idle],
         **(about(first.named, first.place) | Held(holder=names[0])),
     )
 
