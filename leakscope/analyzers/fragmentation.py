@@ -183,11 +183,11 @@ def _survivors_of_malloc(case: Case, process: ProcessGrowth) -> Iterator[Evidenc
         if one.file in own and one.line is not None and one.settled_bytes > 0:
             stay.setdefault((str(one.file), one.line), []).append(one)
     for (file, line), found in sorted(stay.items(), key=lambda item: -sum(one.settled_bytes for one in item[1]))[:1]:
-        size, samples = round(sum(one.settled_bytes for one in found)), sum(one.sample_count for one in found)
-        place, function = f"{file.rsplit('/', 1)[-1]}:{line}", found[0].function
-        text = f"of what is in use {format_bytes(size)} are there for long, by {format_count(samples)} samples, that "
-        text += f"{function}() asked for at {place}: each piece keeps the page in which it lies"
-        yield Evidence(text, {"survivor_bytes": size, "sample_count": samples})
+        size, place = round(sum(one.settled_bytes for one in found)), f"{file.rsplit('/', 1)[-1]}:{line}"
+        text = (
+            f"of what is in use {format_bytes(size)} are there for long, by samples, that were asked for at {place}: "
+        )
+        yield Evidence(f"{text}each piece keeps the page in which it lies", {"survivor_bytes": size})
 
 
 def _of_threads(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:
