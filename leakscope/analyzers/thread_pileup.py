@@ -183,13 +183,14 @@ def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> _Maker | 
 def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     """By samples: a library is called there under which most of what stays was asked for.
 
-    Of its objects that are made there, the innermost has the threads; the others have it.
+    Of its objects that are made there, the outermost is what the job has in hands: the others belong to it.
     """
     line = next(iter(growth_lines(case.growth, process, case.sources)), None)
     if line is None or not line.library or line.share < MOST:
         return None
-    called = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
-    one = next((call[: -len(_MAKES)] for call in reversed(called) if call.endswith(_MAKES)), None)
+    below = line.alive[0].stack.rpartition(f"{line.file}:{line.line} ")[2].split("\n")[1:]
+    called = (call.rpartition(" ")[2] for call in below)
+    one = next((call[: -len(_MAKES)] for call in called if call.endswith(_MAKES)), None)
     text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
     makes = (Evidence(text, {"line": line.line}),) if one is not None else ()
     return _Maker(one, line, (grew_at(line), *makes))
