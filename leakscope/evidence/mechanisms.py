@@ -340,7 +340,8 @@ def _context(one: Held) -> str | None:
 
 def _is_write_buffer(one: Held) -> bool:
     """Of a transport: what was written and nobody has read yet."""
-    near, above = [], one.place.parent
+    near: list[str] = []
+    above = one.place.parent
     while above is not None and len(near) < FEWEST:
         near.append(above.type_name)
         above = above.parent

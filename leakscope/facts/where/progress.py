@@ -113,7 +113,8 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     before = dict(zip(times.tolist(), [0.0, *times.tolist()]))
     known: dict[str, tuple[float, float]] = {}
     found = []
-    for time_s, told in rows.groupby("time_s") if len(rows) else ():
+    by_time = rows.groupby("time_s") if len(rows) else ()
+    for time_s, (_, told) in zip(times.tolist(), by_time):
         sums = told.groupby("stack")[["asked_bytes", "live_bytes"]].sum()
         for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
             asked_before, live_before = known.get(stack, (0.0, 0.0))
