@@ -14,7 +14,7 @@ import numpy as np
 
 from ...findings import RuledOut, Skipped
 from ...units import MOST, format_bytes, format_count, format_duration, format_rate
-from ..series.arithmetic import Floats
+from ..series.arithmetic import Floats, per_second
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
 from .filling import Fills, fills
 from .job import Job, job_of
@@ -63,7 +63,7 @@ class TreeGrowth:
 
     @property
     def growth_bytes_per_hour(self) -> float:
-        return self.growth_bytes / max(self.end_s - self.start_s, 1e-9) * 3600
+        return per_second(self.growth_bytes, self.end_s - self.start_s) * 3600
 
     def process(self, pid: int) -> ProcessGrowth | None:
         """The process with this pid that gained most."""
@@ -118,7 +118,7 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
     least_per_hour = min(room, _MATTERS * float(limit.limit_bytes[-1])) / ahead_s * 3600
     within = f"within {format_duration(ahead_s)}"
     gained = growth.main.growth_bytes if growth.main.is_hidden else growth.growth_bytes
-    per_hour = gained / max(growth.end_s - growth.start_s, 1e-9) * 3600
+    per_hour = per_second(gained, growth.end_s - growth.start_s) * 3600
     if growth.leaking and 0 < per_hour < least_per_hour:
         rate = f"{format_bytes(24 * per_hour)} per day"
         reason = f"it grows by {rate}, less than {_MATTERS:.0%} of {limit.label} {within}"
@@ -211,6 +211,6 @@ def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
     return RuledOut(kind, f"memory does not keep growing: {growth.reason}", figures)
 
 
-def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = 0.5) -> str:
+def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = MOST) -> str:
     """``critical`` for what explains half of a growing tree or more, ``warning`` for less."""
     return "critical" if growth.leaking and bytes >= critical_share * growth.growth_bytes else "warning"
