@@ -1,8 +1,9 @@
 """``python -m leakbench``: programs with a known leak, run under every tool that is installed, and what each says.
 
-By default a sample of the programs, which takes an hour; ``--all`` takes a night. Every run that is finished stays in
-the folder, so that a bench that was stopped goes on with ``--keep``, and a miss can be looked at. At the end there are
-``results.json`` and ``page.html`` in the folder: every miss of every tool, ours first.
+By default a sample of the programs, which takes an hour; ``--all`` takes a night; ``--sealed`` are those by which
+nothing is fixed, for a release. ``make soak`` runs programs of 20 minutes and gigabytes. Every run that is finished
+stays in the folder, so that a bench that was stopped goes on with ``--keep``, and a miss can be looked at. At the end
+there are ``results.json`` and ``page.html`` in the folder: every miss of every tool, ours first.
 
 ``make leakbench`` runs leakscope alone, on all programs, and renews the committed figures.
 """
@@ -11,26 +12,33 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gzip
 import importlib.util
 import json
 import os
 import platform
 import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
-from leakbench import UNSEEN_S, all_programs, sample, unseen_programs
+from leakbench import UNSEEN_S, all_programs, is_snapshot, sample, sealed_programs, unseen_programs
 from leakbench.score import Score, score_of
-from leakbench.table import PEERS, RESULTS, UNSEEN, markdown, page, write
+from leakbench.table import PEERS, RESULTS, SEALED, UNSEEN, markdown, page, write
 from leakbench.tools import Tool, tools
 from tests.bench.runs import Spent, spent_by
+from tests.end_to_end.cgroups import Cgroup, NoCgroup
 from tests.end_to_end.programs import LONGEST_S, Program
 
 ROOT = Path(__file__).parents[1]
-SAMPLE = 16  # leaky programs and their twins: about an hour with every tool
+SAMPLE = 16  # about an hour with every tool, two at once
 
 
 def main() -> None:
@@ -38,10 +46,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m leakbench", description=__doc__.partition("\n")[0])
     parser.add_argument("only", nargs="*", help="only programs whose name contains one of these")
     parser.add_argument("--all", action="store_true", help="every program, not a sample in the field's proportions")
+    parser.add_argument("--sample", type=int, default=SAMPLE, help=f"so many leaky ones of them (default {SAMPLE})")
     parser.add_argument("--unseen", action="store_true", help="those of fixtures/unseen, which are only run")
+    parser.add_argument("--sealed", action="store_true", help="those of fixtures/sealed: for a release")
     parser.add_argument("--tools", default=",".join(every), help=f"some of {', '.join(every)} (default all)")
     parser.add_argument("--seconds", type=float, help=f"how long each runs (default 14; {UNSEEN_S:g} of the unseen)")
     parser.add_argument("--at-once", type=int, default=1, help="how many run at once (default 1)")
+    parser.add_argument("--times", type=int, default=1, help="how often each runs: do its answers agree? (default 1)")
+    parser.add_argument("--load", type=int, default=0, help="so many loops beside it that eat a core each (default 0)")
     parser.add_argument("--folder", type=Path, default=ROOT / "leakbench-output", help="where runs and results go")
     parser.add_argument("--keep", action="store_true", help="do not run again what the folder has")
     parser.add_argument("--commit", action="store_true", help="renew the figures in the repository (of a whole run)")
@@ -52,50 +64,70 @@ def main() -> None:
         parser.error(f"no tool named {unknown[0]}; there are {', '.join(every)}")
     chosen = [every[name] for name in every if name in options.tools.split(",")]
     options.seconds = options.seconds or (UNSEEN_S if options.unseen else 14.0)
-    programs = unseen_programs() if options.unseen else all_programs()
+    programs = unseen_programs() if options.unseen else sealed_programs() if options.sealed else all_programs()
     if options.only:
         programs = [p for p in programs if any(part in p.name for part in options.only)]
-    elif not options.all and not options.unseen:
-        programs = sample(programs, SAMPLE * 2)
+    elif not (options.all or options.unseen or options.sealed):
+        programs = sample(programs, options.sample * 2)
     if not programs:
         parser.error(f"no program's name contains {' or '.join(options.only)}")
 
     options.folder.mkdir(parents=True, exist_ok=True)
-    jobs = [(program, tool) for program in programs for tool in chosen]
+    jobs = [
+        (program, tool, number)
+        for number in range(1, options.times + 1)
+        for program in programs
+        for tool in chosen
+        if (tool.reading if is_snapshot(program) else tool.command)
+    ]
     scores: list[Score] = []
-    with ThreadPoolExecutor(options.at_once) as pool:
+    with _busy(options.load), ThreadPoolExecutor(options.at_once) as pool:
         try:
-            for scored in pool.map(lambda job: judge(job[0], job[1], options), jobs):
+            for scored in pool.map(lambda job: judge(job[0], job[1], job[2], options), jobs):
                 print(line(scored), flush=True)
                 scores.append(scored)
         except KeyboardInterrupt:  # what has run by now is worth a table
             pool.shutdown(wait=False, cancel_futures=True)
-            for program, tool in jobs[len(scores) :]:
+            for program, tool, _ in jobs[len(scores) :]:
                 scores.append(score_of(program, None, tool.offers, tool.name, "the bench was stopped before"))
-    about = {**circumstances(chosen), "seconds": options.seconds, "at_once": options.at_once}
+        about = {**circumstances(chosen), "seconds": options.seconds, "at_once": options.at_once}
     print("\n" + markdown(scores, about))
     write(scores, about, options.folder / "results.json")
     (options.folder / "page.html").write_text(page(scores, about), encoding="utf-8")
     print(f"== {options.folder / 'page.html'}")
     if options.commit and not options.only:
         ours = [tool.name for tool in chosen] == ["leakscope"]
-        write(scores, about, (UNSEEN if options.unseen else RESULTS) if ours else PEERS)
+        parts = {UNSEEN: options.unseen, SEALED: options.sealed, RESULTS: ours}
+        write(scores, about, next((path for path, is_it in parts.items() if is_it), PEERS))
 
 
-def judge(program: Program, tool: Tool, options: argparse.Namespace) -> Score:
-    """One program under one tool."""
+@contextmanager
+def _busy(loops: int) -> Iterator[None]:
+    """Beside so many loops that eat a core each."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for loop in running:
+            loop.kill()
+            loop.wait()
+
+
+def judge(program: Program, tool: Tool, number: int, options: argparse.Namespace) -> Score:
+    """One program under one tool, for the ``number``-th time."""
     absent = [package for package in program.requires if importlib.util.find_spec(package) is None] or tool.missing
     if absent:
         return score_of(program, None, tool.offers, tool.name, f"{' and '.join(absent)} not installed")
-    folder = options.folder / tool.name / program.name
+    folder = options.folder / tool.name / program.name / str(number)
     try:
         spent = run(program, tool, options, folder)
         answer = tool.answer(folder, program.path)
-    except (AssertionError, OSError, ValueError, LookupError, SubprocessError, SystemExit) as failure:
+    except (AssertionError, NoCgroup, OSError, ValueError, LookupError, SubprocessError, SystemExit) as failure:
         last = (str(failure).strip() or type(failure).__name__).splitlines()[-1]
         return score_of(program, None, tool.offers, tool.name, f"failed: {last}")
     scored = score_of(program, answer, tool.offers, tool.name)
     return scored._replace(
+        run=number,
         wall_s=round(spent.wall_s, 2),
         cpu_s=round(spent.cpu_s, 2),
         peak_bytes=spent.peak_rss_bytes,
@@ -110,10 +142,34 @@ def run(program: Program, tool: Tool, options: argparse.Namespace, folder: Path)
         return Spent(*json.loads(ended.read_text()))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = tool.command(program.path, options.seconds, folder)
-    spent = spent_by(command, most_s=LONGEST_S + options.seconds, status=program.exit_status)
+    most_s = LONGEST_S + options.seconds
+    if is_snapshot(program):
+        assert tool.reading is not None
+        snapshot = folder / "snapshot.pickle"
+        snapshot.write_bytes(gzip.decompress(program.path.read_bytes()))
+        spent = spent_by(tool.reading(snapshot, folder), most_s=most_s)
+    else:
+        assert tool.command is not None
+        command = tool.command(program.path, max(options.seconds, program.seconds), folder)
+        with _limited(program) as enter:
+            status = None if enter else program.exit_status  # how a tool ends whose job was killed is its own affair
+            spent = spent_by(command, most_s=most_s, status=status, enter=enter)
     ended.write_text(json.dumps(spent))
     return spent
+
+
+@contextmanager
+def _limited(program: Program) -> Iterator[Callable[[], None] | None]:
+    """What puts a process into the memory cgroup that a program is to die in. **Errors** NoCgroup: it needs root."""
+    if program.limit_bytes is None:
+        yield None
+        return
+    cgroup = Cgroup.made(f"leakbench-{os.getpid()}-{threading.get_ident()}")
+    try:
+        cgroup.limit(program.limit_bytes)
+        yield cgroup.enter
+    finally:
+        cgroup.remove()
 
 
 def line(scored: Score) -> str:

@@ -35,8 +35,10 @@ class Answer(NamedTuple):
 
 
 def text_of(place: tuple[str, int], program: Path) -> str | None:
-    """The line's text, if it is of the program's own folder; the path may be of a copy."""
+    """The text of a line of the program's own folder (the path may be of a copy); of a snapshot ``file:line``."""
     file, number = place
+    if program.suffix != ".py":
+        return f"{Path(file).name}:{number}"
     folder, name = ("", "", *Path(file).parts)[-2:]
     if folder != program.parent.name or not program.with_name(name).is_file():
         return None
@@ -47,7 +49,7 @@ def text_of(place: tuple[str, int], program: Path) -> str | None:
 def function_of(place: tuple[str, int], program: Path) -> str | None:
     """``file:function`` round a line of the program's own; None outside of functions and of its folder."""
     file, number = place
-    if text_of(place, program) is None:
+    if program.suffix != ".py" or text_of(place, program) is None:
         return None
     own = program.with_name(Path(file).name)
     around = [

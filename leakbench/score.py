@@ -13,6 +13,7 @@ The rule, the same for every tool, written down before any was run:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ class Score(NamedTuple):
     duration_s: float | None = None
     not_run: str | None = None
     tool: str = "leakscope"
+    run: int = 1
     wall_s: float | None = None
     cpu_s: float | None = None
     peak_bytes: int | None = None
@@ -122,6 +124,8 @@ _VERDICTS = {True: "leaking", False: "not leaking", None: "cannot tell"}
 
 
 def uses_torch(program: Program) -> bool:
+    if program.path.suffix != ".py":
+        return True  # a snapshot of its allocator
     return re.search(r"^\s*(import|from) torch\b", program.path.read_text(), re.MULTILINE) is not None
 
 
@@ -153,6 +157,24 @@ def share(scores: Iterable[Score], field: Callable[[Score], bool | None]) -> Sha
     """How many have it true, of those where it is asked for."""
     values = [value for value in map(field, scores) if value is not None]
     return Share(sum(values), len(values))
+
+
+def agreement(scores: Iterable[Score]) -> Share:
+    """Of how many programs that ran more than once every run gave the same answer."""
+    answers: dict[str, list[tuple[str, bool | None]]] = {}
+    for s in scores:
+        answers.setdefault(s.program, []).append((s.said, s.verdict))
+    several = [said for said in answers.values() if len(said) > 1]
+    return Share(sum(len(set(said)) == 1 for said in several), len(several))
+
+
+def interval(right: Share) -> tuple[float, float]:
+    """Between which shares the true one lies, 95 times in a hundred (Wilson's interval)."""
+    z = 1.96
+    share, of = right.count / right.of, right.of
+    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
+    reach = z / (1 + z * z / of) * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    return max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
 
 
 def calibration(scores: Sequence[Score]) -> list[tuple[str, float, Share]]:

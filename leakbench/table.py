@@ -6,14 +6,16 @@ import html
 import json
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .score import Score, calibration, share
+from .score import Score, agreement, calibration, interval, share
 
 RESULTS = Path(__file__).with_name("results.json")
 UNSEEN = Path(__file__).with_name("unseen.json")
+SEALED = Path(__file__).with_name("sealed.json")
 PEERS = Path(__file__).with_name("peers.json")
 
 MEASURES: tuple[tuple[str, Callable[[Score], bool | None]], ...] = (
@@ -80,11 +82,13 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
     run = [s for s in scores if not s.not_run]
     programs = {s.program: s for s in run}.values()
     load = f", load {about['load']:g}" if "load" in about else ""
+    times = max((s.run for s in run), default=1)
+    often = f", {times} times each" if times > 1 else ""
     sections: list[str | Table] = [
         f"{len(programs)} programs, {sum(s.leaky for s in programs)} of them leaky,"
-        f" {sum(s.torch for s in programs)} with PyTorch, run on {about['date']}, {about['at_once']} at once, for"
-        f" {about['seconds']:g} s each and what they take to start: {about['machine']}{load}, Python {about['python']},"
-        f" torch {about['torch']}.\n"
+        f" {sum(s.torch for s in programs)} with PyTorch, run on {about['date']}, {about['at_once']} at once{often},"
+        f" for {about['seconds']:g} s each and what they take to start: {about['machine']}{load},"
+        f" Python {about['python']}, torch {about['torch']}.\n"
     ]
     if len(names) > 1:
         sections += _side_by_side(scores, about, names)
@@ -93,11 +97,20 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
         torch = [s for s in ours if s.torch]
         measures = [(name, str(share(ours, field)), str(share(torch, field))) for name, field in MEASURES]
         sections.append(Table(("leakscope", "all", "with PyTorch"), measures))
-        bins = [(label, f"{mean:.0%}", str(right)) for label, mean, right in calibration(ours)]
-        sections.append(Table(("confidence of the first finding", "on average", "right kind and name"), bins))
+        bins = [
+            (label, f"{mean:.0%}", str(right), "{:.0%} to {:.0%}".format(*interval(right)))
+            for label, mean, right in calibration(ours)
+        ]
+        head = ("confidence of the first finding", "on average", "right kind and name", "95 times in a hundred")
+        sections.append(Table(head, bins))
+        if (same := agreement(ours)).of:
+            sections.append(f"Every run of a program gave the same answer in {same}.\n")
     for name in names:
-        missed = [
+        misses = Counter(
             (f"`{s.program}`", s.expected, s.said + _also_wrong(s)) for s in run if s.tool == name and not s.right
+        )
+        missed = [
+            (*row[:2], f"{row[2]} ({count} of {times})" if times > 1 else row[2]) for row, count in misses.items()
         ]
         if missed:
             whose = "missed" if len(names) == 1 else f"missed by {name}"
@@ -110,14 +123,17 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
 
 def _side_by_side(scores: Sequence[Score], about: dict[str, Any], names: Sequence[str]) -> list[str | Table]:
     """Every tool in a row: what it was right about, and what it took beside the program alone."""
-    bare = {s.program: s for s in scores if s.tool == "bare" and not s.not_run}
+    bare = {(s.program, s.run): s for s in scores if s.tool == "bare" and not s.not_run}
+    times = max((s.run for s in scores), default=1)
     rows, taken = [], []
     for name in names:
         run = [s for s in scores if s.tool == name and not s.not_run]
         if name != "bare":
             shares = [share(run, field) for _, field in COLUMNS]
             rows.append([name, *(str(one) if one.of else _NOT_OFFERED for one in shares)])
-        pairs = [(s, bare[s.program]) for s in run if s.program in bare]
+            if times > 1:
+                rows[-1].append(str(agreement(run)))
+        pairs = [(s, bare[s.program, s.run]) for s in run if (s.program, s.run) in bare]
         if pairs and name != "bare":
             taken.append([
                 name,
@@ -128,7 +144,8 @@ def _side_by_side(scores: Sequence[Score], about: dict[str, Any], names: Sequenc
     how = [
         [f"{name} {about['versions'].get(name, '')}".strip(), about["how"][name]] for name in names if name != "bare"
     ]
-    sections: list[str | Table] = [Table(("tool", *(name for name, _ in COLUMNS)), rows)]
+    columns = [name for name, _ in COLUMNS] + ["every run the same"] * (times > 1)
+    sections: list[str | Table] = [Table(("tool", *columns), rows)]
     if taken:
         sections.append(
             Table(("median beside the program alone", "time", "CPU time", "peak of the largest process"), taken)

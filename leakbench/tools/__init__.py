@@ -8,7 +8,8 @@ A file declares::
     def command(program: Path, seconds: float, folder: Path) -> list[str]: ...
     def answer(folder: Path, program: Path) -> Answer: ...
 
-``command`` runs the program under the tool and leaves what ``answer`` reads in ``folder``. Only it is measured.
+``command`` runs the program under the tool and leaves what ``answer`` reads in ``folder``. Only it is measured. A tool
+for memory snapshots of torch has ``reading`` (the same of an unpacked snapshot), beside ``command`` or in its place.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Tool(NamedTuple):
     offers: frozenset[str]
     requires: tuple[str, ...]
     how: str
-    command: Callable[[Path, float, Path], list[str]]
+    command: Callable[[Path, float, Path], list[str]] | None
+    reading: Callable[[Path, Path], list[str]] | None
     answer: Callable[[Path, Path], Answer]
 
     @property
@@ -42,5 +44,6 @@ def tools() -> dict[str, Tool]:
     names = sorted(file.name for file in pkgutil.iter_modules(__path__))
     for name in sorted(names, key=lambda name: name != "leakscope"):
         module = importlib.import_module(f"{__name__}.{name}")
-        found[name] = Tool(name, module.OFFERS, module.REQUIRES, module.HOW, module.command, module.answer)
+        command, reading = getattr(module, "command", None), getattr(module, "reading", None)
+        found[name] = Tool(name, module.OFFERS, module.REQUIRES, module.HOW, command, reading, module.answer)
     return found

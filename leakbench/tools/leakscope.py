@@ -12,11 +12,15 @@ from tests.end_to_end.truth import is_accused
 
 OFFERS = frozenset({VERDICT, KIND, HOLDER, LINE})
 REQUIRES = ()
-HOW = "`leakscope record`, default options; the findings of `leakscope report` in their order"
+HOW = "`leakscope record`, default options (`import` of a snapshot); the findings of `leakscope report` in their order"
 
 
 def command(program: Path, seconds: float, folder: Path) -> list[str]:
     return record_command(folder / "run.parquet", sys.executable, program, seconds)
+
+
+def reading(snapshot: Path, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "leakscope", "import", "-q", "-o", str(folder / "run.parquet"), str(snapshot)]
 
 
 def answer(folder: Path, program: Path) -> Answer:

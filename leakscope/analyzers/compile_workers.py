@@ -25,7 +25,7 @@ from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
 from ..facts.tables import only, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
-from ..units import MiB, format_bytes, format_duration
+from ..units import MUCH, SOME, SOON_S, WORTH, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -35,8 +35,9 @@ SEEN_BY = ("processes.ppid",)
 TELLS = (WASTE, SIBLINGS)
 AFTER = ()
 _KIND = "compile-workers"
-_ROLES = (COMPILE_WORKER, "compile-sidecar")
-_SETTLED_S = 2.0  # a worker's own start-up
+_SIDECAR = "compile-sidecar"
+_ROLES = (COMPILE_WORKER, _SIDECAR)
+_SETTLED_S = SOON_S  # a worker's own start-up
 _LAST_S = 3.0  # before the end: workers that end in it are ended by the job that ends itself
 _KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
 _STARTERS = ("wait_pool_ready", "warm_pool", "maybe_warm_pool", "compile")
@@ -62,6 +63,15 @@ class _Team(NamedTuple):
     kept: float
 
     @property
+    def named(self) -> str:
+        """``3 compile workers and their sidecar process``: whoever counts them in ``ps`` finds as many."""
+        count = sum(p.role != _SIDECAR for p in self.workers)
+        if not count:
+            return "the sidecar process of compile workers"
+        workers = f"{count} compile worker{'s' if count != 1 else ''}"
+        return workers if count == len(self.workers) else f"{workers} and their sidecar process"
+
+    @property
     def cost(self) -> float:
         """What ending them all frees at least. Forks share with the trainer: its pages stay."""
         return self.private if self.is_forked else self.pss
@@ -70,10 +80,10 @@ class _Team(NamedTuple):
 def findings(
     case: Case,
     *,
-    min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
-    min_bytes: int = 16 * MiB,  # interpreters drift by a few
+    min_share: float = MUCH,  # of the growth of the tree: less is not what it suffers from
+    min_bytes: int = WORTH,  # interpreters drift by a few
     min_idle_bytes: int = 128 * MiB,  # the sidecar alone, with torch in it, is 80: not worth a word
-    min_idle_share: float = 0.1,  # of what the whole tree holds
+    min_idle_share: float = SOME,  # of what the whole tree holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding if compile workers grow, keep old pages, or idle at a price; else what they cost."""
     growth = case.growth
@@ -98,7 +108,7 @@ def findings(
     else:
         state = "idle" if team.is_idle else "busy"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
-        yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
+        yield RuledOut(_KIND, f"{team.named}, {state}, neither grow nor cost much: {cost}", figures)
 
 
 def _work_until_s(case: Case) -> float:
@@ -150,15 +160,16 @@ def _last_reading(process: Process, column: str, at_s: float) -> float:
 
 
 def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Finding:
-    count, of_parent = len(team.workers), team.kept > team.added
+    who, of_parent = team.named, team.kept > team.added
+    count = sum(p.role != _SIDECAR for p in team.workers)
     seen = Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)})
-    title = f"{count} compile workers grow: {format_bytes(team.added, signed=True)} in all"
+    title = f"{who} grow: {format_bytes(team.added, signed=True)} in all"
     if idle:
         waited = format_duration(team.until_s - team.born_s)
-        title = f"{count} compile workers idle and hold {format_bytes(bytes)}, {waited} after their start"
+        title = f"{who} idle and hold {format_bytes(bytes)}, {waited} after their start"
     elif of_parent:
         kept = format_bytes(team.kept)
-        title = f"{count} compile workers keep {kept} of the trainer's old memory alive"
+        title = f"{who} keep {kept} of the trainer's old memory alive"
         text = (
             f"{kept} stopped being shared between the trainer and its forked workers: the trainer rewrote its pages, "
         )
@@ -193,10 +204,14 @@ def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Find
 
 
 def _evidence(team: _Team) -> Iterator[Evidence]:
-    count = len(team.workers)
     state = "idle at the end" if team.is_idle else "busy at the end"
-    figures = {"worker_count": count, "ever": team.ever, "since_s": round(team.born_s, 1), "is_idle": team.is_idle}
-    yield Evidence(f"{count} alive since {format_duration(team.born_s)} after the start, {state}", figures)
+    figures = {
+        "worker_count": len(team.workers),
+        "ever": team.ever,
+        "since_s": round(team.born_s, 1),
+        "is_idle": team.is_idle,
+    }
+    yield Evidence(f"{team.named} alive since {format_duration(team.born_s)} after the start, {state}", figures)
     factor = team.rss / max(team.pss, 1.0)
     text = (
         f"they hold {format_bytes(team.pss)} (PSS), {format_bytes(team.private)} of it private; their summed RSS of "

@@ -47,7 +47,7 @@ from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
 from ..signals import Signal, signal_name
-from ..units import LISTED
+from ..units import LISTED, NEARLY_ALL
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -69,7 +69,7 @@ _AT_THE_END = (
 _OF_MEMORY = ("native-fault", "damaged-heap")
 _NO_SAMPLING = "leakscope record --no-sampling"
 _SAMPLED = (
-    "leakscope's sampling of allocations was on, whose code no traceback shows: "
+    "leakscope was sampling allocations, whose code no traceback shows: "
     f"{_NO_SAMPLING} shows whether it also crashes without it"
 )
 _NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", AGAINST)
@@ -94,7 +94,7 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    near_fraction: float = 0.8,  # of a limit, at the last look: half a second later it may have been reached
+    near_fraction: float = NEARLY_ALL,  # of a limit, at the last look: half a second later it may have been reached
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
     everyone = case.members

@@ -31,7 +31,7 @@ from ..facts.tables import int_of, only
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import FEWEST, MOST, format_bytes, format_count
+from ..units import FEWEST, MOST, MUCH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -129,8 +129,8 @@ def findings(
     case: Case,
     *,
     min_objects: int = 500,  # that gc.freeze() hides: fewer are no leak of a program that freezes
-    min_share: float = 0.5,  # of the growth that has to be out of reach, where garbage has no size
-    min_garbage_share: float = 0.2,  # of the growth, where garbage is measured
+    min_share: float = MOST,  # of the growth that has to be out of reach, where garbage has no size
+    min_garbage_share: float = MUCH,  # of the growth, where garbage is measured
     min_unweighed: int = 16,  # cycles with tensors, where the graph has no sizes of those: each may hold much
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for the process that grew most, or why it is not garbage."""

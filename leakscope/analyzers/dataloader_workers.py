@@ -22,7 +22,7 @@ from ..facts.processes.teams import Team
 from ..facts.tables import only
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
-from ..units import MiB, format_bytes, format_count
+from ..units import MUCH, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -38,8 +38,8 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
-    min_bytes: int = 8 * MiB,  # heaps of Python settle by a few
+    min_share: float = MUCH,  # of the growth of the tree: less is not what it suffers from
+    min_bytes: int = WORTH,  # heaps of Python settle by a few
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent whose workers keep growing or have copied its data, or what they cost."""
     growth = case.growth

@@ -32,7 +32,7 @@ from ..facts.tables import without_last
 from ..facts.where.holders import about, defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import MOST, MiB, format_bytes, format_count
+from ..units import FULL, HARDLY, MOST, MUCH, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -41,7 +41,7 @@ NEEDS = ("takes",)
 TELLS = (WASTE,)
 AFTER = ()
 _KIND = "dataset-copies"
-_MUCH = 0.25  # of what the process holds
+_MUCH = MUCH  # of what the process holds
 _WORDS = {
     "records": "records",
     "strings": "text",
@@ -55,10 +55,10 @@ _WORDS = {
 def findings(
     case: Case,
     *,
-    min_agreement: float = 0.5,  # other rows of the same kind of text agree in a few hundredths
-    min_correlation: float = 0.9,  # of lengths: by chance one pair in a thousand
-    min_wasted_bytes: int = 8 * MiB,  # less is not worth anybody's time
-    min_wasted_share: float = 0.03,  # of what the process holds: the same
+    min_agreement: float = MOST,  # other rows of the same kind of text agree in a few hundredths
+    min_correlation: float = FULL,  # of lengths: by chance one pair in a thousand
+    min_wasted_bytes: int = WORTH,  # less is not worth anybody's time
+    min_wasted_share: float = HARDLY,  # of what the process holds: the same
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per group of containers that hold the same rows, or parent whose forks have copied its."""
     growth = case.growth
@@ -145,7 +145,7 @@ class _Copies:
                     f"{self._agreement:.0%} of the rows that were compared agree", graded(self._agreement, FAIR, PROVEN)
                 )
                 if by_content
-                else Ground("their rows are as long; words were not compared", NEUTRAL)
+                else Ground("their rows have the same lengths; words were not compared", NEUTRAL)
             ],
             bytes=self.wasted,
             process=self._process,

@@ -21,7 +21,7 @@ from ..facts.growth.tree import severity_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
-from ..units import SOME, MiB, format_bytes
+from ..units import ENDS_S, FEWEST, LITTLE, MOST, SOME, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ TELLS = (GROWTH, WHEN)
 AFTER = ("*",)  # the holder of what evaluation gathers is theirs to name
 KIND = "eval-accumulation"
 _NEVER_BLAMED = ("train", "start-up")
-_LATE_S = 5.0  # rows come every flush: the last one may be a little late
+_LATE_S = ENDS_S  # rows come every flush: the last one may be a little late
 _FIGURES = ["entry_count", "gained_bytes", "phase_s", "peak_gain_bytes"]
 
 
@@ -41,9 +41,9 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_entries: int = 3,  # twice could be a first time and its warm-up
-    min_bytes: int = 1 * MiB,  # an evaluation; less is noise of the allocator
-    min_share: float = 0.5,  # of the process's growth: else evaluation is not where memory goes
+    min_entries: int = FEWEST,  # twice could be a first time and its warm-up
+    min_bytes: int = LITTLE,  # an evaluation; less is noise of the allocator
+    min_share: float = MOST,  # of the process's growth: else evaluation is not where memory goes
     max_entries_per_step: float = 0.34,  # a model switched at every other step is no evaluation
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and phase that keeps memory."""
@@ -160,4 +160,5 @@ def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
         return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
     kept = format_bytes(passages.each_bytes, signed=True)
     part = f"{max(share, 0):.0%} of what {process.name} gained"
-    return f"{passages.words}: {kept} each of {passages.entries} times, {part}"
+    times = "once" if passages.entries == 1 else f"in each of {passages.entries} runs"
+    return f"{passages.words}: {kept} {times}, {part}"

@@ -31,7 +31,7 @@ from ..facts.where.allocations import NATIVE
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
-from ..units import MOST, format_bytes
+from ..units import MOST, MUCH, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ SEEN_BY = ("process_samples.fd_count",)
 TELLS = (PILE,)
 AFTER = ("shared-memory",)
 _KIND = "fd-pileup"
-_SOME = 0.25  # of those that were gained: a path that stands for the others
+_SOME = MUCH  # of those that were gained: a path that stands for the others
 _SHARED = "shared-memory"
 _CLOSE = "close each one after use: a with statement does so even when an error is raised"
 _CLOSE_SEGMENT = "close() each segment after use, also when an error is raised; who is last calls unlink()"
@@ -142,7 +142,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
             Evidence(opened, {"first_count": first, "last_count": last}),
             Evidence(new, {"open_count": gained}) if kind is not None else None,
             *kept.evidence,
-            at_line(line, "opens such") if line in made else None,
+            at_line(line, "opens them") if line in made else None,
             Evidence(stay, {"bytes": held_bytes}) if held is not None else None,
         ],
         doubts=[
@@ -160,7 +160,7 @@ def _allocated_at(
     process: ProcessGrowth,
     line: Line | None,
     *,
-    min_share: float = 0.2,  # of what was sampled: less may be anything
+    min_share: float = MUCH,  # of what was sampled: less may be anything
 ) -> GrowthLine | None:
     """What the line that opens them asked malloc for and is still there: buffers go with what they belong to."""
     if line is None or not case.growth.leaking:

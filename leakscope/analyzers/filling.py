@@ -20,7 +20,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import LITTLE, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -31,7 +31,7 @@ AFTER = ()
 _KIND = "filling"
 
 
-def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | RuledOut | Skipped]:
+def findings(case: Case, *, min_bytes: int = LITTLE) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for each container that is filling up."""
     growth, fills = case.growth, case.growth.fills
     known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []
@@ -96,7 +96,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
         text = f"{line.file}:{line.line} keeps it to {format_count(filling.limit or 0)}: {line.text}"
         yield Evidence(text, {"line": line.line})
     else:
-        yield Evidence(f"it has a limit of {format_count(filling.limit or 0)} itself", {"limit": filling.limit})
+        yield Evidence(f"it has its own limit of {format_count(filling.limit or 0)}", {"limit": filling.limit})
     if filling.full_in_s:
         text = f"at the pace of these snapshots it is full in {format_duration(filling.full_in_s)}"
         yield Evidence(text, {"full_in_s": round(filling.full_in_s)})
@@ -118,4 +118,4 @@ def _doubts(filling: Filling) -> Iterator[str]:
 def _remedy(filling: Filling) -> str:
     size = format_bytes(filling.level_bytes)
     where = f" at {filling.line.place}" if filling.line is not None else ""
-    return f"nothing, if {size} is what it may take; a lower limit{where} takes less in proportion"
+    return f"nothing, if {size} is acceptable; a lower limit{where} takes proportionally less"

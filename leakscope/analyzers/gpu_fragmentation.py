@@ -27,7 +27,7 @@ from ..facts.gpu.snapshots import ALLOCATED, DeviceSnapshot
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import ASIDE
-from ..units import GiB, format_bytes
+from ..units import FEWEST, SOME, GiB, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -45,9 +45,9 @@ _EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the f
 def findings(
     case: Case,
     *,
-    min_unused_fraction: float = 0.1,  # of the reserved memory: less are the scraps that any allocator leaves
-    min_retries: int = 3,  # a flush or two at the largest batch is how the allocator is meant to work
-    min_split_fraction: float = 0.1,  # the same, at times when nothing failed
+    min_unused_fraction: float = SOME,  # of the reserved memory: less are the scraps that any allocator leaves
+    min_retries: int = FEWEST,  # a flush or two at the largest batch is how the allocator is meant to work
+    min_split_fraction: float = SOME,  # the same, at times when nothing failed
     min_loose_fraction: float = 0.3,  # the same at one moment, of which nobody knows whether it lasts
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device, or what is unused there."""

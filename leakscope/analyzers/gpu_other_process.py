@@ -20,7 +20,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
-from ..units import GiB, format_bytes
+from ..units import FULL, SOME, GiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +38,8 @@ _SAMPLE_S = 3.0  # GPUs are sampled every 2 s
 def findings(
     case: Case,
     *,
-    min_fraction: float = 0.1,  # of the device: a display takes a few percent
-    full_fraction: float = 0.9,  # of the device in use: the next large batch may not fit
+    min_fraction: float = SOME,  # of the device: a display takes a few percent
+    full_fraction: float = FULL,  # of the device in use: the next large batch may not fit
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per GPU of the job that others fill."""
     samples = case.rows("gpu_samples")

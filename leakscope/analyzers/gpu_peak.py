@@ -28,7 +28,7 @@ from ..facts.gpu.budget import DeviceBudget, Line
 from ..facts.gpu.roles import ACTIVATIONS, BEFORE, OTHER
 from ..findings import Evidence, Finding, RuledOut
 from ..kinds import ASIDE
-from ..units import MiB, format_bytes, format_count
+from ..units import LARGE, MUCH, SOME, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -37,7 +37,7 @@ NEEDS = ("gpu_snapshots",)
 TELLS = (ASIDE,)
 AFTER = ()
 _KIND = "gpu-peak"
-_LEAST_BYTES = 64 * MiB
+_LEAST_BYTES = LARGE
 _ATTENTION = re.compile(r"softmax|attention|attn|einsum|sdpa", re.IGNORECASE)
 _LOGITS = re.compile(r"cross_entropy|logits|nll|log_softmax|lm_head|loss", re.IGNORECASE)
 _FUSED = re.compile(r"flash|efficient_attention|scaled_dot_product_(?:flash|cudnn|efficient|fused)")
@@ -46,8 +46,8 @@ _FUSED = re.compile(r"flash|efficient_attention|scaled_dot_product_(?:flash|cudn
 def findings(
     case: Case,
     *,
-    min_temporary_share: float = 0.2,  # of the peak, gone at the end: less, and the peak is what stays
-    min_line_share: float = 0.1,  # of the peak: what a line with less could free is not worth its change
+    min_temporary_share: float = MUCH,  # of the peak, gone at the end: less, and the peak is what stays
+    min_line_share: float = SOME,  # of the peak: what a line with less could free is not worth its change
 ) -> Iterator[Finding | RuledOut]:
     """Yield one finding for each device whose peak is well above what stays, or what the peak is."""
     for budget in case.last_gpu_budgets:

@@ -35,7 +35,18 @@ from ..facts.where.holders import about
 from ..facts.where.on_devices import DeviceHolder, counted_holder, device_holders
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
-from ..units import MOST, MiB, changed, format_bytes, format_count, format_per_step, over
+from ..units import (
+    LARGE,
+    MOST,
+    MUCH,
+    NEARLY_ALL,
+    WORTH,
+    changed,
+    format_bytes,
+    format_count,
+    format_per_step,
+    over,
+)
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -45,9 +56,9 @@ TELLS = (ELSEWHERE,)
 HEADLINE = "GPU memory leaks"
 AFTER = ()
 _KIND = "gpu-retention"
-_LEAST_RISES, _LEAST_FILLED = 0.8, MOST  # of the steps looked at; of what was in use when the device was full
+_LEAST_RISES, _LEAST_FILLED = NEARLY_ALL, MOST  # of the steps looked at; of what was in use when the device was full
 # The driver counts whole segments: less than so many bytes nobody looks at.
-_OF_DRIVER = {"min_samples": 6, "min_growth_bytes": 64 * MiB}
+_OF_DRIVER = {"min_samples": 6, "min_growth_bytes": LARGE}
 _BY_PROCESS = "a pool that fills and stops looks the same until it stops"
 _BY_DEVICE = "torch's cache, fragmentation and a process that was started meanwhile look the same from outside"
 
@@ -56,9 +67,9 @@ def findings(
     case: Case,
     *,
     min_samples: int = 8,  # snapshots are rare, and what is allocated at a step's end carries little noise
-    min_growth_bytes: int = 10 * MiB,
+    min_growth_bytes: int = WORTH,
     min_growth_fraction: float = 0.005,  # of the level: the allocator counts exactly, a host's memory never does
-    min_named_share: float = 0.25,  # of the growth: a variable that holds less is not the answer
+    min_named_share: float = MUCH,  # of the growth: a variable that holds less is not the answer
     min_kept_share: float = 0.6,  # of the steps: what a few of them left is a cache that fills
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device whose allocated memory grows without end."""

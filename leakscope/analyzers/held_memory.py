@@ -12,7 +12,7 @@ Decides by:    min_idle_share of what its process holds and min_idle_bytes, wher
                enough); still there in the last snapshot, and hardly more than in the one before, or never less.
 Mistaken when: it is read by a name that the source does not show, or wanted: a data set that was read in, a copy of the
                weights that evaluation uses.
-Do:            let go of it once it is no longer needed, or nothing.
+Do:            release it once it is no longer needed, or nothing.
 
 Weights of a model and the state of its optimizer are left out, and of what only stands what was there at first.
 """
@@ -40,7 +40,7 @@ from ..facts.tables import cells, only
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
-from ..units import MOST, MiB, format_bytes, format_count, format_duration
+from ..units import FEWEST, HARDLY, MOST, MUCH, MiB, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -49,8 +49,8 @@ NEEDS = retained.NEEDS
 TELLS = (HELD,)
 AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
-_MOST_NAMED = 3
-_MUCH = 0.25  # of what the process holds
+_MOST_NAMED = FEWEST
+_MUCH = MUCH  # of what the process holds
 
 
 def findings(
@@ -58,10 +58,10 @@ def findings(
     so_far: list[Finding],
     *,
     min_bytes: int = 32 * MiB,
-    min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
-    min_growth_share: float = 0.5,  # where unclear: of what was gained
+    min_share: float = MUCH,  # of what the process holds at its end: it has room for three others
+    min_growth_share: float = MOST,  # where unclear: of what was gained
     min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
-    min_idle_share: float = 0.05,  # of what the process holds: the same
+    min_idle_share: float = HARDLY,  # of what the process holds: the same
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
     looked = has_idle = False
@@ -169,7 +169,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         _KIND,
         f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
         severity="warning" if is_scarce or total >= _MUCH * held else "note",
-        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", STRONG)],
+        grounds=[Ground("the lines that read it ran for the last time, as far as the recording shows", STRONG)],
         bytes=total,
         process=process,
         line=first.line or defined_at(first.named),
@@ -183,7 +183,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         ],
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
         remedy=[
-            "let go of it once it is read last (del, or return only what is needed from the function that makes it): "
+            "release it after its last read (del, or return only what is needed from the function that makes it): "
             f"frees about {format_bytes(total)}"
         ],
         mechanism="idle",
@@ -227,7 +227,7 @@ def _finding(
         doubts=[
             "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
         ],
-        remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
+        remedy=[f"release it once it is no longer needed: that frees about {size}"],
         series=series,
         **about(named, place),
     )

@@ -26,7 +26,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
-from ..units import FEWEST, MOST, MiB, format_bytes
+from ..units import FEWEST, MOST, MUCH, WORTH, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,14 +40,14 @@ AFTER = ()
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
 _NUMBER = r"\d+"
-_LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders
+_LEAST_SHOWN_BYTES = WORTH  # below, nobody wonders
 
 
 def findings(
     case: Case,
     *,
-    min_private_bytes: int = 16 * MiB,  # relocated code of libraries takes a few
-    min_share: float = 0.2,  # of the tree's growth
+    min_private_bytes: int = WORTH,  # relocated code of libraries takes a few
+    min_share: float = MUCH,  # of the tree's growth
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per file of which private copies pile up, or what mapped files did."""
     growth = case.growth

@@ -38,10 +38,11 @@ from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
+from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MOST, SOME, MiB, changed, format_bytes, format_count, over
+from ..units import HARDLY, LARGE, MOST, MUCH, SOME, MiB, changed, format_bytes, format_count, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -57,12 +58,12 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_native_share: float = 0.5,  # of the process's growth: below, something else is the news
+    min_native_share: float = MOST,  # of the process's growth: below, something else is the news
     min_native_bytes: int = 4 * MiB,  # what allocators and imports leave behind in a short run
-    min_line_share: float = 0.2,  # of the growth seen under lines: below, no line stands out
-    min_filled_bytes: int = 64 * MiB,  # by a known cache whose growth slows down: less is what warm-up leaves
-    min_filled_share: float = 0.2,  # of what the process holds
-    min_late_share: float = 0.05,  # of that growth, still added in the last third: else the cache is full and quiet
+    min_line_share: float = MUCH,  # of the growth seen under lines: below, no line stands out
+    min_filled_bytes: int = LARGE,  # by a known cache whose growth slows down: less is what warm-up leaves
+    min_filled_share: float = MUCH,  # of what the process holds
+    min_late_share: float = HARDLY,  # of that growth, still added in the last third: else the cache is full and quiet
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is native and nobody else's."""
     growth = case.growth
@@ -92,6 +93,8 @@ def findings(
             text = f"no snapshot of {process.label} weighed its tensors: what malloc handed out may be theirs"
             reasons.append(Skipped(_KIND, text))
             continue
+        elif (one := compiling(growth, process)) is not None and not one.goes_on:
+            why_not = f"{one.compiler.library} compiled while {process.label} warmed up, and no longer"
         elif is_explained(so_far, process):
             why_not = f"other findings explain the growth of {process.label}"
         elif look.opaque is not None and look.opaque.type_name.split(".")[0].lstrip("_") in STANDARD_LIBRARY:
@@ -263,7 +266,7 @@ def _remedy(line: GrowthLine | None, library: str | None) -> str:
         fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
         return f"{fixes}; otherwise call it in a process that ends"
     name = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else "C code"
-    return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
+    return f"make sure that what {name} allocates is freed: Python does not free what C code allocated"
 
 
 def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evidence]:
@@ -311,4 +314,4 @@ def _doubts(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[str]:
         unseen = "the line was not observed, since allocations were not sampled"
         yield f"{unseen} (--no-sampling, or see the blind spots)"
     if look.cache is not None and look.cache.is_bounded:
-        yield "a cache ends growing when it is full"
+        yield "a cache stops growing once it is full"

@@ -14,17 +14,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..confidence import PROVEN, Ground
+from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
-from ..facts.endings.kills import SURE, Kill, Kills
+from ..facts.endings.kills import Kill, Kills
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import KILL
-from ..units import LISTED, MOST, KiB, format_bytes, format_duration
+from ..units import FULL, LISTED, MOST, KiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -47,7 +47,7 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_near_fraction: float = 0.9,  # the kernel kills at 100 %: below, the last look a second before is no hint
+    min_near_fraction: float = FULL,  # the kernel kills at 100 %: below, the last look a second before is no hint
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for all processes that were killed, and who was ended by SIGKILL but not by the kernel."""
     seen = case.kills
@@ -73,7 +73,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     return case.finding(
         _KIND,
         _title(case, kill, sure, hog, blamed, step),
-        severity="critical" if kill.confidence >= SURE and kill.victim is not None else "warning",
+        severity="critical" if kill.confidence >= LIKELY and kill.victim is not None else "warning",
         grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
@@ -91,7 +91,7 @@ def _title(
     whom = _name(kill)
     if len(sure) > 1:
         whom += f" and {len(sure) - 1} more process{'es' if len(sure) > 2 else ''} of the job"
-    verb = "may have killed" if kill.confidence < SURE else "killed"
+    verb = "may have killed" if kill.confidence < LIKELY else "killed"
     text = f"{killer} {verb} {whom}{_at_limit(case, kill)}"
     if step is not None:
         text += f" (step {step:,})"
@@ -221,7 +221,7 @@ def _of_kill(case: Case, kill: Kill) -> Iterator[Evidence]:
 
 
 def _doubts(seen: Kills, kill: Kill) -> Iterator[str]:
-    if kill.confidence < SURE:
+    if kill.confidence < LIKELY:
         yield "no log could be read: the kernel killed a process on this machine, and a process of the job got SIGKILL"
     elif kill.event is None and kill.victim is not None and not seen.remarks:
         yield "the kernel's log was not readable: the counter and the signal point to this process"
@@ -295,6 +295,7 @@ def _nothing(case: Case, seen: Kills, min_near_fraction: float) -> RuledOut | Sk
         return Skipped(_KIND, "how some processes ended is not known, and no counter rules out a kill")
     if host.is_known:
         names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:LISTED])
-        text = f"the kernel killed {host.new_count} on this machine, none of the job"
+        who = f"{host.new_count} process{'es' if host.new_count != 1 else ''}"
+        text = f"the kernel killed {who} on this machine, none of the job"
         return RuledOut(_KIND, text + (f": {names}" if names else ""), figures)
     return RuledOut(_KIND, "no process of the job was ended by SIGKILL", figures)

@@ -5,7 +5,8 @@ Looks for:     compiled graphs whose number still rises after the warm-up; memor
 Why:           every graph and the guards in front of it stay in memory, and the step that compiles takes seconds.
 Decides by:    min_recompiles compilations of functions that were compiled before, both in the middle and in the last
                third of the run, and min_pace of the pace kept up to the end. Of other compilers, samples: most of what
-               stays and was asked for below the program's functions was so while they compiled, and memory grows.
+               stays and was asked for below the program's functions was so while they compiled, that rises up to the
+               end, and memory grows.
 Mistaken when: the inputs have a few hundred shapes only, and the recording ends before all of them came by.
 Do:            let the size be dynamic, pad to a few sizes, or keep what changes out of the compiled function.
 """
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..agent import libraries
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, find_calls
@@ -29,7 +29,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
-from ..facts.where.allocations import allocations
+from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -108,7 +108,7 @@ def findings(
 def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
     """Of compilers that count nothing: what stays of what was asked for while they ran."""
     for process in case.carriers() if case.growth.leaking else ():
-        one = compiled_in(case, process)
+        one = _compiled_in(case, process)
         bytes = _left(process, so_far)
         if one is None or bytes < MOST * process.growth_bytes:
             continue
@@ -123,7 +123,7 @@ def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
             holder=f"what {one.library} compiled",
             library=one.library,
             evidence=one.evidence(),
-            doubts=["that is the larger part of what was sampled: the rest is taken for its work, too"],
+            doubts=["that is the larger part of what was sampled: the rest is assumed to come from compiling, too"],
             remedy=one.remedy(),
             mechanism="compile-cache",
         )
@@ -237,11 +237,11 @@ def _remedy(reason: str | None) -> list[str]:
 
 def _ruled_out(one: _Compiled) -> RuledOut:
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
-    ending = f"{one.middle} times in the middle of the run, {one.late} times at its end"
+    again = f"functions were compiled again {one.middle} times in the middle of the run, {one.late} times at its end"
     if not one.after_warm_up:
-        ending = "never after the warm-up"
+        again = "no function was compiled again after the warm-up"
     label = f"{one.process.label} compiled {one.graphs} graphs"
-    return RuledOut(_KIND, f"{label} and settled: functions were compiled again {ending}", figures)
+    return RuledOut(_KIND, f"{label} and settled: {again}", figures)
 
 
 # ---- other compilers, by the calls under which memory was asked for
@@ -275,24 +275,16 @@ class Compiled(NamedTuple):
         yield self.let_go
 
 
-def compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
-    """The library that compiled most of what the process came to hold; None where none did."""
-    found = [one for one in allocations(case.growth, process) if one.stack and one.bytes > 0]
-    seen = sum(one.bytes for one in found)
-    for compiler in (one for one in libraries.all_of(libraries.COMPILER) if one.let_go is not None):
-        files = [one.name for one in libraries.all_of(libraries.COMPILER) if one.library == compiler.library]
-        own = [one for one in found if any(file in one.stack for file in files)]
-        share = sum(one.bytes for one in own) / max(seen, 1.0)
-        if share < MOST:
-            continue
-        places = {(one.file, one.line) for one in own}
-        lines = growth_lines(case.growth, process, case.sources)
-        line = next((one for one in lines if (one.file, one.line) in places), None) or next(iter(lines), None)
-        if line is None:
-            return None
-        asks = find_calls(case.sources, *compiler.also_by)
-        made = next((one for one in asks if one.file == line.file and one.function == line.function), None)
-        made = made if line.function not in (None, "<module>", "main") else None
-        samples = sum(one.sample_count for one in own)
-        return Compiled(compiler.library or "", share, samples, line, made, compiler.let_go or "")
-    return None
+def _compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
+    """The library that still compiles, and did so as most of what the process came to hold was asked for."""
+    one = compiling(case.growth, process)
+    lines = growth_lines(case.growth, process, case.sources)
+    if one is None or not one.goes_on or not lines:
+        return None
+    places = {(own.file, own.line) for own in one.own}
+    line = next((line for line in lines if (line.file, line.line) in places), lines[0])
+    asks = find_calls(case.sources, *one.compiler.also_by)
+    made = next((ask for ask in asks if ask.file == line.file and ask.function == line.function), None)
+    made = made if line.function not in (None, "<module>", "main") else None
+    samples = sum(own.sample_count for own in one.own)
+    return Compiled(one.compiler.library or "", one.share, samples, line, made, one.compiler.let_go or "")

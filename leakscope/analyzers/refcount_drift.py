@@ -37,7 +37,8 @@ from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import cells, int_of, only, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
-from ..units import FEWEST, MOST, format_count, format_duration
+from ..signals import Signal
+from ..units import FEWEST, MOST, MUCH, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -47,7 +48,6 @@ TELLS = (GROWTH, DANGER)
 # Objects that nobody refers to are what no holder explains, nor a compiler: its tables in C++ hold what graphs need.
 AFTER = ("*", "fragmentation", "recompilation")
 _KIND = "refcount-drift"
-_SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the meaning of last words
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
@@ -79,7 +79,7 @@ def findings(
     so_far: Sequence[Finding] = (),
     min_fall: int = 100,  # references: in a healthy program what C code has returns to the same value within some tens
     min_kept: int = 1000,  # references: as many may be in tables that C code fills once
-    min_own_share: float = 0.2,  # of the growth: what hangs on the objects usually weighs several times as much
+    min_own_share: float = MUCH,  # of the growth: what hangs on the objects usually weighs several times as much
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that loses references to None or keeps some, one for objects nobody refers to."""
     growth = case.growth
@@ -134,7 +134,7 @@ def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
     limits: dict[str, Any] = {"min_samples": 10, "min_growth_bytes": min_fall, "min_growth_fraction": 0.0}
     fallen = judge(time_s, count.max() - count, started_s=process.first_step_s, **limits)
     one = _Count(process, time_s, count, fallen.verdict, -fallen.slope_per_s)
-    signal = _exit_signal(case, process) == _SIGABRT
+    signal = _exit_signal(case, process) == Signal.SIGABRT
     last = slice(-FEWEST - 1, None)
     # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
     emptied = signal and count.size > FEWEST and count[-1] < MOST * count.max() and (np.diff(count[last]) < 0).all()
@@ -156,7 +156,7 @@ def _with_last_words(case: Case, one: _Count) -> _Count:
     rows = case.rows("crash_text")
     own = only(rows, (rows["pid"] == one.process.pid) & (rows["start_ticks"] == one.process.start_ticks))
     words = {source: text for source, text in cells(own, "crash_source", "last_words") if text is not None}
-    meaning = known(said(words.get("stderr", "")), _SIGABRT)
+    meaning = known(said(words.get("stderr", "")), Signal.SIGABRT)
     if meaning is None or meaning.name != _NONE_RAN_OUT:
         return one
     return replace(one, aborted=True, at=innermost_user(frames(words.get("faulthandler", ""))))
@@ -218,7 +218,7 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         evidence=[
             Evidence(text, figures),
             _missing(one.rest) if one.rest is not None else None,
-            Evidence(abort, {"signal": _SIGABRT}) if one.aborted else None,
+            Evidence(abort, {"signal": Signal.SIGABRT}) if one.aborted else None,
             _dropped_at(one.at),
             _watched(seen) if seen is not None else None,
         ],

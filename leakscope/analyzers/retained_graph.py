@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..evidence import retained
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MiB
+from ..units import LITTLE
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -29,7 +29,7 @@ def findings(
     case: Case,
     *,
     min_share: float = 0.08,  # the same as for objects: the two compete for the same growth
-    min_bytes: int = 1 * MiB,
+    min_bytes: int = LITTLE,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder of growing graphs."""
     yield from retained.findings(case, retained.GRAPH, min_share=min_share, min_bytes=min_bytes)

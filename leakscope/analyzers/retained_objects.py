@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..evidence import retained
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MiB
+from ..units import LITTLE
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -29,7 +29,7 @@ def findings(
     case: Case,
     *,
     min_share: float = 0.08,  # of its process's growth: two leaks at once differ by less than ten times
-    min_bytes: int = 1 * MiB,  # what estimates from samples are sure of
+    min_bytes: int = LITTLE,  # what estimates from samples are sure of
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
     return retained.findings(case, retained.OBJECTS, min_share=min_share, min_bytes=min_bytes)

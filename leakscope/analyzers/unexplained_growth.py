@@ -38,7 +38,7 @@ from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
-from ..units import MOST, NEARLY_ALL, MiB, format_bytes, format_count
+from ..units import FULL, MOST, NEARLY_ALL, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -65,7 +65,7 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_accounted_share: float = 0.9,  # below, the report says what the ledger lacks
+    min_accounted_share: float = FULL,  # below, the report says what the ledger lacks
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding when the others leave more than half of the growth unexplained."""
     growth = case.growth
@@ -208,12 +208,12 @@ def _suspected(case: Case, process: ProcessGrowth, suspects: Sequence[Place]) ->
     unseen = [f"{_name(one)} is a {one.type_name}: what it holds cannot be seen from Python" for one in suspects]
     library = first.type_name.split(".", 1)[0].lstrip("_")
     held = about(first, first) | Held(holder=f"{_name(first)} ({first.type_name})")
-    only = Ground("only one object in sight can hold it unseen", STRONG)
+    only = Ground("only one known object can hold it without being measured", STRONG)
     return _Told(
         f", {'most likely' if is_one else 'perhaps'} held by {_name(first)}",
         # Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is.
         [
-            only if is_one else Ground(f"{len(suspects)} objects in sight can hold it unseen", WEAK),
+            only if is_one else Ground(f"{len(suspects)} known objects can hold it without being measured", WEAK),
             *([Ground("memory grew under a line that names it", FAIR)] if seen else ()),
         ],
         subject_of(process, fed or defined_at(first), library=library, **held),

@@ -16,7 +16,7 @@ from ..facts.processes.table import DATALOADER_WORKER
 from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding
 from ..signals import signal_name
-from ..units import MOST, SIZES, format_bytes, format_count
+from ..units import FULL, MOST, SIZES, format_bytes, format_count
 from .oom_culprit import Culprit, culprit, would_have_been_enough
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _RAISE = (
     "(torch.cuda.set_per_process_memory_fraction)"
 )
 _EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join"
-_FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
+_FULL_FRACTION = FULL  # of /dev/shm, once a second: a batch more did not fit
 
 
 class Told(NamedTuple):
@@ -261,7 +261,7 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
 
 def _set_by_program(case: Case) -> str | None:
     for line in find_calls(case.sources, "resource.setrlimit"):
-        return f"the program sets such a limit itself, at {line.place}: raise it there, if what grew is meant to"
+        return f"the program sets such a limit itself, at {line.place}: raise it there, if the growth is intended"
     return None
 
 

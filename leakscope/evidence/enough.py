@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.tables import only
 from ..findings import PEAK, Bill, BillRow, Finding
-from ..units import MiB, format_bytes, format_count
+from ..units import FULL, HARDLY, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_FITS = 0.9  # of the limit: less room is none for the next batch
-_LEAST_BYTES = 8 * MiB
-_LEAST_SHARE = 0.03  # of what the job held: less is no change worth telling
+_FITS = FULL  # of the limit: less room is none for the next batch
+_LEAST_BYTES = WORTH
+_LEAST_SHARE = HARDLY  # of what the job held: less is no change worth telling
 _KEPT_WORKERS = 2
 _WEIGHTS = ("parameter", "buffer")
 _DTYPE = "float32"

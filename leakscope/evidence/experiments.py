@@ -14,17 +14,17 @@ from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, only, text_of
 from ..findings import RuledOut
-from ..units import MiB, format_bytes, format_count
+from ..units import ENDS_S, FULL, MUCH, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..facts.case import Case
 
-_LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
+_LAST_SENTINELS = int(ENDS_S)  # rows, one a second: what the process held while it worked
 _FEW_ARENAS = 2
-_MUCH_BYTES = 10 * MiB
-STILL_RESIDENT = 0.9  # what ended with less gave memory back by itself: then nothing follows for a trim
+_MUCH_BYTES = WORTH
+STILL_RESIDENT = FULL  # what ended with less gave memory back by itself: then nothing follows for a trim
 _DEVICE_FIGURES = re.compile(r"(?<!\d)(\d+) bytes before, (\d+) after")
 
 
@@ -62,7 +62,7 @@ def ruled_out(
     case: Case,
     *,
     small_fraction: float = 0.02,  # of the process's memory: pages come and go by that much without any remedy
-    large_fraction: float = 0.2,  # below it a remedy is not what anybody looks for
+    large_fraction: float = MUCH,  # below it a remedy is not what anybody looks for
 ) -> Iterator[RuledOut]:
     """What the experiments say about the process that gained most of those that made any."""
     growth = case.growth

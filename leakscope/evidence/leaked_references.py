@@ -26,7 +26,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding
-from ..units import FEWEST, MOST, SOME, format_bytes, format_count, format_duration
+from ..units import FEWEST, MOST, MUCH, SOME, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -39,7 +39,7 @@ _MADE_BY = {
     "PyByteArray_FromStringAndSize": "bytearray",
     "PyByteArray_Resize": "bytearray",
 }
-_IN_GRAPH = 0.2  # of what the process gained
+_IN_GRAPH = MUCH  # of what the process gained
 
 
 class Leaked(NamedTuple):

@@ -22,7 +22,7 @@ from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import about, defined_at, named_in
 from ..facts.where.stacks import growth_lines
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
-from ..units import LISTED, MOST, format_bytes, format_count
+from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
 
@@ -131,7 +131,7 @@ def _package(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Sourc
 
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
-_MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
+_MAIN_SHARE = MUCH  # of what came into use: the holder of most, and of so much, is the answer
 _MOST_DRAWN = 64
 _MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 
@@ -164,7 +164,6 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     types = process.rows("object_types").dropna(subset=["base"])
     bases = dict(zip(types["type_name"], types["base"]))
     told = advice(found, case.sources, total, held, bases, case.once(_library_code))
-    each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
         title(found, total, held, len(alike)),
@@ -172,7 +171,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         grounds=found.grounds,
         bytes=total,
         bytes_per_hour=case.bytes_per_hour(total),
-        bytes_per_step=sum(filter(None, each_step)) if all(each_step) else None,
+        bytes_per_step=case.bytes_per_step(total),
         process=process,
         line=found.line or defined_at(found.named),
         device="cpu",

@@ -15,6 +15,7 @@ import numpy as np
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
 from ..storage import thinned, without_units
+from ..units import SOME, over
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
@@ -25,7 +26,7 @@ from .endings.kills import Kills, kills
 from .endings.members import Member, members
 from .gpu.budget import DeviceBudget
 from .gpu.snapshots import device_snapshots
-from .growth.counted import step_unit
+from .growth.counted import step_unit, steps_passed
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.split import Accounts
@@ -87,7 +88,7 @@ class Case:
         least = self.worth_a_look(min_bytes)
         return [process for process in self.growth.processes if process.growth_bytes >= least]
 
-    def worth_a_look(self, min_bytes: float, min_share: float = 0.1) -> float:
+    def worth_a_look(self, min_bytes: float, min_share: float = SOME) -> float:
         """``min_bytes``, and such a share of the growth of the tree. **Units** bytes."""
         return max(min_bytes, min_share * self.growth.growth_bytes)
 
@@ -210,7 +211,16 @@ class Case:
 
     def bytes_per_hour(self, bytes: float) -> float:
         """The rate of what was gained in the judged window."""
-        return round(bytes / max(self.growth.end_s - self.growth.start_s, 1e-9) * 3600, 1)
+        return round(3600 * over(bytes, self.growth.end_s - self.growth.start_s), 1)
+
+    @cached_property
+    def steps(self) -> int:
+        """How many passed in the judged window; 0 where nobody counted."""
+        return steps_passed(self.recording, self.growth, self.step_unit)
+
+    def bytes_per_step(self, bytes: float) -> float | None:
+        """The same by step; None where nobody counted."""
+        return round(bytes / self.steps, 1) if self.steps else None
 
     def finding(
         self,
@@ -242,7 +252,8 @@ class Case:
         confidence = how_sure(rests_on)
         if severity is None:
             severity = severity_of(self.growth, bytes) if confidence >= LIKELY else "warning"
-            bytes_per_hour = self.bytes_per_hour(bytes) if bytes_per_hour is None else bytes_per_hour
+            if bytes_per_hour is None:
+                bytes_per_hour, bytes_per_step = self.bytes_per_hour(bytes), self.bytes_per_step(bytes)
         return Finding(
             kind=kind,
             title=title,

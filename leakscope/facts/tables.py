@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..units import ENDS_S, FEWEST, MOST
+
 _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, and the locals of main() were gone
 Row = Union["pd.Series[Any]", Mapping[str, Any]]
@@ -123,8 +125,8 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     return only(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
 
 
-_ENDS_S = 5.0  # before the snapshot at its end: by then a program may run what was to be done there
-_LET_GO = 0.5  # of all that it held
+_ENDS_S = ENDS_S  # before the snapshot at its end: by then a program may run what was to be done there
+_LET_GO = MOST  # of all that it held
 _BYTES = ("python_bytes", "array_bytes", "tensor_bytes")
 
 
@@ -140,7 +142,7 @@ def reasons_of(takes: pd.DataFrame) -> list[str | None]:
     for last in [at for at, reason in enumerate(reasons) if reason == AT_EXIT]:
         own = np.flatnonzero(pids == pids[last])
         before = own[own < last]
-        if len(before) < 3 or time_s[last] - time_s[before[-1]] > _ENDS_S:
+        if len(before) < FEWEST or time_s[last] - time_s[before[-1]] > _ENDS_S:
             continue
         *earlier, at = held[before]
         if at < _LET_GO * earlier[-1] and np.all(np.diff(earlier) > -_LET_GO * np.array(earlier[:-1])):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
 MOST_PATHS = (200, 100, 60, 40)  # of each process that is shown: who gained most is looked into
-_OF_DEVICES = (60, 40)  # the same of those with most on GPUs
+_OF_DEVICES = MOST_PATHS[2:]  # the same of those with most on GPUs
 
 
 def heap_views(case: Case) -> list[HeapView]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import Outlook, Timeline, Verdict
+from ..units import HARDLY
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LEFT = 0.05  # of the growth: memory that never comes back below this has left its level
+_LEFT = HARDLY  # of the growth: memory that never comes back below this has left its level
 
 
 def outlook(case: Case, verdict: Verdict, drawn: Timeline) -> Outlook | None:

@@ -72,6 +72,17 @@ def test_what_stays_of_what_a_compiler_asked_for_is_no_leak_of_its_library(tmp_p
     assert not [one for one in report.findings if one.kind in ("native-growth", "refcount-drift")]
 
 
+def test_what_a_compiler_asked_for_as_the_program_began_accuses_nobody(tmp_path: Path) -> None:
+    """The job grows up to the end, by something without a line: what was compiled once has no part in that."""
+    builder = takes(sentinels(leaking(tmp_path))).source(PID, FILE, SOURCE)
+    for at_s, of_compiler in ((5, 0), (8, 40), (11, 90), (14, 90), (17, 90), (20, 90)):
+        grown = {f"{name}_bytes": of_compiler * MiB for name in ("live", "settled", "asked")}
+        builder.row("allocation_stacks", at_s, PID, **{**row(MiB, stack=LOWERED), **grown})
+        builder.row("allocation_stacks", at_s, PID, **row(at_s * MiB, 6, stack=""))
+    report = analyze(builder.open())
+    assert not [one.kind for one in report.findings if one.kind in ("recompilation", "native-growth")]
+
+
 def test_a_little_that_a_compiler_asked_for_is_no_recompilation(tmp_path: Path) -> None:
     report = analyze(recorded(tmp_path, row(MiB, stack=LOWERED), row(8 * MiB, 6)).open())
     assert [one.kind for one in report.findings][:1] == ["native-growth"]

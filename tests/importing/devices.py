@@ -102,6 +102,13 @@ def _steps_that_leave() -> list[dict[str, Any]]:
     return [snapshot(device)]
 
 
+def _steps_that_return() -> list[dict[str, Any]]:
+    """The same without what is kept."""
+    device = Device()
+    train(device, 8)
+    return [snapshot(device)]
+
+
 def _answers_gathered() -> list[dict[str, Any]]:
     """No optimizer: a loop that keeps what each batch comes to."""
     device = Device()
@@ -141,6 +148,7 @@ MADE: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "loaded_in_a_loop": _loaded_in_a_loop,
     "two_moments": _two_moments,
     "steps_that_leave": _steps_that_leave,
+    "steps_that_return": _steps_that_return,
     "answers_gathered": _answers_gathered,
     "uneven_ranks": _uneven_ranks,
 }

@@ -7,10 +7,22 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from leakbench import BENCH_PROGRAMS, FIELD, UNSEEN_PROGRAMS, all_programs, area, sample, unseen_programs
+from leakbench import (
+    BENCH_PROGRAMS,
+    FIELD,
+    all_programs,
+    area,
+    is_snapshot,
+    sample,
+    sealed_programs,
+    snapshots,
+    unseen_programs,
+)  # fmt: skip
 from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
-from leakbench.score import Score, calibration, score, score_of, share
+from leakbench.score import Score, Share, agreement, calibration, interval, score, score_of, share
 from leakbench.table import markdown, page
 from leakbench.tools import tools
 from leakscope import analyzers
@@ -29,16 +41,23 @@ FIELDS = {
     "exit_status",
     "mechanisms",
     "seconds",
+    "limit_mib",
 }
 
 
 @pytest.mark.parametrize(
-    "program", [pytest.param(program, id=program.name) for program in [*all_programs(), *unseen_programs()]]
+    "program",
+    [
+        pytest.param(program, id=program.name)
+        for program in [*all_programs(), *unseen_programs(), *sealed_programs()]
+        if not is_snapshot(program)
+    ],
 )
 def test_a_program_and_its_truth_belong_together(program: Program):
     source = program.path.read_text()
     compile(source, str(program.path), "exec")
-    assert "sys.argv" in source or "argparse" in source, "it takes the seconds to run as its first argument"
+    takes_seconds = "sys.argv" in source or "argparse" in source
+    assert takes_seconds or program.limit_bytes, "it takes the seconds to run as its first argument"
     truth = json.loads(program.path.with_name("truth.json").read_text())
     files = {program.path, *program.path.parent.glob("*.py")} - {program.path.with_name("clean.py")}
     own = "\n".join(path.read_text() for path in sorted(files))
@@ -49,7 +68,7 @@ def test_a_program_and_its_truth_belong_together(program: Program):
             assert [text.strip() for text in own.splitlines()].count(place.line_text) == 1, place.line_text
         if place.variable is not None:
             assert re.search(rf"\b{place.variable}\b", own), place.variable
-    if program.places and UNSEEN_PROGRAMS not in program.path.parents:
+    if program.places and program.path.is_relative_to(BENCH_PROGRAMS):
         assert program.path.with_name("clean.py").read_text() != source
 
 
@@ -149,7 +168,10 @@ def test_every_tool_says_what_it_offers_and_how_it_is_used(tmp_path, leaky):
     assert next(iter(tools())) == "leakscope"
     for name, tool in tools().items():
         assert tool.offers <= OFFERS_ALL and tool.how, name
-        assert str(leaky.path) in tool.command(leaky.path, 14.0, tmp_path), name
+        assert tool.command or tool.reading, name
+        for command in (tool.command and tool.command(leaky.path, 14.0, tmp_path),
+                        tool.reading and tool.reading(leaky.path, tmp_path)):  # fmt: skip
+            assert command is None or str(leaky.path) in command, name
 
 
 def test_a_page_has_each_tool_in_a_row_and_shows_markup_as_text(leaky):
@@ -165,7 +187,8 @@ def test_a_sample_has_every_area_with_its_twins():
     chosen = sample(all_programs(), 32)
     assert {area(program) for program in chosen} == set(FIELD)
     paths = {program.path for program in chosen}
-    assert all(p.path.with_name("clean.py") in paths for p in chosen if p.places)
+    twins = [p.path.with_name("clean.py") for p in chosen if p.places]
+    assert all(twin in paths for twin in twins if twin.exists())
     assert len(chosen) < 60
 
 
@@ -174,3 +197,28 @@ def test_calibration_counts_false_alarms_as_wrong():
     alarm = Score("b", False, False, "", "", alarm=True, confidence=0.99)
     low = Score("c", True, False, "", "", kind=True, name=False, confidence=0.5)
     assert calibration([right, alarm, low]) == [("0% to 50%", 0.5, (0, 1)), ("95% to 100%", 0.98, (1, 2))]
+
+
+def test_a_snapshot_is_judged_by_file_and_line_of_its_frames():
+    kept = next(program for program in snapshots() if program.path.name.startswith("answers_gathered"))
+    said = Answer(lines=(("/elsewhere/job/infer.py", 12), ("/elsewhere/job/infer.py", 10)))
+    scored = score_of(kept, said, frozenset({LINE}), "viewer")
+    assert (scored.line, scored.torch, scored.said) == (True, True, "at infer.py:12")
+    assert not score_of(kept, said._replace(lines=said.lines[1:]), frozenset({LINE}), "viewer").line
+
+
+def test_runs_of_a_program_agree_where_each_says_the_same():
+    def once(program: str, said: str, verdict: bool | None) -> Score:
+        return Score(program, True, False, "", said, verdict)
+
+    same, other = [once("a", "x", True)] * 3, [once("b", "x", True), once("b", "x", False)]
+    assert agreement([*same, *other, once("c", "y", None)]) == Share(1, 2), "what ran once agrees with nothing"
+
+
+@given(st.integers(1, 500).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
+def test_the_interval_of_a_share_holds_it_and_narrows_with_more(counted):
+    count, of = counted
+    low, high = interval(Share(count, of))
+    assert 0.0 <= low <= count / of <= high <= 1.0
+    further_low, further_high = interval(Share(10 * count, 10 * of))
+    assert further_high - further_low < high - low

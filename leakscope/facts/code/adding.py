@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ...units import MOST, NEARLY_ALL, SOME
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from .names import Holder, Names
 from .points_to import ADDERS, PUSHES, THING, Things, adds, points_to
@@ -378,7 +379,7 @@ class _Uses:
         if func.attr.startswith("execute"):
             verb = _sql_verb(call)
             if verb is None or verb in _SQL_ADDS:
-                yield _Event(call, ADDS if verb else CALLS, (0.9 if verb else 0.6) * max(strength, 0.8))
+                yield _Event(call, ADDS if verb else CALLS, (0.9 if verb else 0.6) * max(strength, NEARLY_ALL))
         elif func.attr == "set" and self.type_name.endswith("ContextVar"):
             keeps_token = any(value is call for other in scope.sites for _, value in pairs(other.node))
             yield _Event(call, ADDS, (0.8 if keeps_token else 0.97) * strength)  # with the token it is set back
@@ -412,7 +413,7 @@ class _Uses:
 
         def old(node: ast.AST) -> bool:
             inner = node.value if isinstance(node, (ast.Starred, ast.Await)) else node
-            return isinstance(inner, ast.expr) and self.names.strength(inner, scope, inside=False) >= 0.5
+            return isinstance(inner, ast.expr) and self.names.strength(inner, scope, inside=False) >= MOST
 
         if isinstance(value, ast.BinOp):
             terms = list(_terms(value))
@@ -546,7 +547,7 @@ def _ranked(index: Index, *kinds: Events) -> list[Line]:
                     best[line.file, line.line] = line
     # A line that makes it empty is the answer only where no line is seen to add.
     found = sorted(best.values(), key=lambda line: (line.kind == "creates", -line.score, line.file, line.line))
-    return [line for line in found if line.score >= 0.1]
+    return [line for line in found if line.score >= SOME]
 
 
 _MAKING = frozenset(("__init__", "__post_init__", "__enter__", "__aenter__"))

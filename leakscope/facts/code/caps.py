@@ -8,22 +8,29 @@ Whether a container keeps to it is for those to say who have seen its length.
 from __future__ import annotations
 
 import ast
+import operator
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from ...units import FULL
 from .adding import Line, line_at, removed_from
 from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
 from .names import Holder, Names
 from .points_to import PUSHES, Field, Node, Variable, adds, points_to
 
 CAPS = "caps"
-_SURE = 0.9  # that an expression is the object itself
+_SURE = FULL  # that an expression is the object itself
 _LENGTHS = frozenset(("qsize", "__len__"))
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _ABOVE, _BELOW = (ast.Gt, ast.GtE, ast.Eq), (ast.Lt, ast.LtE, ast.NotEq)
+_MOST_BITS = 64  # of a length
+_WORKED_OUT: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+}  # fmt: skip
 _DEEPEST = 6  # steps from a number's name to the number
 _CALLS = 2  # functions within each other that may take out
 
@@ -165,7 +172,7 @@ class _Numbers:
         """None where one of the ways leads to something that is no number of the sources."""
         if isinstance(node, ast.Constant):
             is_number = isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
-            return {int(node.value)} if is_number and abs(node.value) < 1e15 else None  # type: ignore[arg-type]
+            return {int(node.value)} if is_number and abs(node.value) < 1 << _MOST_BITS else None  # type: ignore[arg-type]
         if depth == 0:
             return None
         if isinstance(node, ast.BinOp):
@@ -238,17 +245,13 @@ def _combined(op: ast.operator, left: set[int] | None, right: set[int] | None) -
     if left is None or right is None or len(left) != 1 or len(right) != 1:
         return None
     (one,), (other,) = left, right
-    if isinstance(op, ast.Add):
-        return {one + other}
-    if isinstance(op, ast.Sub):
-        return {one - other}
-    if isinstance(op, ast.Mult):
-        return {one * other}
-    if isinstance(op, (ast.Div, ast.FloorDiv)) and other:
-        return {one // other}
-    if isinstance(op, ast.Pow) and 0 <= other <= 50 and abs(one) <= 1000:
-        return {one**other}
-    return {one << other} if isinstance(op, ast.LShift) and 0 <= other <= 50 else None
+    worked_out = _WORKED_OUT.get(type(op))
+    if worked_out is None or (isinstance(op, (ast.Pow, ast.LShift)) and not 0 <= other <= _MOST_BITS):
+        return None
+    try:
+        return {worked_out(one, other)}
+    except ZeroDivisionError:
+        return None
 
 
 def _sliced(node: ast.expr | None) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
+from ...units import MOST
 from .index import Index, Scope, is_of, tail
 from .points_to import CALLED, EACH, PART, WRAPPED, Field, Node, Term, Variable, adds, key_of, points_to
 
@@ -87,7 +88,7 @@ class Names:
             return Variable(*self._index.resolve(target.id, scope)) in self._seeds
         if isinstance(target, ast.Attribute) and target.attr == self._holder.variable:
             place = self._graph.target(target, scope)
-            return place is not None and self._at(place[0]) >= 0.5
+            return place is not None and self._at(place[0]) >= MOST
         return False
 
     def _seed(self) -> None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
+from ...units import MOST
 from .adding import Line, line_at
 from .index import FUNCTIONS, Index, Scope, Site, Source, index_of, last_name
 from .names import Holder, Names
@@ -20,7 +21,7 @@ _SHARES = frozenset((
     "as_tensor", "asarray", "ascontiguousarray", "asanyarray", "frombuffer", "from_dlpack", "from_numpy", "py_buffer",
     "broadcast_to", "reshape", "ravel", "squeeze", "transpose", "view",
 ))  # fmt: skip
-_SURELY = 0.5  # the object itself, not one of its members
+_SURELY = MOST  # the object itself, not one of its members
 _LOOKS = frozenset(("print", "len", "repr", "str", "type", "isinstance", "id", "list", "tuple", "dict", "sorted", "max",
                     "min", "sum", "enumerate", "zip", "map", "filter", "range", "iter", "next", "set"))  # fmt: skip
 
@@ -68,7 +69,7 @@ def _asked_for_members(node: ast.AST) -> set[int]:
     return {id(one.value) for one in members}
 
 
-_OVER, _UNKNOWN, _ON = 0, 1, 2
+_OVER, _UNKNOWN, _ON = range(3)
 
 
 class _Progress:

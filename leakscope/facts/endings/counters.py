@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...units import ENDS_S
 from ..series.arithmetic import Floats
 from ..tables import figures, only, series
 
@@ -100,6 +101,6 @@ def _counter(name: str, rows: pd.DataFrame, limit: str, used: Floats, hits: str 
     )
 
 
-def _before_the_end_s(rows: pd.DataFrame, *, last_s: float = 5.0) -> float:
+def _before_the_end_s(rows: pd.DataFrame, *, last_s: float = ENDS_S) -> float:
     """The last looks: what a process that was killed held is free again at the very end."""
     return float(rows["time_s"].max()) - last_s if len(rows) else 0.0

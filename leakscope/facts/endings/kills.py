@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from ...confidence import LIKELY, STRONG, SURE, WEAK
+from ...units import ENDS_S, SOON_S
 from ..tables import cells, only
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
@@ -21,12 +23,10 @@ if TYPE_CHECKING:
     from ...oom import OomEvent
     from ...storage import Recording
 
-BY_COUNTER, UNSEEN_END, NOT_IN_TREE = 0.9, 0.8, 0.6
-SURE = 0.5  # below, a kill is a possibility and no verdict
 _FIRST_TO_GO = 1000  # oom_score_adj
 # The kernel's log has a clock of its own, which runs away from CLOCK_MONOTONIC: by half a second in 1,000 at most. Of
 # lines that were read as they came it is known how far, but for the time between two looks.
-_SLACK_S, _DRIFT, _LOOK_S = 2.0, 0.0005, 5.0
+_SLACK_S, _DRIFT, _LOOK_S = SOON_S, 0.0005, ENDS_S
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Kills:
     @property
     def sure(self) -> tuple[Kill, ...]:
         """Without those that are a mere possibility or nobody the recorder had seen."""
-        return tuple(k for k in self.found if k.victim is not None and k.confidence >= SURE)
+        return tuple(k for k in self.found if k.victim is not None and k.confidence >= LIKELY)
 
     def is_of_cgroup(self, name: str) -> bool:
         """Somebody in it was killed, and not for lack of memory of the whole machine."""
@@ -143,7 +143,7 @@ def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Cl
 def _by_log(match: Match, clock: Clock, own: Counter | None) -> Kill:
     """What the log says, the surer where the counter of the victim's cgroup bears it out."""
     is_counted = own is not None and own.new_count > 0 and match.victim.was_sigkilled
-    confidence = max(match.confidence, BY_COUNTER) if is_counted else match.confidence
+    confidence = max(match.confidence, SURE) if is_counted else match.confidence
     return Kill(match.victim, confidence, clock.time_s(match.event), match.event, own, match.rivals)
 
 
@@ -168,19 +168,19 @@ def _by_counter(
     killed = [m for m in by_size if m.was_sigkilled]
     if killed:
         rivals = tuple(killed[missing_count:])
-        return [Kill(m, BY_COUNTER, m.died_s, counter=counter, rivals=rivals) for m in killed[:missing_count]]
+        return [Kill(m, SURE, m.died_s, counter=counter, rivals=rivals) for m in killed[:missing_count]]
     unseen = [m for m in by_size if m.ended_unseen]
     if unseen:
-        return [Kill(unseen[0], UNSEEN_END, unseen[0].died_s, counter=counter, rivals=tuple(unseen[1:4]))]
+        return [Kill(unseen[0], STRONG, unseen[0].died_s, counter=counter, rivals=tuple(unseen[1:4]))]
     stranger = strangers[0] if strangers else None
-    return [Kill(None, NOT_IN_TREE, clock.time_s(stranger) if stranger else None, stranger, counter)]
+    return [Kill(None, WEAK, clock.time_s(stranger) if stranger else None, stranger, counter)]
 
 
 def _weight(kill: Kill) -> tuple[bool, bool, float, int]:
     """The surest first, of those the command itself, of the others the largest."""
     victim = kill.victim
     held = victim.held_bytes or 0 if victim is not None else 0
-    return kill.confidence < SURE, not (victim is not None and victim.is_root), -held, victim.pid if victim else 0
+    return kill.confidence < LIKELY, not (victim is not None and victim.is_root), -held, victim.pid if victim else 0
 
 
 @dataclass(frozen=True)

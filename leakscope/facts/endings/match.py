@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...units import KiB
+from ...confidence import AGAINST, STRONG
+from ...units import HARDLY, MOST, MUCH, KiB
 from .members import Member
 
 if TYPE_CHECKING:
     from ...oom import OomEvent
 
-CERTAIN, LIKELY, POSSIBLE = 0.99, 0.8, 0.4
+CERTAIN, POSSIBLE = 0.99, AGAINST
 _DYING_S = (
     10.0  # a victim that writes to a slow disk or has pinned memory takes a while, and is buried at the next look
 )
 # Between the last look and the kill the process grew on; what was mapped changes less than what was touched.
-_VIRTUAL_TOLERANCE, _ANON_TOLERANCE = 0.05, 0.20
-_MUCH_LESS = 0.5  # than at the last look: that was another process
+_VIRTUAL_TOLERANCE, _ANON_TOLERANCE = HARDLY, MUCH
+_MUCH_LESS = MOST  # than at the last look: that was another process
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ def _confidence(event: OomEvent, member: Member, clock: Clock) -> float:
     if event.pid == member.pid:
         if agrees and not contradicts:
             return CERTAIN
-        return LIKELY if agrees > contradicts else 0.0
+        return STRONG if agrees > contradicts else 0.0
     if contradicts or not names:
         return 0.0
-    return LIKELY if sizes else POSSIBLE
+    return STRONG if sizes else POSSIBLE
 
 
 def _may_have_died_then(event: OomEvent, member: Member, clock: Clock) -> bool:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...units import MiB
+from ...units import FEWEST, FULL, WORTH
 from .budget import DeviceBudget
 from .roles import MODEL
 from .snapshots import Stack
 
 # Fewer different sizes are layers that are all alike: one model.
-_LEAST_TENSORS, _LEAST_SIZES, _LEAST_ON_GPU, _EQUAL_SHARE = 8, 3, 16 * MiB, 0.9
+_LEAST_TENSORS, _LEAST_SIZES, _LEAST_ON_GPU, _EQUAL_SHARE = 8, FEWEST, WORTH, FULL
 
 
 class SecondSet(NamedTuple):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...units import MOST, MiB
+from ...units import FEWEST, MOST, MiB
 from .roles import ACTIVATIONS, BEFORE, GRADIENTS, MODEL, OPTIMIZER
 from .snapshots import Allocation, DeviceSnapshot, Frame, Stack
 from .steps import Steps
 
-LEAST_STEPS, LEAST_BYTES, LEAST_SHARE = 3, MiB, 0.002  # the last of the peak: the allocator counts exactly
+LEAST_STEPS, LEAST_BYTES, LEAST_SHARE = FEWEST, MiB, 0.002  # the last of the peak: the allocator counts exactly
 _LEAST_PASSES = 6  # of a loop, which may have begun to gather a moment ago
 # What belongs to training is there from one step to the next; a new copy of it each step would not be.
 _MEANT_TO_STAY = frozenset((MODEL, OPTIMIZER, BEFORE))

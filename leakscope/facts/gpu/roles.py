@@ -10,13 +10,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from ...units import LITTLE, KiB
 from .snapshots import Allocation, DeviceSnapshot, Stack
 
 MODEL, OPTIMIZER, GRADIENTS, ACTIVATIONS = "model", "optimizer", "gradients", "activations"
 BATCH, WORKSPACES, COMMUNICATION, OTHER = "batch", "workspaces", "communication", "other-tensors"
 BEFORE, UNKNOWN = "before-recording", "unknown"
 ROLES = (MODEL, OPTIMIZER, GRADIENTS, ACTIVATIONS, BATCH, WORKSPACES, COMMUNICATION, OTHER, BEFORE, UNKNOWN)
-_LEAST_CALLS, _LEAST_WORKSPACE = 20, 1 << 20  # allocations of one stack; bytes: less is no workspace
+_LEAST_CALLS, _LEAST_WORKSPACE = 20, LITTLE  # allocations of one stack; bytes: less is no workspace
 _BACKWARD = "backward"  # gradients of parameters, or of activations: how long it lives tells
 
 _OF_PASSES = (ACTIVATIONS, _BACKWARD)
@@ -71,7 +72,7 @@ def roles(device: DeviceSnapshot) -> list[str]:
     plain = [_plain_role(device, one, marks) for one in device.allocations]
     ends = {kind: _ends_of_runs(device, plain, kind) for kind in (_BACKWARD, OPTIMIZER)}
     weights = {
-        one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE, OTHER) and one.size > 1024
+        one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE, OTHER) and one.size > KiB
     }
     made_once = _made_once(device)
     return [

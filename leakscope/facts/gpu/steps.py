@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...units import FEWEST
 from .roles import OPTIMIZER, role_of
 from .snapshots import DeviceSnapshot, Frame
 
 _LOOP = "the loop in"
-_LEAST = 3  # boundaries: fewer show no rhythm
+_LEAST = FEWEST  # boundaries: fewer show no rhythm
 _CALLED = frozenset(("_call_impl", "_wrapped_call_impl", "forward", "__init__", "_apply", "from_pretrained"))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...units import FEWEST, MOST
 from .owners import is_module_dict
 from .place import OUTSIDE, Floats, Place
 
@@ -30,7 +31,7 @@ def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fr
     net = float(values[-1] - values[0])
     if total <= 0 or net <= 0 or net / total < min_persistence:
         return False
-    if len(values) < 4:
+    if len(values) <= FEWEST:
         return True
     middle = values[(len(values) - 1) // 2]
     return float(values[-1] - middle) >= min_recent_fraction * net
@@ -119,7 +120,7 @@ def _below(root: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator
             is_told, rest = bool(members), sum(c.growth_bytes for c in members)
         else:
             is_lowest = not growing and not hidden
-            least = threshold_bytes if is_lowest else max(threshold_bytes, 0.5 * place.growth_bytes)
+            least = threshold_bytes if is_lowest else max(threshold_bytes, MOST * place.growth_bytes)
             is_told = bool(members) or rest >= least
         if is_told:
             yield Accumulation(place, rest, tuple(members))
@@ -132,7 +133,7 @@ def _grows(place: Place, threshold_bytes: float) -> bool:
 
 def _is_on_its_way(root: Place) -> bool:
     """A local of a library's that was nowhere before the last of several snapshots: of a call that ran just then."""
-    if len(root.deep_bytes) < 3 or root.deep_bytes[-1] <= 0 or root.deep_bytes[:-1].any():
+    if len(root.deep_bytes) < FEWEST or root.deep_bytes[-1] <= 0 or root.deep_bytes[:-1].any():
         return False
     return root.root_kind == "frame" and not root.is_user
 
@@ -152,7 +153,7 @@ def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
     return bool(rises.sum() ** 2 >= least * np.square(rises).sum() > 0)
 
 
-def _arrived(place: Place, growing: Sequence[Place], *, least: int = 3) -> list[Place]:
+def _arrived(place: Place, growing: Sequence[Place], *, least: int = FEWEST) -> list[Place]:
     """Members so large that each is told alone: none of them grew, but there are ever more in the container."""
     kind = "global" if place.reference.edge_kind == "namespace" else "item"
     new = [child for child in growing if child.reference.edge_kind == kind and child.deep_bytes[0] == 0]

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import ENDS_S, FEWEST
 from ..tables import AT_EXIT, narrow, only
 from .graph import graph_places
 from .naming import MODULES
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _OF_MALLOC = ("malloc_free_bytes", "malloc_in_use_bytes", "rss_bytes")
-_AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
+_AFTER_S = ENDS_S  # the window ends before the last samples: a program takes itself down
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool
     )
 
 
-def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_], *, min_seen: int = 4) -> None:
+def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
     """What a graph that was read in part does not list is not nothing, where it was longer in each that does.
 
     Between two of them it is on a straight line. What is emptied in between would have fewer members at times.
@@ -148,7 +149,7 @@ def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np
     for place in places:
         seen = np.flatnonzero(place.count > 0)
         inside = is_sampled & (place.count == 0)
-        if not place.has_length or seen.size < min_seen or not inside[seen[0] : seen[-1]].any():
+        if not place.has_length or seen.size <= FEWEST or not inside[seen[0] : seen[-1]].any():
             continue
         if (np.diff(place.length[seen]) < 0).any() or place.length[seen[-1]] <= place.length[seen[0]]:
             continue

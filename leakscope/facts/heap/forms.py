@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...units import FEWEST, MOST
 from ..code.names import Holder
 from ..tables import cells, only
 from .place import Place
@@ -32,15 +33,14 @@ _OF_DATA = (
     "collections", "datasets", "datetime", "decimal", "numpy", "pandas", "PIL", "polars", "pyarrow", "tokenizers",
     "torch", "transformers",
 )  # fmt: skip
-_LEAST_ROWS_COMPARED = 3
-_LEAST_LENGTHS_COMPARED = 8
+_LEAST_ROWS_COMPARED = FEWEST
 _TOKENS_PER_CHARACTER = (0.02, 1.5)  # sound or pixels beside a text are far more
 _LEAST_LEVELS = 6  # of a column of numbers: classes and flags of a row are fewer
 _LEAST_PAIRS = 60  # of rows that differ in both columns: of that many chance orders half
 _SAME_ORDER = 0.98  # of these pairs; what a model predicts has less
-_HALF = 0.5  # of the columns
+_HALF = MOST  # of the columns
 _LEAST_DISTINCT = 12  # of the first rows of a column, that they be found again by what they are
-_LEAST_FOUND = 8
+_LEAST_FOUND = 8  # rows: by chance fewer are alike
 _FOUND_AGAIN = 0.6  # of those that can be among the first of the longer one
 _NONE, _DIGITS = "-", 4
 _COLUMNS = ("node", "data_form", "row_count", "deep_bytes", "content_sketch")
@@ -229,7 +229,7 @@ def _is_same_memory(a: Form, b: Form) -> bool:
     if a.columns and b.columns:
         known = {column.address for column in b.columns}
         return sum(column.address in known for column in a.columns) > _HALF * min(len(a.columns), len(b.columns))
-    return any(sum(x.address == y.address for x, y in pairs) > 0.5 * len(pairs) for pairs in _pairs(a, b) if pairs)
+    return any(sum(x.address == y.address for x, y in pairs) > MOST * len(pairs) for pairs in _pairs(a, b) if pairs)
 
 
 def _likeness(a: Form, b: Form) -> float:
@@ -298,7 +298,7 @@ def _agreement(a: Form, b: Form) -> float:
 
 def _common_hashes(form: Form) -> frozenset[int]:
     hashes, counts = np.unique([h for row in form.rows.values() for h in row.hashes], return_counts=True)
-    return frozenset(int(h) for h in hashes[counts >= max(2, 0.5 * len(form.rows))])
+    return frozenset(int(h) for h in hashes[counts >= max(2, MOST * len(form.rows))])
 
 
 def _containment(x: frozenset[int], y: frozenset[int]) -> float:
@@ -313,7 +313,7 @@ def _correlation(text: Form, tokens: Form) -> float:
     if text.row_count != tokens.row_count:
         return 0.0
     sizes = np.array([(x.size, y.size) for x, y in _pairs(text, tokens)[0] if x.size and y.size], dtype=np.float64)
-    if len(sizes) < _LEAST_LENGTHS_COMPARED or not np.ptp(sizes, axis=0).all():
+    if len(sizes) < _LEAST_FOUND or not np.ptp(sizes, axis=0).all():
         return 0.0
     if tokens.data_form == INTEGERS:
         return 0.0 if np.ptp(sizes[:, 1] - sizes[:, 0]) else 1.0  # marks at both ends make each as much longer

@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...units import MOST
+from ...units import FEWEST, FULL, MOST
 from .accumulation import Accumulation, keeps_growing
 from .comparable import Heap
 from .owners import user_place
 from .place import Floats, Place
 
-_MIN_MEMBERS = 4
 _TENSOR, _ADDRESS = "torch.Tensor", "ctypes.c_void_p"
 ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
-_IN_PROPORTION, _BY_COUNT = 0.9, 0.5  # of what is missing, put down to it: where memory grew in step, and else
+_IN_PROPORTION, _BY_COUNT = FULL, 0.5  # of what is missing, put down to it: where memory grew in step, and else
 
 
 class _Candidate(NamedTuple):
@@ -77,7 +76,7 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
         return None  # a jump as the last snapshot was made
     if place.reference.edge_kind == "namespace" and (place.parent is None or place.parent.type_name != "module"):
         return None  # the attributes of one object are no members, and no more of them come with time
-    if place.length[-1] - place.length[0] < _MIN_MEMBERS or not user_place(place).is_user:
+    if place.length[-1] - place.length[0] <= FEWEST or not user_place(place).is_user:
         return None  # the lengths of what libraries hold are estimates from a few of them
     bytes_each = _bytes_each(heap, place)
     handle = _owner(place, _below(place, lambda p: bool(p.opaque)))
@@ -128,9 +127,9 @@ def in_step(count: Floats, in_use_bytes: Floats) -> float | None:
     return each if each > 0 and alike.all() else None
 
 
-def in_step_by_sample(count: Floats, in_use_bytes: Floats, *, min_fit: float = 0.9) -> float | None:
+def in_step_by_sample(count: Floats, in_use_bytes: Floats, *, min_fit: float = FULL) -> float | None:
     """The same of a count that is an estimate: None unless a straight line explains ``min_fit`` of four or more."""
-    if count.size < 4 or not np.ptp(count) or not np.ptp(in_use_bytes):
+    if count.size <= FEWEST or not np.ptp(count) or not np.ptp(in_use_bytes):
         return None
     each = float(np.polyfit(count, in_use_bytes, 1)[0])
     fit = float(np.corrcoef(count, in_use_bytes)[0, 1]) ** 2

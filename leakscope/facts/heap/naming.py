@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MODULES = "sys.modules"  # the path of the dict that has all modules
-LEAST_CHILDREN = 8
 _REPEATS = 4  # of one step in a path: more of it are dots
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3

@@ -64,7 +64,7 @@ def is_module_dict(place: Place) -> bool:
 def heaviest_leaf(place: Place) -> Place:
     """Down the path that carries most of the growth: what the memory is made of in the end."""
     while True:
-        heavy = [c for c in place.children if c.growth_bytes >= 0.5 * place.growth_bytes > 0]
+        heavy = [c for c in place.children if c.growth_bytes >= MOST * place.growth_bytes > 0]
         if not heavy:
             return place
         place = max(heavy, key=lambda c: c.growth_bytes)
@@ -99,6 +99,6 @@ def graph_below(place: Place) -> Place | None:
     for one in below:
         below += one.children
     graphs = [one for one in below if one.type_name == GRAPH_TYPE]
-    if not graphs or sum(one.growth_bytes for one in graphs) < 0.5 * place.growth_bytes:
+    if not graphs or sum(one.growth_bytes for one in graphs) < MOST * place.growth_bytes:
         return None
     return max(graphs, key=lambda one: one.growth_bytes)

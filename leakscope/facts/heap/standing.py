@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...units import FEWEST, HARDLY, NEARLY_ALL
 from .comparable import Heap
 from .place import MODULE_DICTS, Place
 
-_STANDS = 0.05  # of what it gained: so much it may still gain between the last two snapshots
-_THERE = 0.8  # of the most it held: with less it was emptied, or is just being; estimates vary by a tenth
+_STANDS = HARDLY  # of what it gained: so much it may still gain between the last two snapshots
+_THERE = NEARLY_ALL  # of the most it held: with less it was emptied, or is just being; estimates vary by a tenth
 _TRAINS = (
     "torch.optim.",
     "torch.nn.",
@@ -39,7 +40,7 @@ def standing(
     ``after_bytes``: what the process gained, or gave back, between the last snapshot and its end; None: that came soon.
     ``also_filling``: those too that had never let go of anything when the run ended, whether they stood by then or not.
     """
-    if len(heap.takes) < 3:
+    if len(heap.takes) < FEWEST:
         return []
     found = [place for root in heap.roots for place in _named(root, least_bytes)]
     told = [_told(place, heap, _stands(place, after_bytes)) for place in found]

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import FEWEST
 from ..tables import AT_EXIT, figures, narrow, only, reasons_of
 from .place import Floats
 
@@ -77,7 +78,7 @@ class Takes:
         time_s = self.time_s[regular]
         inside = regular[(time_s >= start_s) & (time_s <= end_s + 1)]
         before = regular[time_s < start_s][-1:]
-        if len(inside) >= 3:
+        if len(inside) >= FEWEST:
             return self.at(inside)
         if len(inside) + len(before) >= 2:
             return self.at(np.concatenate([before, inside]))

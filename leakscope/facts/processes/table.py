@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ...findings import ProcessRow
-from ...units import FEWEST
+from ...units import FEWEST, HARDLY, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
@@ -24,7 +24,7 @@ from ..tables import Row, by_process, cells, int_of, process_name, records, seri
 if TYPE_CHECKING:
     from ...storage import Recording
 
-IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
+IDLE_SHARE = HARDLY  # of a core: a worker that waits in a poll loop uses less
 _TICK_S = 0.02  # CPU time is counted in ticks, and a look of ours takes one or two
 _SHOWN = 12
 _TOLD = (
@@ -83,7 +83,7 @@ class Process:
     def busy_share(self, start_s: float, end_s: float) -> float:
         """Share of a core it used between two moments."""
         used = self.value_at("cpu_s", end_s) - self.value_at("cpu_s", start_s)
-        return max(0.0, used) / max(end_s - start_s, 1e-9)
+        return over(max(0.0, used), end_s - start_s)
 
     def is_idle(self, start_s: float, end_s: float) -> bool:
         return self.busy_share(start_s, end_s) < IDLE_SHARE
@@ -182,7 +182,7 @@ def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: flo
         count=len(members),
         most_at_once=int(alive_counts(members, np.array([p.born_s for p in members])).max()),
         lifetime_s=round(float(np.median(lives)), 1),
-        busy_share=round(busy_s / max(sum(lives), 1e-9), 4),
+        busy_share=round(over(busy_s, sum(lives)), 4),
         pss_bytes=total("pss_bytes"),
         private_bytes=total("uss_bytes"),
         rss_bytes=total("rss_bytes"),

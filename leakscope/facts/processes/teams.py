@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...units import MOST
+from ...units import MOST, SOON_S
 from ..code.index import Source
 from ..growth.processes import ProcessGrowth
 from ..growth.sharing import copied_by_takes
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
-_WARM_UP_S = 2.0  # a worker's imports and first batches: one that lived no longer gained nothing that tells
-_LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
-_ALIKE = 0.5  # growth of the least over that of the most
+_WARM_UP_S = SOON_S  # a worker's imports and first batches: one that lived no longer gained nothing that tells
+_LAST_S = SOON_S  # before the end of the window: workers end a moment before their parent
+_ALIKE = MOST  # growth of the least over that of the most
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...confidence import Ground
-from ...units import MOST
+from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
+from ...units import FEWEST, MOST, MUCH, over
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.imports import package_of
 from ..code.index import tail
@@ -25,7 +25,7 @@ from .look import Look
 
 _CALLED = re.compile(r"(?<!\w)(\w+)\(")
 _LARGEST_SMALL = 512  # bytes: larger objects are malloc's
-_SOME = 0.2  # of what stays: below, a line's function took no part in it
+_SOME = MUCH  # of what stays: below, a line's function took no part in it
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
 
@@ -112,31 +112,26 @@ class Retained:
         return float(self.place.tensor_bytes[-1] - self.place.tensor_bytes[0])
 
     @property
-    def bytes_per_step(self) -> float | None:
-        steps = self.look.steps
-        return round(self.holder.growth_bytes * self.pinning_ratio / steps, 1) if steps else None
-
-    @property
     def grounds(self) -> list[Ground]:
         """What it rests on. Each is something that a person would ask for."""
         heap, place = self.look.heap, self.place
-        found = [Ground(f"it is {self.share:.0%} of what came into use", 0.45 + 0.3 * min(1.0, self.share / 0.7))]
-        if len(heap.takes) >= 4:
-            found.append(Ground(f"{len(heap.takes)} snapshots weighed it", 0.65))
+        found = [Ground(f"it is {self.share:.0%} of what came into use", graded(self.share, NEUTRAL, STRONG))]
+        if len(heap.takes) > FEWEST:
+            found.append(Ground(f"{len(heap.takes)} snapshots weighed it", WEAK))
         if place.has_length and keeps_growing(place.length, min_persistence=0.9):
-            found.append(Ground("it has ever more members", 0.65))
+            found.append(Ground("it has more and more members", FAIR))
         if self.line is not None and self.line.kind == "adds":
-            found.append(Ground("a line adds to it", 0.6))
+            found.append(Ground("a line adds to it", WEAK))
         if self.made_at is not None:
-            found.append(Ground("what stays was seen to be allocated for it", 0.6))
+            found.append(Ground("what stays was seen to be allocated for it", WEAK))
         if heap.truncated:
-            found.append(Ground("snapshots were cut short: figures are estimates", 0.3))
+            found.append(Ground("snapshots were cut short: figures are estimates", AGAINST))
         if self.constructor is not None:
-            found.append(Ground("the constructor that fills it has not returned", 0.35))
+            found.append(Ground("the constructor that fills it has not returned", AGAINST))
         if self.limit is not None:
-            found.append(Ground("it has a limit of its own", 0.2))
+            found.append(Ground("it has a limit of its own", STRONGLY_AGAINST))
         if self.holder.handle is not None:
-            found.append(Ground("what its items refer to has not been measured", 0.35))
+            found.append(Ground("what its items refer to has not been measured", AGAINST))
         return found
 
 
@@ -152,8 +147,8 @@ def retained(
     explained = holder.growth_bytes if is_weighed else weighed
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
-    rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
-    window_s = max(growth.end_s - growth.start_s, look.seconds)
+    rate = over(holder.growth_bytes * pinning_ratio, look.seconds)
+    window_s = growth.end_s - growth.start_s or look.seconds  # its rate is told by that, beside the job's
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
@@ -194,7 +189,7 @@ def _is_large(place: Place) -> bool:
     """Whether malloc handed out most of what it gained: buffers, and objects that are too large for Python's arenas."""
     parts = (place.array_bytes, place.tensor_bytes, place.native_bytes)
     buffers = sum(float(part[-1] - part[0]) for part in parts)
-    if buffers >= 0.5 * place.growth_bytes:
+    if buffers >= MOST * place.growth_bytes:
         return True
     added = place.length[-1] - place.length[0] if place.has_length else 0.0
     return bool(added > 0 and place.growth_bytes > _LARGEST_SMALL * added)
@@ -247,7 +242,7 @@ def _link_of(holder: Accumulation) -> Place | None:
     """``parent`` of ``span.parent.parent…``: the attribute by which each object keeps the one before it."""
     places = [p for p in (holder.place, *holder.members) if p is not None]
     # Members of a ring may each keep the one before: then most hangs below them, and the ring bounds nothing.
-    places += [c for m in holder.members for c in m.children if c.growth_bytes > 0.5 * holder.growth_bytes]
+    places += [c for m in holder.members for c in m.children if c.growth_bytes > MOST * holder.growth_bytes]
     links = [p for p in places if p.chained]
     return next((p for p in links if p.reference.edge_kind == "attribute"), None)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...units import MOST
+from ...units import LISTED, MOST, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, accumulations
@@ -58,27 +58,27 @@ class Look:
 
         0 where most of what is in use is nobody's: then it is not known what the rest lies between.
         """
-        return self.gained_bytes - self.in_use_bytes if self.explained_share >= 0.5 else 0.0
+        return self.gained_bytes - self.in_use_bytes if self.explained_share >= MOST else 0.0
 
 
 def look_at(heap: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: float, min_bytes: int) -> Look:
     """**Units** ``min_share`` of what is in use and ``min_bytes``: less, and a holder is not what ate the memory."""
     gained = float(heap.rss_bytes[-1] - heap.rss_bytes[0])
     if process.is_hidden or not gained > 0:
-        gained = process.growth_bytes * _seconds(heap) / max(growth.end_s - growth.start_s, 1e-9)
+        gained = over(process.growth_bytes * _seconds(heap), growth.end_s - growth.start_s)
     freed = 0.0 if process.is_hidden else float(heap.free_bytes[-1] - heap.free_bytes[0])
     free = min(max(freed, 0.0), gained)
     threshold = max(float(min_bytes), min_share * (gained - free), _MIN_PINNING_SHARE * gained)
     return Look(heap, list(accumulations(heap.roots, threshold)), gained, gained - free)
 
 
-def holders_of(look: Look, package: str | None = None, *, max_count: int = 6) -> list[Accumulation]:
+def holders_of(look: Look, package: str | None = None, *, max_count: int = LISTED) -> list[Accumulation]:
     """Those to be told, the most first; with a guess where those that were seen explain less than half.
 
     ``package``: under whose calls memory was seen to grow. ``max_count``: nobody mends more at a time.
     """
     holders = list(look.holders)
-    if look.explained_share < 0.5:
+    if look.explained_share < MOST:
         missing = look.in_use_bytes - look.explained_bytes
         endless = _endless_graph(look.heap, holders, missing)
         holders += endless or handles(look.heap, holders, missing, package)
@@ -122,7 +122,7 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
 def _endless_graph(heap: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
     """The graph that was longer than a snapshot follows: how much is added to it cannot be seen any more.
 
-    Named only when the visible holders do not explain the growth; 60 % of what is missing is put down to it, since
+    Named only when the visible holders do not explain the growth; half of what is missing is put down to it, since
     there is no other place where that much could hide.
     """
     taken = {id(h.place) for h in known}
@@ -130,7 +130,7 @@ def _endless_graph(heap: Heap, known: Sequence[Accumulation], missing_bytes: flo
     if not endless:
         return []
     longest = max(endless, key=lambda p: p.count.max())
-    return [Accumulation(longest, 0.6 * missing_bytes, (longest,), is_guess=True)]
+    return [Accumulation(longest, MOST * missing_bytes, (longest,), is_guess=True)]
 
 
 def _is_endless(place: Place, heap: Heap, *, min_nodes: int = 4000) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...units import NEARLY_ALL, SOME
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no question asked here needs a finer grain
 _MOST_TIME = NEARLY_ALL  # passes in gaps no longer than stretches are; the rest are holes

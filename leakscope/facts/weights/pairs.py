@@ -7,18 +7,20 @@ from, a reference, or a snapshot.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 from typing import Any
 
+from ...units import MOST
 from .sets import Likeness, Round, WeightSet, likeness, unchanged_share
 
 SAME, START, OTHER_FORM, UNUSED = "same", "start", "other-form", "unused"
 ACCUSED = frozenset((SAME, START, OTHER_FORM, UNUSED))
 _STILL = 0.95  # of the tensors unchanged to the last bit: statistics of a BatchNorm may move without training
-_PRECISION = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+_BITS = re.compile(r"float(\d+)")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class History:
     def is_moving(self, path: str) -> bool:
         """Most of a set's weights have changed since they were first seen."""
         sets = [r.sets[path] for r in self.rounds if path in r.sets]
-        return len(sets) > 1 and unchanged_share(sets[0], sets[-1]) < 0.5
+        return len(sets) > 1 and unchanged_share(sets[0], sets[-1]) < MOST
 
 
 def pairs(history: History, thresholds: Thresholds) -> Iterator[Pair]:
@@ -85,11 +87,17 @@ def _rank(weight_set: WeightSet, history: History) -> tuple[Any, ...]:
         not weight_set.is_model,
         not history.is_moving(weight_set.path),
         weight_set.device == "cpu",
-        weight_set.trained_share < 0.5,
-        -_PRECISION.get(weight_set.dtype, 0),
+        weight_set.trained_share < MOST,
+        -_precision(weight_set),
         history.lines.get(weight_set.path, 0),  # of two that are alike in all this, the later one is the copy
         weight_set.path,
     )
+
+
+def _precision(weight_set: WeightSet) -> int:
+    """Bits of a number; 0 of what are no fractions."""
+    found = _BITS.search(weight_set.dtype)
+    return int(found.group(1)) if found else 0
 
 
 def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Thresholds) -> Pair | None:
@@ -171,7 +179,7 @@ def _likeness_at_start(
         if original.path in r.sets and history.step(r) <= thresholds.first_steps:
             like = compare(r.sets[original.path])
             was_there = copy.path in r.sets and unchanged_share(r.sets[copy.path], copy) >= _STILL
-            if not was_there and r.sets[original.path].trained_share < 0.5:
+            if not was_there and r.sets[original.path].trained_share < MOST:
                 continue
             if (like.close_share if was_there else like.equal_share) >= thresholds.equal_share:
                 return like
@@ -180,7 +188,7 @@ def _likeness_at_start(
 
 def _is_in_other_form(original: WeightSet, copy: WeightSet) -> bool:
     """A model that stands still beside the trained one in a form in which nobody would use it as its reference."""
-    wider = _PRECISION.get(copy.dtype, 0) > _PRECISION.get(original.dtype, 0)
+    wider = _precision(copy) > _precision(original)
     return (wider and copy.device == original.device) or (copy.device == "cpu" != original.device)
 
 
@@ -192,5 +200,5 @@ def _waits_for_training(original: WeightSet, copy: WeightSet, history: History) 
     """Two models that training may be about to tell apart: one is frozen, or an optimizer is there for one of them."""
     if not (original.is_model and copy.is_model):
         return False
-    is_trained = original.trained_share > 0.5
-    return is_trained != (copy.trained_share > 0.5) or (is_trained and history.has_optimizer)
+    is_trained = original.trained_share > MOST
+    return is_trained != (copy.trained_share > MOST) or (is_trained and history.has_optimizer)

@@ -30,13 +30,19 @@ Indices = NDArray[np.int64]
 Key = tuple[int, str]
 
 _COUNT = 32  # numbers in a fingerprint, as agent/torch/weights.py writes it
+_BYTES = _COUNT * np.dtype(np.float32).itemsize
 _DISTINCT = 4  # a tensor with so few different values says nothing
-_MOST_ELEMENTS = 2**63 - 1  # a shape is text in the recording, and may say anything
+_MOST_ELEMENTS = int(np.iinfo(np.int64).max)  # a shape is text in the recording, and may say anything
 _CHUNK = 512  # rows compared at once with all of a size: bounds memory, not the result
 _PASSING = frozenset(("gradient", "batch", "saved-for-backward", "activation", "optimizer-state"))
 _OF_MODELS = frozenset(("parameter", "buffer"))
 # Largest relative error of rounding to the type, and the step of its smallest numbers.
-_ROUNDING = {"bfloat16": (2.0**-8, 0.0), "float16": (2.0**-10, 2.0**-24), "float32": (2.0**-23, 0.0)}
+_HALF, _SINGLE = np.finfo(np.float16), np.finfo(np.float32)
+_ROUNDING = {
+    "bfloat16": (2.0**-8, 0.0),  # numpy has none
+    "float16": (float(_HALF.eps), float(_HALF.smallest_subnormal)),
+    "float32": (float(_SINGLE.eps), 0.0),
+}
 
 
 class _Tensor(NamedTuple):
@@ -170,7 +176,7 @@ def _renamed(sets: dict[str, WeightSet], last: dict[str, WeightSet]) -> dict[str
 
 def _weight_set(path: str, tensors: list[_Tensor]) -> WeightSet:
     raw = [_decoded(str(tensor.fingerprint)) for tensor in tensors]
-    whole = np.array([len(data) == 4 * _COUNT for data in raw], dtype=bool)
+    whole = np.array([len(data) == _BYTES for data in raw], dtype=bool)
     values = np.frombuffer(b"".join(d for d, w in zip(raw, whole) if w), dtype="<f4").reshape(-1, _COUNT)
     informative = np.zeros(len(raw), dtype=bool)
     informative[whole] = np.isfinite(values).all(axis=1) & (_distinct(values) > _DISTINCT)

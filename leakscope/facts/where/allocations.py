@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..series.arithmetic import Floats
 from ..tables import int_of, only, text_of
 
 if TYPE_CHECKING:
@@ -105,6 +108,19 @@ def _allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequenc
     first = _at(rows, early[-1]) if has_both_ends else {}
     found = [_of(row, first.get(key)) for key, row in _at(rows, moments[-1]).items()]
     return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
+
+
+def course(growth: TreeGrowth, process: ProcessGrowth, files: Sequence[str]) -> tuple[Floats, Floats, float]:
+    """(moments up to the end of the judged window, what was alive then of what was asked for below one of these files,
+    one standard error of the last of that)."""
+    rows = process.rows(TABLE)
+    rows = only(rows, rows["allocator"].isin(NATIVE) & (rows["time_s"] <= growth.end_s))
+    is_own = rows["stack"].fillna("").map(lambda stack: any(file in stack for file in files)).astype(bool)
+    moments = np.sort(rows["time_s"].unique()).astype(np.float64)
+    own = only(rows, is_own)
+    live = own.groupby("time_s")["live_bytes"].sum().reindex(moments, fill_value=0).to_numpy(dtype=np.float64)
+    last = only(own, own["time_s"] == moments[-1]) if moments.size else own
+    return moments, live, float((last["error_bytes"].astype("float64").fillna(0) ** 2).sum() ** 0.5)
 
 
 def function_name(symbol: str | None) -> str | None:

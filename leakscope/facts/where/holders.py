@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...units import FULL, MOST
 from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_adding_to_key, lines_storing_by_key
 from ..heap.owners import calls_at_the_end, user_place, weighs_in_members
 from ..heap.place import OUTSIDE, Place
@@ -12,6 +13,7 @@ from ..subject import Definition, Held
 from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 
+NAMESPACE = "global variables"  # of a module
 _RESULT = re.compile(r"_\d+")
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
 
@@ -20,7 +22,7 @@ def are_results_of_cells(place: Place) -> bool:
     """Most in it are variables ``_1``, ``_2``, ``_3``, in which IPython keeps what cells return, as in ``Out``."""
     results = (child for child in place.children if _RESULT.fullmatch(str(child.reference.variable)))
     gained = sum(child.growth_bytes for child in results if child.reference.edge_kind == "global")
-    return place.reference.edge_kind == "namespace" and gained >= 0.5 * place.growth_bytes > 0
+    return place.reference.edge_kind == "namespace" and gained >= MOST * place.growth_bytes > 0
 
 
 def holder_name(place: Place) -> str:
@@ -28,7 +30,7 @@ def holder_name(place: Place) -> str:
     if are_results_of_cells(place):
         return "IPython's Out (results of cells)"
     if place.reference.edge_kind == "namespace" and place.root_kind == "module":
-        return f"global variables of {place.path.removesuffix('.__dict__')}"
+        return f"{NAMESPACE} of {place.path.removesuffix('.__dict__')}"
     variable, owner, edge = place.reference.variable, place.reference.owner, place.reference.edge_kind
     kind = place.type_name.rsplit(".", 1)[-1]
     if variable is None:
@@ -78,7 +80,7 @@ def _owner_beyond_registry(place: Place) -> str | None:
 
 
 def named_in(
-    sources: Sequence[Source], place: Place, *, min_score: float = 0.7, sure_score: float = 0.9
+    sources: Sequence[Source], place: Place, *, min_score: float = 0.7, sure_score: float = FULL
 ) -> tuple[Place, list[Line]]:
     """The user's name for what holds a place, and the lines that add to it.
 
@@ -163,7 +165,7 @@ def _key(place: Place, kept_in: Place) -> str | None:
         below = below.parent
     if below is None:
         below = max(place.children, key=lambda c: c.growth_bytes, default=None)
-        if below is None or below.growth_bytes < 0.5 * place.growth_bytes:
+        if below is None or below.growth_bytes < MOST * place.growth_bytes:
             return None
     return _key_of(below, place)
 

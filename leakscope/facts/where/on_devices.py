@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import MiB
+from ...units import FEWEST, MiB
 from ..code.adding import Line, Source
 from ..code.imports import STANDARD_LIBRARY
 from ..heap.accumulation import accumulations
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _LEAST_BYTES = MiB
-_LEAST_MEMBERS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +117,7 @@ def counted_holder(
         gained = float(members[-1] - members[0])
         each = in_step(members, used_bytes)
         by_all = float(used_bytes[-1] - used_bytes[0]) / gained
-        if gained >= _LEAST_MEMBERS and by_all > 0 and (each is not None or members.size == 2):
+        if gained > FEWEST and by_all > 0 and (each is not None or members.size == 2):
             found.append((gained, place, member, by_all, each is not None))
     if not found:
         return None
