@@ -40,7 +40,8 @@ class TreeGrowth:
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
     ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
-    ``is_harmless``: it grows without end, too slowly to matter within the horizon.
+    ``is_harmless``: it grows without end, too slowly to matter within the horizon. ``judged``: what the witness who was
+    believed says; ``trend`` is of all processes.
     """
 
     leaking: bool | None
@@ -55,6 +56,7 @@ class TreeGrowth:
     fills: Fills | None = None
     least_bytes_per_hour: float | None = None
     is_harmless: bool = False
+    judged: Trend = _NO_SAMPLES
 
     @property
     def main(self) -> ProcessGrowth | None:
@@ -105,7 +107,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
-    found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
+    found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least, judged=view.trend)
     return _weighed(found, nearest(limits(recording)), horizon_s)
 
 

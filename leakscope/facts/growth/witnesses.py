@@ -22,7 +22,7 @@ from ..heap.comparable import Heap, heap_of, heap_to_the_end
 from ..heap.owners import user_holder
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at, per_second, retained
-from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
+from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, GROWTH, LEAST_STEPS, Trend, judge
 from ..tables import narrow, only
 from .job import Job
 from .passing import ENOUGH
@@ -137,7 +137,9 @@ def _by_pace(job: Job, plain: Witness, at_s: Floats, work: Floats, words: str, l
 def _judged(clock_s: Floats, held: Floats, time_s: Floats, words: str) -> Witness:
     trend = judge(clock_s, held)
     start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s, time_s)
-    return Witness(replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s)))
+    of_work = f"{GROWTH} in proportion to work" if trend.model == GROWTH else trend.model
+    told = replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s), model=of_work)
+    return Witness(told)
 
 
 def _slowed_down(time_s: Floats, at_s: Floats, work: Floats, max_pace: float) -> bool:
@@ -278,7 +280,8 @@ class Riser:
         pace = self.growth_bytes / (end_s - start_s)
         how = "step" if self.is_in_step else "second"
         reason = f"{self._seen}, by as much in each {how}"
-        trend = Trend(GROWING, reason, start_s, end_s, round(self.growth_bytes), pace, pace, pace)
+        model = f"{GROWTH} in proportion to work" if self.is_in_step else GROWTH
+        trend = Trend(GROWING, reason, start_s, end_s, round(self.growth_bytes), pace, pace, pace, model, 1.0)
         return Witness(trend, False, None, self.process, _HIDES)
 
     @property

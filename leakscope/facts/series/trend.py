@@ -132,7 +132,8 @@ def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_gr
         if trend.verdict != GROWING:
             continue
         if not _was_there_before(t, y, from_s, trend) and not _fades_since_before(t, y, trend):
-            return replace(trend, reason=f"{trend.reason}, since {format_duration(trend.start_s - t[0])}")
+            since = f"since {format_duration(trend.start_s - t[0])}"
+            return replace(trend, reason=f"{trend.reason}, {since}", model=f"{GROWTH} {since}")
     return None
 
 
