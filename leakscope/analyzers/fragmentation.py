@@ -40,7 +40,7 @@ from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, WASTE
-from ..units import MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
+from ..units import GOOD_PART, HUGE, MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -49,7 +49,7 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, WASTE)
 AFTER = ("*", "native-growth")  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
-_MUCH = 256 * MiB  # where no limit is near
+_MUCH = HUGE  # where no limit is near
 _MANY_ARENAS = 4
 _OF_OTHERS = {  # what a library in the place of malloc takes from the environment
     "tcmalloc": "TCMALLOC_RELEASE_RATE=10 (0 to 10; 1 is its own)",
@@ -67,7 +67,7 @@ def findings(
     min_free_bytes: int = 16 * MiB,  # allocators keep some in every program
     min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
     min_kept_bytes: int = 64 * MiB,  # free all the time, memory growing or not: the most that one arena maps at once
-    min_kept_share: float = 0.3,  # of what the process holds
+    min_kept_share: float = GOOD_PART,  # of what the process holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is memory that allocators keep free; else one of what malloc keeps."""
     growth = case.growth

@@ -33,7 +33,7 @@ from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import FEWEST, MOST, KiB, format_bytes
+from ..units import FEWEST, GOOD_PART, MOST, KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     of_frames = np.asarray(held_by_threads(process.rows("heap_children")), dtype=np.float64)
     held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)
-    if not places or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
+    if not places or held >= GOOD_PART * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
-from ..findings import HeapView, LedgerRow
+from ..findings import HeapView
 from ..pages import axes as scales
 from ..pages import icicle, pictures
 from ..pages.plots import Plot, ends, is_near
@@ -66,12 +66,11 @@ def draw_plot(plot: Plot, ax: Axes) -> None:
         ax.legend(fontsize="small", **(beside or {"loc": "upper left"}))
 
 
-def draw_ledger(title: str, rows: Sequence[LedgerRow], ax: Axes) -> None:
-    """What grew and what shrank, the largest movement at the top."""
-    told = pictures.movements(rows)
+def draw_bars(title: str, told: Sequence[pictures.Bar], ax: Axes) -> None:
+    """The first at the top."""
     colours = pictures.colours()
     shades = [colours["c11" if bar.slot is None else f"c{bar.slot}"] for bar in told]
-    ax.barh([bar.label for bar in told], [bar.growth_bytes for bar in told], color=shades)
+    ax.barh([bar.label for bar in told], [bar.bytes for bar in told], color=shades)
     ax.invert_yaxis()
     _in_bytes(ax.xaxis)
     ax.set_title(title)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
-from ..tables import Row, by_process, in_time, narrow, only, process_name, records, text_of
+from ..tables import Row, by_process, cells, in_time, narrow, only, process_name, records, text_of
 from .arenas import with_snapshots
-from .sharing import Copied, Family, copied_by_takes, families, own_bytes, shares
+from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, shares
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -282,7 +282,7 @@ def _process(
     parted: dict[str, dict[_Key, pd.DataFrame]],
 ) -> ProcessGrowth:
     family = of_command.get(text_of(row, "cmdline") or "", Family())
-    time_s, private, shared, file = shares(rows, family, copied, _graphs_s(recording.tables["heap_graphs"], key))
+    time_s, private, shared, file = shares(rows, family, copied, _graphs_of(recording.tables["heap_graphs"], key))
     loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", "exit"))
     begun_s = float(loaded[0]) if loaded.size else None
     exit_s = float(exits[-1]) if exits.size else float("inf")
@@ -306,13 +306,14 @@ def _process(
     )
 
 
-def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
-    """From when until when the agent had a graph of the heap in the process's memory."""
+def _graphs_of(graphs: pd.DataFrame, key: _Key) -> list[Ours]:
+    """What the agent had in the process's memory, to read its heap."""
     if not len(graphs):
         return []
-    graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s")
+    graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s", "reading_bytes")
     own = only(graphs, (graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna())
-    return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
+    told = cells(own, "time_s", "held_s", "reading_bytes")
+    return [Ours(at, at + held, float("inf") if size is None else size) for at, held, size in told]
 
 
 def _noted_s(notes: pd.DataFrame | None, note: str) -> Floats:
