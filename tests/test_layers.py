@@ -60,7 +60,7 @@ ROOMS = {
     "exporting": FOUNDATION | {"words", "storage", "facts", "reporting"},
     "pushing": FOUNDATION | {"words", "storage", "facts", "ignoring", "recorder", "renderers", "reporting", "watching"},
     "beside": FOUNDATION | {"agent", "recorder"},
-    "demo": FOUNDATION | {"api", "renderers", "reporting", "storage", "viewing"},
+    "demo": FOUNDATION | {"api", "renderers", "reporting", "storage", "viewing", "words"},
     "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting", "words"},
     "mcp_server": FOUNDATION
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
