@@ -525,6 +525,8 @@ class Verdict:
 
     ``growth_bytes`` is of private pages and shared memory, between ``start_s`` and ``end_s`` of the recording.
     ``step_unit``: what a step is: ``step`` of training, ``request`` of a service, ``task`` of a worker.
+    ``model``: the course that memory took in that window; ``model_odds``, 0 to 1, by what was held out of it.
+    ``shown_bytes_per_hour``: of what does not leak, the slowest steady leak that would have shown.
     """
 
     leaking: bool | None
@@ -539,6 +541,9 @@ class Verdict:
     start_s: float | None = None
     end_s: float | None = None
     step_unit: str = "step"
+    model: str | None = None
+    model_odds: float | None = None
+    shown_bytes_per_hour: float | None = None
 
 
 @dataclass(frozen=True)

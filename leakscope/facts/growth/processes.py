@@ -176,11 +176,12 @@ def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tu
     """The first value from birth, the last until death: a parent shares its pages from then on, seen or not."""
     first_s, last_s = float(process.time_s[0]), float(process.time_s[-1])
     if row["time_mono_ns"] is not None:
-        began_s = row["time_s"] - row["time_mono_ns"] / 1e9
-        if row["born_mono_ns"] is not None:
-            first_s = min(first_s, began_s + row["born_mono_ns"] / 1e9)
-        if row["died_mono_ns"] is not None:
-            last_s = max(last_s, began_s + row["died_mono_ns"] / 1e9)
+        born_s, died_s = (
+            row["time_s"] + (row[name] - row["time_mono_ns"]) / 1e9 if row[name] is not None else None
+            for name in ("born_mono_ns", "died_mono_ns")
+        )
+        first_s = first_s if born_s is None else min(first_s, born_s)
+        last_s = last_s if died_s is None else max(last_s, died_s)
     return (
         np.concatenate([[first_s], process.time_s, [last_s]]),
         np.concatenate([values[:1], values, values[-1:]]),
