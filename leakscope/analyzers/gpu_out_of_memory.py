@@ -32,7 +32,7 @@ _KIND = "gpu-out-of-memory"
 _LEVERS = {  # what makes an account smaller, and the most that it takes of it
     ACTIVATIONS: (
         ("half the batch, with gradients accumulated over two", 0.5),
-        ("checkpointing of layers, which computes them anew", 1.0),
+        ("checkpointing of layers, which recomputes them", 1.0),
         ("torch.autograd.graph.save_on_cpu(), which keeps them on the host", 1.0),
     ),
     OPTIMIZER: (

@@ -62,8 +62,8 @@ def draw_plot(plot: Plot, ax: Axes) -> None:
     _label_y(ax, plot.y_unit)
     ax.set_title(plot.title)
     if len(plot.curves) > 1:  # bands fill the axes: their names stand beside them, in their order
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "reverse": True} if plot.stacked else {}
-        ax.legend(fontsize="small", **(beside or {"loc": "upper left"}))
+        beside: dict[str, Any] = {"bbox_to_anchor": (1.0, 1.0), "reverse": True} if plot.stacked else {}
+        ax.legend(fontsize="small", loc="upper left", **beside)
 
 
 def draw_bars(title: str, told: Sequence[pictures.Bar], ax: Axes) -> None:
