@@ -72,9 +72,9 @@ class Retained:
 
     @property
     def line(self) -> Line | None:
-        """Where it is added. Calls that ran once added no hundreds of members: what allocated these did."""
+        """Where it is added; where none is seen to add, or calls that ran once to add hundreds: what allocated it."""
         made = self.made_at or self._asked_through_owner
-        if made is not None and self.lines and all(line.is_once and line.kind == CALLS for line in self.lines):
+        if made is not None and all(line.is_once and line.kind == CALLS for line in self.lines):
             return Line(made.file, made.line, made.function, made.text, CALLS, made.share)
         return self.lines[0] if self.lines else None
 
