@@ -35,7 +35,7 @@ help:
 	@echo "make tutorials  record the programs of the tutorials anew (10 minutes; TUTORIAL=name: one of them)"
 	@echo "make pictures  draw the page in the README anew (needs Chromium)"
 	@echo "make notebooks  run the notebooks anew (NOTEBOOK=name: one of them)"
-	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
+	@echo "make bench  what recording costs, beside its budgets (25 minutes; BENCH='--only takes' is a part)"
 	@echo "make bench-fleet  what an index, a query and a report of 40,960 recordings cost (30 minutes; BENCH='--only index')"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make unseen  the same of fixtures/unseen, 65 s each: programs that are only run (25 minutes; LEAKBENCH=name)"

@@ -251,7 +251,7 @@ def how_to_edit(finding: Finding) -> list[str]:
     """Where its edit is certain enough to be a diff, who prints it; else nothing."""
     if finding.edit is None or finding.edit.diff is None:
         return []
-    return ["leakscope fix prints the edit as a diff; with --prove it tries it on a copy"]
+    return ["leakscope fix prints this edit; with --prove it tries it on a copy"]
 
 
 def rests_on(finding: Finding) -> list[str]:

@@ -37,7 +37,7 @@ ABOVE = {"__init__", "__main__", "cli", "light", "api", "jupyter", "deep"}  # th
 # Room -> rooms of ours it may import.
 ROOMS = {
     "agent": set(),
-    "recorder": FOUNDATION | {"agent", "options", "alerts", "endpoints", "private"},
+    "recorder": FOUNDATION | {"agent", "options", "alerts", "endpoints", "private", "storage"},
     "oom": FOUNDATION,  # reads logs, with or without a recording
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from leakscope import requesting
+from leakscope.browsing.whole import whole_heap_of
 from leakscope.cli import main
-from leakscope.facts.heap.whole import whole_heap_of
 from leakscope.recorder import attach
 from leakscope.storage import open_recording
 

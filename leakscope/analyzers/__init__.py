@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 ALL_OTHERS = "*"
+_SAID = {  # what a reader who knows no table calls what is in it
+    "takes": "snapshots", "heap_nodes": "snapshots of who holds what", "sentinels": "readings from inside a process",
+    "process_samples": "samples of memory", "gpu_snapshots": "snapshots of GPU memory",
+    "compile_counters": "compilations",
+}  # fmt: skip
 _OF_SOME_JOBS = frozenset(("compile_counters", "gpu_snapshots", "phases"))  # tables that others have no rows for
 _kind_of = cache(kind_of)  # the same for each of the thousands of recordings of a fleet
 
@@ -60,7 +65,7 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
         analyzer = analyzers[kind]
         missing = [table for table in analyzer.NEEDS if not len(case.rows(table))]
         if missing:
-            lacks = f"the recording has no {' and no '.join(missing)}"
+            lacks = f"the recording has no {' and no '.join(_SAID.get(table, table) for table in missing)}"
             why_not = imported.why_not(case.recording)
             skipped.append(Skipped(kind, why_not or lacks, applies=bool(why_not) or _OF_SOME_JOBS.isdisjoint(missing)))
             continue

@@ -35,7 +35,8 @@ SEEN_BY = ("processes.ppid",)
 TELLS = (WASTE, SIBLINGS)
 AFTER = ()
 _KIND = "compile-workers"
-_ROLES = (COMPILE_WORKER, "compile-sidecar")
+_SIDECAR = "compile-sidecar"
+_ROLES = (COMPILE_WORKER, _SIDECAR)
 _SETTLED_S = SOON_S  # a worker's own start-up
 _LAST_S = 3.0  # before the end: workers that end in it are ended by the job that ends itself
 _KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
@@ -60,6 +61,15 @@ class _Team(NamedTuple):
     rss: float
     added: float
     kept: float
+
+    @property
+    def named(self) -> str:
+        """``3 compile workers and their sidecar process``: whoever counts them in ``ps`` finds as many."""
+        count = sum(p.role != _SIDECAR for p in self.workers)
+        if not count:
+            return "the sidecar process of compile workers"
+        workers = f"{count} compile worker{'s' if count != 1 else ''}"
+        return workers if count == len(self.workers) else f"{workers} and their sidecar process"
 
     @property
     def cost(self) -> float:
@@ -98,7 +108,7 @@ def findings(
     else:
         state = "idle" if team.is_idle else "busy"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
-        yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
+        yield RuledOut(_KIND, f"{team.named}, {state}, neither grow nor cost much: {cost}", figures)
 
 
 def _work_until_s(case: Case) -> float:
@@ -150,15 +160,16 @@ def _last_reading(process: Process, column: str, at_s: float) -> float:
 
 
 def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Finding:
-    count, of_parent = len(team.workers), team.kept > team.added
+    who, of_parent = team.named, team.kept > team.added
+    count = sum(p.role != _SIDECAR for p in team.workers)
     seen = Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)})
-    title = f"{count} compile workers grow: {format_bytes(team.added, signed=True)} in all"
+    title = f"{who} grow: {format_bytes(team.added, signed=True)} in all"
     if idle:
         waited = format_duration(team.until_s - team.born_s)
-        title = f"{count} compile workers idle and hold {format_bytes(bytes)}, {waited} after their start"
+        title = f"{who} idle and hold {format_bytes(bytes)}, {waited} after their start"
     elif of_parent:
         kept = format_bytes(team.kept)
-        title = f"{count} compile workers keep {kept} of the trainer's old memory alive"
+        title = f"{who} keep {kept} of the trainer's old memory alive"
         text = (
             f"{kept} stopped being shared between the trainer and its forked workers: the trainer rewrote its pages, "
         )
@@ -193,10 +204,14 @@ def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Find
 
 
 def _evidence(team: _Team) -> Iterator[Evidence]:
-    count = len(team.workers)
     state = "idle at the end" if team.is_idle else "busy at the end"
-    figures = {"worker_count": count, "ever": team.ever, "since_s": round(team.born_s, 1), "is_idle": team.is_idle}
-    yield Evidence(f"{count} alive since {format_duration(team.born_s)} after the start, {state}", figures)
+    figures = {
+        "worker_count": len(team.workers),
+        "ever": team.ever,
+        "since_s": round(team.born_s, 1),
+        "is_idle": team.is_idle,
+    }
+    yield Evidence(f"{team.named} alive since {format_duration(team.born_s)} after the start, {state}", figures)
     factor = team.rss / max(team.pss, 1.0)
     text = (
         f"they hold {format_bytes(team.pss)} (PSS), {format_bytes(team.private)} of it private; their summed RSS of "

@@ -69,7 +69,7 @@ _AT_THE_END = (
 _OF_MEMORY = ("native-fault", "damaged-heap")
 _NO_SAMPLING = "leakscope record --no-sampling"
 _SAMPLED = (
-    "leakscope's sampling of allocations was on, whose code no traceback shows: "
+    "leakscope was sampling allocations, whose code no traceback shows: "
     f"{_NO_SAMPLING} shows whether it also crashes without it"
 )
 _NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", AGAINST)

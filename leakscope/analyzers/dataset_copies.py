@@ -145,7 +145,7 @@ class _Copies:
                     f"{self._agreement:.0%} of the rows that were compared agree", graded(self._agreement, FAIR, PROVEN)
                 )
                 if by_content
-                else Ground("their rows are as long; words were not compared", NEUTRAL)
+                else Ground("their rows have the same lengths; words were not compared", NEUTRAL)
             ],
             bytes=self.wasted,
             process=self._process,

@@ -142,7 +142,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
             Evidence(opened, {"first_count": first, "last_count": last}),
             Evidence(new, {"open_count": gained}) if kind is not None else None,
             *kept.evidence,
-            at_line(line, "opens such") if line in made else None,
+            at_line(line, "opens them") if line in made else None,
             Evidence(stay, {"bytes": held_bytes}) if held is not None else None,
         ],
         doubts=[

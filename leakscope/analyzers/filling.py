@@ -96,7 +96,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
         text = f"{line.file}:{line.line} keeps it to {format_count(filling.limit or 0)}: {line.text}"
         yield Evidence(text, {"line": line.line})
     else:
-        yield Evidence(f"it has a limit of {format_count(filling.limit or 0)} itself", {"limit": filling.limit})
+        yield Evidence(f"it has its own limit of {format_count(filling.limit or 0)}", {"limit": filling.limit})
     if filling.full_in_s:
         text = f"at the pace of these snapshots it is full in {format_duration(filling.full_in_s)}"
         yield Evidence(text, {"full_in_s": round(filling.full_in_s)})
@@ -118,4 +118,4 @@ def _doubts(filling: Filling) -> Iterator[str]:
 def _remedy(filling: Filling) -> str:
     size = format_bytes(filling.level_bytes)
     where = f" at {filling.line.place}" if filling.line is not None else ""
-    return f"nothing, if {size} is what it may take; a lower limit{where} takes less in proportion"
+    return f"nothing, if {size} is acceptable; a lower limit{where} takes proportionally less"

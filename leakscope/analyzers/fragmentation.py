@@ -154,8 +154,8 @@ def _kept(case: Case, process: ProcessGrowth, kept: Kept, given: int | None) -> 
         "start_s": round(kept.start_s, 2), "end_s": round(kept.end_s, 2), "since_s": round(kept.since_s, 2),
     }  # fmt: skip
     yield Evidence(
-        f"of the {format_bytes(kept.held_bytes)} that it held between {start} and {end} hardly ever less than "
-        f"{format_bytes(kept.free_bytes)} were free inside malloc, at least half of that since {since}; "
+        f"from {start} to {end} malloc nearly always kept {format_bytes(kept.free_bytes)} or more free, of the "
+        f"{format_bytes(kept.held_bytes)} that the process held; half of that or more since {since}; "
         f"{format_bytes(kept.in_use_bytes)} were in use",
         figures,
     )

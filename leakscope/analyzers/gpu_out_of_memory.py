@@ -29,10 +29,18 @@ NEEDS = ("gpu_snapshots",)
 TELLS = (DANGER,)
 AFTER = ()
 _KIND = "gpu-out-of-memory"
-_MENDS = {
-    ACTIVATIONS: "activations are {}: a smaller batch, or checkpointing of layers, makes them smaller",
-    OPTIMIZER: "the optimizer's state is {}: shard it, or keep it in 8 bits",
-    GRADIENTS: "gradients are {}: zero_grad(set_to_none=True) before the forward pass frees them",
+_LEVERS = {  # what makes an account smaller, and the most that it takes of it
+    ACTIVATIONS: (
+        ("half the batch, with gradients accumulated over two", 0.5),
+        ("checkpointing of layers, which computes them anew", 1.0),
+        ("torch.autograd.graph.save_on_cpu(), which keeps them on the host", 1.0),
+    ),
+    OPTIMIZER: (
+        ("an optimizer that keeps its state in 8 bits, if these are 32", 0.75),
+        ("shards on two ranks", 0.5),
+        ("offloading it to the host", 1.0),
+    ),
+    GRADIENTS: (("zero_grad(set_to_none=True) before the forward pass", 1.0),),
 }
 
 
@@ -96,11 +104,15 @@ def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: floa
 def _remedy(
     alive: dict[str, int], oom: Oom, reserved: int, min_account_share: float, min_request_share: float
 ) -> Iterator[str]:
-    """Only what these figures speak for."""
-    total = sum(alive.values()) or 1
-    for account, text in _MENDS.items():
-        share = alive.get(account, 0) / total
-        if share >= min_account_share:
-            yield text.format(f"{share:.0%}")
+    """Only what these figures speak for, with what it may give beside what was wanting."""
+    total, wanting = sum(alive.values()) or 1, max(0, oom.requested_bytes - oom.free_bytes)
+    wanted = f", and {format_bytes(wanting)} were wanting" if wanting else ""
+    for account, levers in _LEVERS.items():
+        size = alive.get(account, 0)
+        if size >= min_account_share * total:
+            given = [(text, round(most * size)) for text, most in levers]
+            too_little = [", too little alone" if less < wanting else "" for _, less in given]
+            told = [f"{text} ({format_bytes(less)}{little})" for (text, less), little in zip(given, too_little)]
+            yield f"{account} take {format_bytes(size)}{wanted}. At most so much less: {'; '.join(told)}"
     if oom.requested_bytes >= min_request_share * reserved > 0:
         yield f"{oom.stack.place} asks for {format_bytes(oom.requested_bytes)} at once: compute it in parts"

@@ -12,7 +12,7 @@ Decides by:    min_idle_share of what its process holds and min_idle_bytes, wher
                enough); still there in the last snapshot, and hardly more than in the one before, or never less.
 Mistaken when: it is read by a name that the source does not show, or wanted: a data set that was read in, a copy of the
                weights that evaluation uses.
-Do:            let go of it once it is no longer needed, or nothing.
+Do:            release it once it is no longer needed, or nothing.
 
 Weights of a model and the state of its optimizer are left out, and of what only stands what was there at first.
 """
@@ -169,7 +169,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         _KIND,
         f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
         severity="warning" if is_scarce or total >= _MUCH * held else "note",
-        grounds=[Ground("the lines that read it are over, as far as the program was seen to come", STRONG)],
+        grounds=[Ground("the lines that read it ran for the last time, as far as the recording shows", STRONG)],
         bytes=total,
         process=process,
         line=first.line or defined_at(first.named),
@@ -183,7 +183,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         ],
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
         remedy=[
-            "let go of it once it is read last (del, or return only what is needed from the function that makes it): "
+            "release it after its last read (del, or return only what is needed from the function that makes it): "
             f"frees about {format_bytes(total)}"
         ],
         mechanism="idle",
@@ -227,7 +227,7 @@ def _finding(
         doubts=[
             "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
         ],
-        remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
+        remedy=[f"release it once it is no longer needed: that frees about {size}"],
         series=series,
         **about(named, place),
     )

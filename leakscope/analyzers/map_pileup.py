@@ -140,7 +140,7 @@ def _finding(case: Case, pile: _Looks) -> Finding:
         severity="warning" if left_s < _SOON_S else "note",
         grounds=[
             Ground("mappings were counted; looks are few, and a library may mean to keep some", STRONG),
-            Ground("a line that makes such is known", FAIR) if line is not None else None,
+            Ground("the line that makes them is known", FAIR) if line is not None else None,
         ],
         bytes=0,  # an address range; what lies in it, others tell
         process=pile.owner,
@@ -152,7 +152,7 @@ def _finding(case: Case, pile: _Looks) -> Finding:
             Evidence(had, {"first_count": first, "last_count": last}),
             Evidence(f"{gained:,} of the new ones were {_NAMES.get(kind, kind)}", {"map_count": gained}),
             *kept.evidence,
-            at_line(line, "maps such"),
+            at_line(line, "makes them"),
             Evidence(f"{limit}{format_duration(left_s)}", {"limit_count": _USUAL_LIMIT, "left_s": round(left_s)}),
         ],
         doubts=[

@@ -266,7 +266,7 @@ def _remedy(line: GrowthLine | None, library: str | None) -> str:
         fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
         return f"{fixes}; otherwise call it in a process that ends"
     name = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else "C code"
-    return f"see that what {name} asks for is freed again: Python does not free what C code allocated"
+    return f"make sure that what {name} allocates is freed: Python does not free what C code allocated"
 
 
 def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evidence]:
@@ -314,4 +314,4 @@ def _doubts(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[str]:
         unseen = "the line was not observed, since allocations were not sampled"
         yield f"{unseen} (--no-sampling, or see the blind spots)"
     if look.cache is not None and look.cache.is_bounded:
-        yield "a cache ends growing when it is full"
+        yield "a cache stops growing once it is full"

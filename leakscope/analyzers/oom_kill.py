@@ -295,6 +295,7 @@ def _nothing(case: Case, seen: Kills, min_near_fraction: float) -> RuledOut | Sk
         return Skipped(_KIND, "how some processes ended is not known, and no counter rules out a kill")
     if host.is_known:
         names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:LISTED])
-        text = f"the kernel killed {host.new_count} on this machine, none of the job"
+        who = f"{host.new_count} process{'es' if host.new_count != 1 else ''}"
+        text = f"the kernel killed {who} on this machine, none of the job"
         return RuledOut(_KIND, text + (f": {names}" if names else ""), figures)
     return RuledOut(_KIND, "no process of the job was ended by SIGKILL", figures)

@@ -135,7 +135,7 @@ def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
             holder=f"what {one.library} compiled",
             library=one.library,
             evidence=one.evidence(),
-            doubts=["that is the larger part of what was sampled: the rest is taken for its work, too"],
+            doubts=["that is the larger part of what was sampled: the rest is assumed to come from compiling, too"],
             remedy=one.remedy(),
             mechanism="compile-cache",
         )
@@ -269,11 +269,11 @@ def _remedy_of_traces(reason: str | None) -> list[str]:
 
 def _ruled_out(one: _Compiled) -> RuledOut:
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
-    ending = f"{one.middle} times in the middle of the run, {one.late} times at its end"
+    again = f"functions were compiled again {one.middle} times in the middle of the run, {one.late} times at its end"
     if not one.after_warm_up:
-        ending = "never after the warm-up"
+        again = "no function was compiled again after the warm-up"
     label = f"{one.process.label} compiled {one.graphs} graphs"
-    return RuledOut(_KIND, f"{label} and settled: functions were compiled again {ending}", figures)
+    return RuledOut(_KIND, f"{label} and settled: {again}", figures)
 
 
 # ---- other compilers, by the calls under which memory was asked for

@@ -108,7 +108,13 @@ def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Find
         mapping.add(int(name.rpartition(" ")[2]))  # the kernel knows who made it
     owner = next((p for p in everyone if p.pid in mapping), next((p for p in everyone if p.role == "trainer"), None))
     line = _system_v_line(sources, kind) if kind in _SYSTEM_V else making_line(sources, name)
-    where = f"of System V, {name}" if kind in _SYSTEM_V else f"/dev/shm/{name}" if kind == DEV_SHM else name
+    where = (
+        f"of System V, {name.replace('made by ', 'made by process ')}"
+        if kind in _SYSTEM_V
+        else f"/dev/shm/{name}"
+        if kind == DEV_SHM
+        else name
+    )
     made = round(float(count[at_end] - count[0]))
     unlinked = "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
     holds = f"{made} segments {where}"
@@ -149,7 +155,7 @@ def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Find
         evidence=[
             Evidence(f"{holds}: not freed, {format_bytes(size[at_end])} at the end", figures),
             Evidence(unseen, {"unmapped_bytes": int(unmapped[at_end])}) if forgotten else None,
-            at_line(line, f"{'attaches' if kind == 'sysv-removed' else 'makes'} such segments"),
+            at_line(line, f"{'attaches' if kind == 'sysv-removed' else 'makes'} these segments"),
             *([Evidence(f"{holder.subject.holder} grew alike"), *holder.evidence[:1]] if holder is not None else ()),
         ],
         doubts=[None if mapping else "no process of the job was seen with one of them: readings are seconds apart"],

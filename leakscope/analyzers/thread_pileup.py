@@ -126,7 +126,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         library="threading",
         evidence=[
             Evidence(
-                f"{process.label} had {usual} threads at first and {last} at the end",
+                f"{process.label} had {usual} thread{'s' if usual != 1 else ''} at first and {last} at the end",
                 {"first_count": int(pile.count[0]), "last_count": last},
             ),
             ran if function else None,

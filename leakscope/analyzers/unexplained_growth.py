@@ -208,12 +208,12 @@ def _suspected(case: Case, process: ProcessGrowth, suspects: Sequence[Place]) ->
     unseen = [f"{_name(one)} is a {one.type_name}: what it holds cannot be seen from Python" for one in suspects]
     library = first.type_name.split(".", 1)[0].lstrip("_")
     held = about(first, first) | Held(holder=f"{_name(first)} ({first.type_name})")
-    only = Ground("only one object in sight can hold it unseen", STRONG)
+    only = Ground("only one known object can hold it without being measured", STRONG)
     return _Told(
         f", {'most likely' if is_one else 'perhaps'} held by {_name(first)}",
         # Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is.
         [
-            only if is_one else Ground(f"{len(suspects)} objects in sight can hold it unseen", WEAK),
+            only if is_one else Ground(f"{len(suspects)} known objects can hold it without being measured", WEAK),
             *([Ground("memory grew under a line that names it", FAIR)] if seen else ()),
         ],
         subject_of(process, fed or defined_at(first), library=library, **held),

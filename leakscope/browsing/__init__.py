@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ..errors import BadInput
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
-from ..facts.heap.whole import WholeHeap, whole_heap_of
 from ..facts.tables import process_name
 from ..units import format_bytes, format_count, format_duration
 from ..words import printable
+from .whole import WholeHeap, whole_heap_of
 
 if TYPE_CHECKING:
     from ..storage import Recording

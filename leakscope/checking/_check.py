@@ -148,9 +148,9 @@ def _unit(limit: Growth, step_unit: str) -> str:
 
 def _peak(report: Report, limit_bytes: float) -> Outcome:
     rule = f"max-rss {format_bytes(limit_bytes)}"
-    if report.timeline is None:
+    if report.recording.peak is None:
         return Outcome(rule, CANNOT_TELL, _NO_SAMPLES)
-    peak = max(report.timeline.total_bytes)
+    peak = report.recording.peak.bytes
     text = f"all processes together held {format_bytes(peak)} at most"
     if peak <= limit_bytes:
         return Outcome(rule, KEPT, text)

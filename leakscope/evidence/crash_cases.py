@@ -261,7 +261,7 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
 
 def _set_by_program(case: Case) -> str | None:
     for line in find_calls(case.sources, "resource.setrlimit"):
-        return f"the program sets such a limit itself, at {line.place}: raise it there, if what grew is meant to"
+        return f"the program sets such a limit itself, at {line.place}: raise it there, if the growth is intended"
     return None
 
 

@@ -700,7 +700,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "rebuilt-with-more": Mechanism(
         _rebuilt,
-        "each pass makes {found} again from all that it had and more{one.where}: keep only the latest of it, or write "
+        "{found} gets longer with each pass{one.where}: keep only the latest of it, or write "
         "each part to a file and keep a summary; {one.would_free}",
     ),
     "buffer-not-emptied": Mechanism(
@@ -714,8 +714,8 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "slow-consumer": Mechanism(
         _slow_consumer,
-        "more is put into {one.variable}{one.where} than {taking} takes out: give the queue a maxsize, so that who "
-        "puts waits, or take out faster{smaller}; {one.would_free}",
+        "more is put into {one.variable}{one.where} than {taking} takes out: give the queue a maxsize, so that "
+        "put() waits, or take items out faster{smaller}; {one.would_free}",
     ),
     "removal-not-reached": Mechanism(_removal_not_reached),
     "library-way-out": Mechanism(_way_out),

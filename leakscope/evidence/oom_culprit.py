@@ -19,7 +19,7 @@ from ..facts.tables import only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import FEWEST, LITTLE, MOST, SOME, SOON_S, GiB, format_bytes, format_duration, over
+from ..units import FEWEST, LITTLE, MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -75,7 +75,7 @@ def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit
     seconds = growth.end_s - growth.start_s
     per_s = finding.bytes_per_hour / 3600 if finding.bytes_per_hour and not finding.wasted else None
     if finding.subject.holder and per_s is not None:
-        rate = f"{format_bytes(per_s)}/s"
+        rate = format_rate(3600 * per_s, per_s * seconds)
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
         clause = f"{finding.title[:1].lower()}{finding.title[1:]}"

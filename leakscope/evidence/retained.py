@@ -164,7 +164,6 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     types = process.rows("object_types").dropna(subset=["base"])
     bases = dict(zip(types["type_name"], types["base"]))
     told = advice(found, case.sources, total, held, bases, case.once(_library_code))
-    each_step = [one.found.bytes_per_step for one in alike]
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
         title(found, total, held, len(alike)),
@@ -172,7 +171,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         grounds=found.grounds,
         bytes=total,
         bytes_per_hour=case.bytes_per_hour(total),
-        bytes_per_step=sum(filter(None, each_step)) if all(each_step) else None,
+        bytes_per_step=case.bytes_per_step(total),
         process=process,
         line=found.line or defined_at(found.named),
         device="cpu",

@@ -10,6 +10,7 @@ import numpy as np
 from ..facts.heap.owners import weighs_in_members
 from ..facts.retained.figures import Retained
 from ..facts.where.allocations import OBJECTS
+from ..facts.where.holders import NAMESPACE
 from ..findings import Evidence
 from ..units import (
     FEWEST,
@@ -34,7 +35,8 @@ def title(found: Retained, total: int, held: int, processes: int) -> str:
     """Bytes with and without what it pins, in all of so many ``processes`` that have it."""
     where = f" in each of {processes} processes" if processes > 1 else ""
     size = total if total - held < HARDLY * total else held  # then the remedy has one figure with the title
-    text = f"{found.name} keeps growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
+    keeps = "keep" if found.name.startswith(NAMESPACE) else "keeps"
+    text = f"{found.name} {keeps} growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"
     if total - held >= MUCH * total:
         text += f", plus {format_bytes(total - held)} of freed memory fragmented around them"
     return text
@@ -88,7 +90,8 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
     if made is not None:
         is_small = made.alive[0].allocator in OBJECTS
         what = "the small objects that stayed" if is_small else "what malloc handed out and was kept"
-        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, by {made.sample_count:,} samples"
+        samples = f"{made.sample_count:,} sample{'' if made.sample_count == 1 else 's'}"
+        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, by {samples}"
         figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
     calls, others = tasks_wait_in(found), also_held_by(found)
@@ -142,8 +145,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         rising = int((np.diff(place.deep_bytes) > 0).sum())
         text = f"it grew in {rising} of {count - 1} intervals between snapshots"
         yield Evidence(text, {"rising_intervals": rising})
-    if look.steps:
-        yield _per_step(found, added / look.steps, found.weighed_bytes / look.steps, step_unit)
+    if look.steps and place.has_length:
+        yield _per_step(added / look.steps, step_unit)
 
 
 def _explained(found: Retained) -> Evidence:
@@ -152,7 +155,8 @@ def _explained(found: Retained) -> Evidence:
     if look.pinned_bytes:
         whole, took = look.in_use_bytes, "that came into use"
     gained = f"the {format_bytes(max(whole, 0.0))} {took} between those snapshots"
-    part = f"{explained / whole:.0%} of {gained}" if explained < whole else f"about all of {gained}"
+    share = f"{explained / whole:.0%}" if explained < whole else ""
+    part = f"{share} of {gained}" if share not in ("", "100%") else f"about all of {gained}"
     if explained > _ABOUT_ALL * whole:
         rest = "the rest reused memory the process already had, or other memory was freed meanwhile"
         unused = "most of it was never written to, and takes no memory yet"
@@ -161,18 +165,14 @@ def _explained(found: Retained) -> Evidence:
     return Evidence(f"its gain of {format_bytes(explained)} is {part}", figures)
 
 
-def _per_step(found: Retained, members: float, bytes: float, step_unit: str) -> Evidence:
+def _per_step(members: float, step_unit: str) -> Evidence:
     together = steps_together(step_unit)
     told = f"{members * together:.3g}" if members * together < _WHOLE else format_count(members * together)
     came = f"{told} member{'' if told == '1' else 's'}"
     each = "per training step" if step_unit == "step" else per_step(step_unit)
-    if not found.place.has_length:
-        came = format_bytes(bytes * together)
-    elif together == 1 and 0 < members < MOST:
+    if together == 1 and 0 < members < MOST:
         came, each = "one member", f"in {1 / members:.2g} training steps"
-    return Evidence(
-        f"it gained {came} {each}", {"bytes_per_step": round(bytes, 1), "members_per_step": round(members, 3)}
-    )
+    return Evidence(f"it gained {came} {each}", {"members_per_step": round(members, 3)})
 
 
 def doubts(found: Retained) -> Iterator[str]:

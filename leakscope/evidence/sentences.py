@@ -27,7 +27,7 @@ def grew_at(line: GrowthLine) -> Evidence:
     # In shares: of what is asked for not all may ever be touched, and only that is memory.
     text = (
         f"{line.file}:{line.line}{_through(line)} allocated {line.share:.0%} of what stays, by "
-        f"{line.sample_count:,} samples; "
+        f"{line.sample_count:,} sample{'' if line.sample_count == 1 else 's'}; "
         f"{settled / max(live, 1.0):.0%} of it has been there for 10 s"
     )
     first = line.alive[0]

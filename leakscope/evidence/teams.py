@@ -155,13 +155,14 @@ def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> S
 def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) -> Iterator[Evidence]:
     each = [format_bytes(gained) for gained in team.by_worker[:8]]
     figures = {"worker_count": len(team.alive), "gained_bytes": team.gained, "explained_share": round(share, 3)}
-    text = f"since they started the workers gained {', '.join(each)}{', all alike' if team.are_alike else ''}"
+    text = f"since they started the workers gained {', '.join(each)}"
     if team.parent_copied >= MiB:
         text += f"; what their parent no longer shares with them adds {format_bytes(team.parent_copied)}"
     yield Evidence(f"{text}: {share:.0%} of all growth", figures)
     own, copied = int(sum(team.own)), int(team.all_copied)
-    text = f"{format_bytes(own)} of that are new pages, {format_bytes(copied)} copies of pages that workers and parent"
-    yield Evidence(f"{text} had shared", {"own_bytes": own, "copied_bytes": copied})
+    parts = [(own, "new pages"), (copied, "copies of pages that workers and parent had shared")]
+    text = ", ".join(f"{format_bytes(size)} of that are {what}" for size, what in parts if size)
+    yield Evidence(text or "none of it is new", {"own_bytes": own, "copied_bytes": copied})
     parent = growth.process(team.parent.pid) if team.parent is not None else None
     is_copying = _is_copying(team, suspect)
     if parent is not None and not is_copying and parent.growth_bytes > _BESIDE * team.parent_copied:
@@ -204,9 +205,7 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
     elif suspect.how == "asks":
         yield "samples show who asked for the memory, not who keeps it: no snapshot was taken in the workers"
     elif suspect.how == "nothing":
-        yield (
-            f"nothing was checked inside them, since no snapshot was taken in them: {alone} lets the holder be named"
-        )
+        yield (f"no snapshot was taken inside them: {alone} names the holder")
 
 
 _MECHANISMS = {"found": "workers-keep", "puts": "workers-keep", "asks": "workers-call"}

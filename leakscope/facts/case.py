@@ -26,7 +26,7 @@ from .endings.kills import Kills, kills
 from .endings.members import Member, members
 from .gpu.budget import DeviceBudget
 from .gpu.snapshots import device_snapshots
-from .growth.counted import step_unit
+from .growth.counted import step_unit, steps_passed
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.split import Accounts
@@ -213,6 +213,15 @@ class Case:
         """The rate of what was gained in the judged window."""
         return round(3600 * over(bytes, self.growth.end_s - self.growth.start_s), 1)
 
+    @cached_property
+    def steps(self) -> int:
+        """How many passed in the judged window; 0 where nobody counted."""
+        return steps_passed(self.recording, self.growth, self.step_unit)
+
+    def bytes_per_step(self, bytes: float) -> float | None:
+        """The same by step; None where nobody counted."""
+        return round(bytes / self.steps, 1) if self.steps else None
+
     def finding(
         self,
         kind: str,
@@ -243,7 +252,8 @@ class Case:
         confidence = how_sure(rests_on)
         if severity is None:
             severity = severity_of(self.growth, bytes) if confidence >= LIKELY else "warning"
-            bytes_per_hour = self.bytes_per_hour(bytes) if bytes_per_hour is None else bytes_per_hour
+            if bytes_per_hour is None:
+                bytes_per_hour, bytes_per_step = self.bytes_per_hour(bytes), self.bytes_per_step(bytes)
         return Finding(
             kind=kind,
             title=title,

@@ -48,9 +48,9 @@ def import_files(
     **Errors** BadInput for an option or an output that cannot be used; UnreadableInput, with one line that names the
     file, for one that cannot be read. Nothing is written then.
     """
+    found, skipped = _found(files, form)
     if output.exists() and not force:
         raise BadInput(f"{output} is there already: choose another name, or --force to replace it")
-    found, skipped = _found(files, form)
     parts: list[Part] = []
     try:
         parts.extend(part_of(path, name) for path, name in found)

@@ -28,7 +28,7 @@ def new_axes() -> Axes:
         raise BadInput(
             "axes need matplotlib: pip install 'leakscope-recorder[plots]'; .save('chart.svg') needs nothing"
         ) from None
-    made: Axes = pyplot.subplots(figsize=(9, 3.5))[1]
+    made: Axes = pyplot.subplots(figsize=(9, 3.5), layout="constrained")[1]
     return made
 
 
@@ -61,8 +61,9 @@ def draw_plot(plot: Plot, ax: Axes) -> None:
     _label_x(ax, plot.x_unit)
     _label_y(ax, plot.y_unit)
     ax.set_title(plot.title)
-    if len(plot.curves) > 1:
-        ax.legend(fontsize="small", loc="upper left")
+    if len(plot.curves) > 1:  # bands fill the axes: their names stand beside them, in their order
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "reverse": True} if plot.stacked else {}
+        ax.legend(fontsize="small", **(beside or {"loc": "upper left"}))
 
 
 def draw_ledger(title: str, rows: Sequence[LedgerRow], ax: Axes) -> None:

@@ -198,8 +198,8 @@ def _objects() -> Objects:
 
 def _holders(heap: OwnHeap) -> Iterator[tuple[str, Holder]]:
     """By path, as the notebook has it."""
-    from ..facts.heap.arrived import new_bytes
     from ..facts.heap.comparable import heap_of
+    from ._arrived import new_bytes
 
     sources = [(module, file or "", "") for module, _, file in names.user_namespaces() if not _is_ours(module)]
     recording = heap.recording([*sources, (_NAMES, "", "")])

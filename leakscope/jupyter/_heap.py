@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..browsing.whole import WholeHeap, whole_heap_of
 from ..errors import BadInput
 from ..facts.code.adding import adding_lines
 from ..facts.code.recorded import sources_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree
-from ..facts.heap.whole import WholeHeap, whole_heap_of
 
 if TYPE_CHECKING:
     from ..facts.code.index import Source

@@ -74,7 +74,7 @@ def record(options: RecordOptions) -> int:
     mask = launch.block_signals()
     launch.occupy_standard_descriptors()
     path = os.environ.get("PATH")
-    asked = shlex.join(options.command)
+    asked = shlex.join([os.path.basename(options.command[0]), *options.command[1:]])
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
     known = job_identity.belongs(os.environ, os.getcwd())
@@ -320,8 +320,7 @@ class _Recording:
         self._output.release()
         self._full = finalizing.full_limit(self._output.written_bytes())
         if self._full is None and finalizing.is_possible():
-            keep = ["--keep-journal"] if self._options.keep_journal else []
-            self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+            self._finish()
             if self._answering is not None and sampler is not None:
                 self._answering.begin(
                     sampler.elapsed_s,
@@ -330,6 +329,14 @@ class _Recording:
                     is_telling=bool(sampler.own_kills.number),
                 )
         self._output.remove_agent()
+
+    def _finish(self) -> None:
+        keeps = self._options.keep_journal
+        if finalizing.at_once(self._output.path, self._output.written_bytes(), keeps):
+            self._helper_status = 0
+        else:
+            keep = ["--keep-journal"] if keeps else []
+            self._helper = finalizing.start(self._output.path, *keep, log=self._log)
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:
         """What can only be told when the job is over: its last words."""

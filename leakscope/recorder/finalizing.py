@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import signals
 from ..agent.journal import flag
+from ..errors import LeakscopeError
 from ..isolation import installed, interpreter
 from .helpers import Room, goes_first, too_full
 from .launch import HANDLED
@@ -39,6 +40,7 @@ ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _NICE = 19
 # Of its own memory, seen: 19 MiB for a minute, 60 MiB for a day of 20 processes.
 _ROOM_BYTES, _ROOM_IF_SHORT_BYTES, _SHORT_BYTES = 80 << 20, 32 << 20, 1 << 20
+_FEW_BYTES = 32 << 10  # of journal: of more pyarrow makes a much smaller file
 _NEW = os.O_CREAT | os.O_EXCL | flag("O_NOFOLLOW")
 
 
@@ -98,6 +100,19 @@ def can_answer() -> bool:
 def full_limit(journal_bytes: int) -> Room | None:
     """The limit under which memory has no room for it, if there is one."""
     return too_full(_ROOM_BYTES if journal_bytes > _SHORT_BYTES else _ROOM_IF_SHORT_BYTES)
+
+
+def at_once(output: str, journal_bytes: int, keep_journal: bool) -> bool:
+    """Finish a short recording here, sooner than a helper has loaded pyarrow; False: that takes one."""
+    if journal_bytes > _FEW_BYTES:
+        return False
+    from ..storage.finalize import finalize
+
+    try:
+        finalize(output, keep_journal, few_rows=True)
+    except LeakscopeError:
+        return False  # a helper does what it can, and says what is the matter
+    return True
 
 
 def start(output: str, *options: str, log: str = os.devnull) -> int:

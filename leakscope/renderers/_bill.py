@@ -23,7 +23,7 @@ _REST = "the rest of "
 class Line(NamedTuple):
     """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder.
 
-    ``largest``: of these the names alone.
+    ``largest``: of these the names alone. ``is_rest``: what is told of nobody.
 
     ``bytes``: at the level, or at the peak, where it is another and there was more.
     """
@@ -35,6 +35,7 @@ class Line(NamedTuple):
     details: str
     largest: str
     bytes: int
+    is_rest: bool
 
 
 class Told(NamedTuple):
@@ -51,7 +52,7 @@ def told(report: Report) -> Told | None:
     level, peak = by_moment.get(LEVEL), by_moment.get(PEAK)
     if level is None or not level.total_bytes:
         return None
-    has_peak = peak is not None and abs(peak.total_bytes - level.total_bytes) > _DIFFERS * level.total_bytes
+    has_peak = peak is not None and peak.total_bytes - level.total_bytes > _DIFFERS * level.total_bytes
     at_level = _by_account(level.rows)
     at_peak = _by_account(peak.rows) if peak is not None and has_peak else {}
     sizes = {account: max(_sum(at_level, account), _sum(at_peak, account)) for account in [*at_level, *at_peak]}
@@ -71,14 +72,14 @@ def told(report: Report) -> Told | None:
         lines.append(
             Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
                  format_bytes(top) if has_peak else "", _details(account, own or then), _largest(account, own or then),
-                 max(size, top))
+                 max(size, top), account in _LAST)
         )  # fmt: skip
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak:
         columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
     at_its_peak = f", peak {total[1]}" if has_peak else ""
-    return Told(f"What the memory is: {total[0]}{at_its_peak} (PSS)", columns, lines, total, has_peak)
+    return Told(f"What the memory is: {total[0]}{at_its_peak} (with files)", columns, lines, total, has_peak)
 
 
 def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -96,30 +96,28 @@ def _divisions(report: Report, timeline: Timeline) -> list[tuple[str, list[Curve
     for by, bands in ((ACCOUNT, list(timeline.accounts)), (PROCESS, list(timeline.processes))):
         colours, taken = charts.slots(bands), [0]
         if culprit is not None:
-            bands, taken = (_of_accounts if by == ACCOUNT else _of_processes)(bands, culprit.held_in)
+            bands, taken = (_of_accounts if by == ACCOUNT else _of_processes)(bands, culprit)
         curves = [
             Curve(b.name, c, timeline.time_s, b.value_bytes, estimated=b.estimated) for b, c in zip(bands, colours)
         ]
         if culprit is not None and any(taken):
-            curves += _seen_and_after(culprit, timeline, taken)
+            curves += _seen_and_after(culprit, timeline.time_s, taken)
         found.append((by, curves))
     return found[::-1] if len(timeline.processes) > 1 else found
 
 
 class _Culprit(NamedTuple):
-    """What the first finding names: how much of it each process held, and when that was seen last."""
+    """What the first finding names: how much of it each process held, and how many moments until that was seen last."""
 
     name: str
     held_in: dict[str, list[int]]
+    seen: int
     seen_s: float
 
 
-def _seen_and_after(culprit: _Culprit, timeline: Timeline, held: Sequence[int]) -> Iterator[Curve]:
+def _seen_and_after(culprit: _Culprit, time_s: Sequence[float], held: Sequence[int]) -> Iterator[Curve]:
     """Its band to the last snapshot that shows it, and from there a paler one: as it grew until then."""
-    time_s, span_s = timeline.time_s, timeline.time_s[-1] - timeline.time_s[0]
-    seen = len(time_s)
-    if culprit.seen_s < time_s[-1] - _UNSEEN * span_s:
-        seen = max(1, bisect_right(time_s, culprit.seen_s))
+    seen = culprit.seen
     before = [*held[:seen], *[None] * (len(held) - seen)]
     yield Curve(culprit.name, charts.CULPRIT, time_s, before, estimated=True)
     if seen < len(held):
@@ -128,18 +126,32 @@ def _seen_and_after(culprit: _Culprit, timeline: Timeline, held: Sequence[int]) 
         yield Curve(name, charts.SEEN_BEFORE, time_s, after, estimated=True)
 
 
-def _of_accounts(bands: Sequence[Band], held_in: Mapping[str, Sequence[int]]) -> tuple[list[Band], list[int]]:
-    """The accounts without what a holder held in all processes, and how much of that was found in them."""
+def _of_accounts(bands: Sequence[Band], culprit: _Culprit) -> tuple[list[Band], list[int]]:
+    """The accounts without what a holder held in all processes, and how much of that was found in them.
+
+    What it gained since it was seen last is not divided yet: it lies in whichever accounts have gained since.
+    """
+    held, last = _added(culprit.held_in.values()), culprit.seen - 1
     in_order = sorted((i for i, b in enumerate(bands) if b.name in _HELD), key=lambda i: -_gain(bands[i]))
-    return _without(bands, in_order, _added(held_in.values()))
+    seen = [min(then, held[last]) if at > last else then for at, then in enumerate(held)]
+    left, taken = _without(bands, in_order, seen)
+    since = [
+        [max(0, there - band.value_bytes[last]) if at > last else 0 for at, there in enumerate(band.value_bytes)]
+        for band in bands
+    ]
+    for i in sorted(range(len(bands)), key=lambda i: -since[i][-1]):
+        missing = [min(of - got, most) for of, got, most in zip(held, taken, since[i])]
+        left, more = _without(left, [i], missing)
+        taken = _added([taken, more])
+    return left, taken
 
 
-def _of_processes(bands: Sequence[Band], held_in: Mapping[str, Sequence[int]]) -> tuple[list[Band], list[int]]:
+def _of_processes(bands: Sequence[Band], culprit: _Culprit) -> tuple[list[Band], list[int]]:
     """The processes without what a holder held in each of them, and how much that was."""
     left, taken = list(bands), []
     for i, band in enumerate(bands):
-        if band.name in held_in:
-            left, there = _without(left, [i], held_in[band.name])
+        if band.name in culprit.held_in:
+            left, there = _without(left, [i], culprit.held_in[band.name])
             taken.append(there)
     return left, _added(taken)
 
@@ -187,7 +199,10 @@ def _culprit(report: Report, timeline: Timeline) -> _Culprit | None:
     for band in timeline.processes:  # nothing after its end
         if band.name in held_in:
             held_in[band.name] = [min(most) for most in zip(held_in[band.name], band.value_bytes)]
-    return _Culprit(name or finding.title, held_in, max(at_s[-1] for at_s, _ in of_each.values()))
+    time_s, seen_s = timeline.time_s, max(at_s[-1] for at_s, _ in of_each.values())
+    is_over = seen_s < time_s[-1] - _UNSEEN * (time_s[-1] - start_s)
+    seen = max(1, bisect_right(time_s, seen_s)) if is_over else len(time_s)
+    return _Culprit(name or finding.title, held_in, seen, seen_s)
 
 
 def _between(at_s: Sequence[float], values: Sequence[float], moment_s: float) -> int:

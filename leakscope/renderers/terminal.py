@@ -65,7 +65,8 @@ _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the ru
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
-_MOST_DOUBTS, _MOST_TABLES = 2, 2  # of the screen
+_MOST_DOUBTS = 2  # of the screen
+_NOBODY = "no "  # a holder that is none: no Python object
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
@@ -78,17 +79,20 @@ _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are no news
 
 
 class _Size(NamedTuple):
-    """How much the screen has of what could be long."""
+    """How much the screen has of what could be long. ``is_tight``: one doubt; notes and evidence in a line each."""
 
     rows: int  # of each table, beside its sum
     evidence: int
     findings: int
     remedies: int
+    is_tight: bool = False
+    tables: int = 2
 
 
 _SIZES = (
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
-    _Size(1, 1, 2, 1),
+    _Size(1, 1, 2, 1), _Size(1, 1, 2, 2, True), _Size(1, 1, 2, 1, True), _Size(1, 1, 1, 1, True),
+    _Size(1, 1, 1, 1, True, 1),
 )  # fmt: skip
 
 
@@ -170,9 +174,11 @@ def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
     if (more := len(report.findings) - size.findings) > 0:
         yield Text(f"   and {more} more {'finding' if more == 1 else 'findings'} (--verbose)", style="dim")
     yield from _ignored(report)
-    yield from _most_telling(report, size.rows)
+    yield from _most_telling(report, size)
     yield ""
-    yield from (_hanging(_styled(Text.assemble("! ", _clean(note)), "dim"), 2) for note in caveats(report))
+    for note in caveats(report):
+        line = _styled(Text.assemble("! ", _clean(note)), "dim")
+        yield _OneLine(line) if size.is_tight else _hanging(line, 2)
     not_checked = list(dict.fromkeys(one.kind for one in report.skipped if one.applies))
     told = [_named("Not checked", not_checked), _named("Ruled out", ruled_out_kinds(report))]
     if text := " · ".join(filter(None, told)):
@@ -196,7 +202,7 @@ def _is_said(report: Report, finding: Finding) -> bool:
     return _lower(finding.title) in _lower(report.verdict.headline)
 
 
-def _most_telling(report: Report, rows: int) -> Iterator[RenderableType]:
+def _most_telling(report: Report, size: _Size) -> Iterator[RenderableType]:
     """Two tables, those first that the first finding is about, each with its heading over its first column."""
     about = report.findings[0].subject if report.findings else Subject()
     if about.device not in (None, "cpu"):
@@ -205,8 +211,8 @@ def _most_telling(report: Report, rows: int) -> Iterator[RenderableType]:
         order = ["growth", "holders", "processes"]
     else:
         order = ["bill", "processes", "holders", "growth"]
-    tables = sorted(_tables(report, rows), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
-    for number, (_, heading, table, _) in enumerate(tables[:_MOST_TABLES]):
+    tables = sorted(_tables(report, size.rows), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+    for number, (_, heading, table, _) in enumerate(tables[: size.tables]):
         if number == 0:
             yield ""
         table.box, table.columns[0].header = None, heading
@@ -280,11 +286,11 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     for name, texts, style, is_cut in (
         ("What to do", _short_advice(finding, size.remedies), "green", False),
         ("Evidence", [one.text for one in finding.evidence[: size.evidence]], "", True),
-        ("Doubts", finding.doubts[:_MOST_DOUBTS], "yellow", False),
+        ("Doubts", finding.doubts[: 1 if size.is_tight else _MOST_DOUBTS], "yellow", False),
     ):
         for at, text in enumerate(texts):
             line = _styled(_clean(text), style)
-            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and at else line)
+            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and (at or size.is_tight) else line)
     yield Padding(table, (0, 0, 0, 3))
 
 
@@ -359,7 +365,10 @@ def _where(subject: Subject) -> Text | None:
             place.append_text(Text.assemble(" in ", _clean(subject.function)))
         parts.append(place)
     holder, type_text = _once(subject.holder or subject.variable or "", subject.type or "")
-    if holder:
+    if holder.startswith(_NOBODY) and type_text:
+        parts.append(_clean(f"{type_text} objects held by {holder}"))
+        type_text = ""
+    elif holder:
         parts.append(Text.assemble("held by ", _clean(holder)))
     if type_text:
         parts.append(_clean(type_text))
@@ -430,7 +439,8 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    for line in bill.lines[: None if most is None else max(1, most - 1)]:
+    lines = [line for line in bill.lines if not (is_brief and line.is_rest)]
+    for line in lines[: None if most is None else max(1, most - 1)]:
         told = _clean(line.name)
         if details := line.largest if is_brief else line.details:
             told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))
@@ -512,7 +522,9 @@ def _budget(rows: Sequence[BudgetRow], most: int | None) -> Table:
         total = sum(figures[process, device, moment].values())
         table.add_column(_clean(title), format_bytes(total), justify="right")
     if most is not None:
-        accounts = sorted(accounts, key=lambda account: -max(own.get(account, 0) for own in figures.values()))
+        sizes = {account: max(own.get(account, 0) for own in figures.values()) for account in accounts}
+        least = _LEAST_TENSOR_SHARE * sum(sizes.values())
+        accounts = sorted((one for one in accounts if sizes[one] >= least), key=lambda one: -sizes[one])
     for account in accounts[:most]:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))

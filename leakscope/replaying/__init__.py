@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..facts.case import Case
+from ..facts.growth.lives import lives_of
+from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, text_of
 from ..units import GiB, KiB, MiB, format_bytes, format_count
 from ..words import printable
-from .steps import MEASURES, Floats, Plan, lives_of, plan
+from .steps import MEASURES, Plan, plan
 from .variants import AS_RECORDED, Variant, served_by, variants
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ _TRIM_FROM, _TRIM_TO, _TRIM_TRIES = 17.0, 27.0, 5  # powers of two: what malloc 
 _LIKE_IT = 0.1  # of what was held
 _MMAP_THRESHOLD, _MOST_LEARNED = 128 * KiB, 32 * MiB
 _LONGEST_S = 120.0
-_PAUSE_US = 100_000
+_PERIOD_S = 0.1  # between two measures
 _DROPPED = ("LD_PRELOAD", "GLIBC_TUNABLES", "LEAKSCOPE", "MALLOC_", "MIMALLOC_", "PYTHON")
 
 
@@ -114,8 +116,9 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         planned = plan(lives, orders, scale, rng)
         planned.steps.tofile(path)
         wanted = float(np.median(of_malloc[late]))
-        like_it, lasting, now = _like_it(serving, lives.largest_freed, planned, wanted, late, path)
-        others = [(one, _replayed(one, planned, path, span_s)) for one in variants(serving, like_it, lasting)]
+        replay = _Replay(planned, path, span_s)
+        like_it, lasting, now = _like_it(serving, lives.largest_freed, replay, wanted, late)
+        others = [(one, replay.under(one)) for one in variants(serving, like_it, lasting)]
     found = [(Variant(AS_RECORDED), now), *others]
     level, peak = float(np.median(held[late])), float(process.held_bytes.max())
     figures = late, now, (level, wanted), (peak, float(of_malloc.max()))
@@ -133,7 +136,7 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
 
 
 def _like_it(
-    serving: Variant, largest: float, planned: Plan, wanted: float, late: NDArray[np.bool_], path: Path
+    serving: Variant, largest: float, replay: _Replay, wanted: float, late: NDArray[np.bool_]
 ) -> tuple[dict[str, str], dict[str, str], Floats]:
     """Settings with which the replay keeps as much as the program did, as nearly as any do; those of them that hold
     whatever else is set; and what it kept.
@@ -146,7 +149,7 @@ def _like_it(
     """
 
     def tried(settings: dict[str, str]) -> Floats:
-        found = _replayed(replace(serving, environment={**serving.environment, **settings}), planned, path, 0.0)
+        found = replay.under(replace(serving, environment={**serving.environment, **settings}))
         if isinstance(found, str):
             raise BadInput(f"the replay failed: {found}")
         return found
@@ -206,31 +209,47 @@ def _room() -> float:
     return min(_MOST_RESIDENT, _SHARE_OF_AVAILABLE * available)
 
 
-def _replayed(one: Variant, planned: Plan, path: Path, span_s: float) -> Floats | str:
-    """What was resident at each measure, as of the whole program, and behind a trim if there is one; or why not."""
-    if one.is_missing:
-        return "not installed here"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)} | one.environment
-    pause_us = _PAUSE_US if one.may_pause else 0
-    if one.decay_ms:  # the replay is quicker than the program was
-        decay_ms = max(1, round(one.decay_ms * MEASURES * pause_us / 1e6 / max(span_s, 1.0)))
-        environment["MALLOC_CONF"] = f"dirty_decay_ms:{decay_ms}"
-    figures = planned.thread_count, planned.place_count, MEASURES << one.is_trimmed, int(one.is_trimmed), pause_us
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", _HERE / "_child.py", _LIBRARY, path, *map(str, figures)],
-            capture_output=True, text=True, env=environment, timeout=_LONGEST_S, check=False,
-        )  # fmt: skip
-        answer = json.loads(done.stdout) if done.returncode == 0 else {"failed": 1}
-    except subprocess.TimeoutExpired:
-        return f"its replay took more than {_LONGEST_S:.0f} s"
-    except (OSError, ValueError):
-        return "its replay did not start"
-    if answer["failed"]:
-        return "its replay ended before its time: too little memory, or too many threads"
-    resident = np.array(answer["resident_bytes"], dtype=np.float64).reshape(MEASURES, -1)
-    of_all: Floats = np.maximum(0.0, resident) * planned.scale
-    return of_all
+@dataclass
+class _Replay:
+    """Steps in a file at ``path``, and for how long the program took them.
+
+    ``lasts_s``: as long a replay takes where an allocator gives memory back after a while. Twice what the steps alone
+    were seen to take: on a busy machine that is much, and so long it may wait between two measures.
+    """
+
+    planned: Plan
+    path: Path
+    span_s: float
+    lasts_s: float = MEASURES * _PERIOD_S
+
+    def under(self, one: Variant) -> Floats | str:
+        """Resident at each measure, as of the whole program, and behind a trim if there is one; or why not."""
+        if one.is_missing:
+            return "not installed here"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
+        environment |= one.environment
+        for decay in one.decays:
+            environment[decay.name] = decay.text.format(max(1, round(decay.ms * self.lasts_s / max(self.span_s, 1.0))))
+        period_us = round(1e6 * self.lasts_s / MEASURES) if one.decays else 0
+        counts = self.planned.thread_count, self.planned.place_count, MEASURES << one.is_trimmed
+        figures = map(str, (*counts, int(one.is_trimmed), period_us))
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", _HERE / "_child.py", _LIBRARY, self.path, *figures],
+                capture_output=True, text=True, env=environment, timeout=_LONGEST_S, check=False,
+            )  # fmt: skip
+            answer = json.loads(done.stdout) if done.returncode == 0 else {"failed": 1}
+        except subprocess.TimeoutExpired:
+            return f"its replay took more than {_LONGEST_S:.0f} s"
+        except (OSError, ValueError):
+            return "its replay did not start"
+        if answer["failed"]:
+            return "its replay ended before its time: too little memory, or too many threads"
+        if not one.decays:
+            self.lasts_s = max(self.lasts_s, min(2 * answer["lasted_s"], 0.5 * _LONGEST_S))
+        resident = np.array(answer["resident_bytes"], dtype=np.float64).reshape(MEASURES, -1)
+        of_all: Floats = np.maximum(0.0, resident) * self.planned.scale
+        return of_all
 
 
 def _level(got: Floats, late: NDArray[np.bool_]) -> float:

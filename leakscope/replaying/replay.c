@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -29,7 +30,7 @@ static unsigned char *is_begun;
 static sem_t *turns;
 static void **pieces;
 static uint64_t *resident_bytes;
-static uint32_t pause_us;
+static uint64_t period_us, due_us;
 static int (*trim)(size_t);
 static int failed;
 
@@ -48,10 +49,19 @@ static uint64_t resident(void)
     return (all - files) * PAGE;
 }
 
+static uint64_t clock_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static void measure(void)
 {
-    if (pause_us)
-        usleep(pause_us); /* allocators that give back after a while get one */
+    uint64_t now_us = clock_us();
+    if (now_us < due_us) /* allocators that give back after a while get one, however quick the steps were */
+        usleep((useconds_t)(due_us - now_us));
+    due_us = clock_us() + period_us;
     resident_bytes[measured++] = resident();
     if (trim) {
         trim(0);
@@ -137,11 +147,12 @@ static void *memory(uint64_t bytes)
 /* Resident bytes at each MEASURE, less what there was before, to ``to``. Returns 0, or 1 where memory or threads are
  * wanting. ``is_trimmed``: malloc_trim(0) after each, and a second figure. */
 EXPORT int replay(const struct step *all, uint64_t count, uint32_t thread_count, uint32_t place_count, int is_trimmed,
-                  uint32_t pause, int64_t *to)
+                  uint32_t period, int64_t *to)
 {
     steps = all;
     step_count = count;
-    pause_us = pause;
+    period_us = period;
+    due_us = clock_us() + period_us;
     trim = is_trimmed ? (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim") : NULL;
     last_step = memory(thread_count * sizeof *last_step);
     is_begun = memory(thread_count);

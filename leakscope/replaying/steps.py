@@ -12,108 +12,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..facts.tables import only
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from ..facts.growth.lives import Lives
+from ..facts.series.arithmetic import Floats, Integers
 
 STEP = np.dtype([("thread", "<u4"), ("place", "<u4"), ("bytes", "<u8")])  # struct step of replay.c
 MEASURES = 40
 MEASURE = 0xFFFFFFFF
 MOST_STEPS = 3_000_000
-MOST_PIECE_BYTES = 1 << 34
 _CLASSES = 2  # of size, for each doubling
+_MIXED, _OCTAVES = 64, 2  # samples, one after another, whose pieces have each other's sizes; alike to a factor of four
 _LONGEST_STRETCH = 4.0  # medians of those
-_LONG = 8.0  # times as long as most: what such survivors are, one thread's samples hardly show
 _SMALL_BYTES = 32 * 1024  # whose temporaries may stand for more of their kind: they take each other's place
 _SIDE_BY_SIDE = 8  # temporaries of one kind at a time, at most, to be left out in part
 _TURN = 64  # steps within which threads keep together: each change of thread costs microseconds
-
-
-@dataclass(frozen=True, eq=False)
-class Lives:
-    """Sampled pieces of one process, by their beginning; ``end_order`` is infinite for what was there at the end.
-
-    ``thread``: from 0, the main one. ``order_at_s``: the last order at each moment of ``at_s``, in seconds.
-    """
-
-    begin_order: Floats
-    end_order: Floats
-    thread: Integers
-    end_thread: Integers
-    bytes: Floats
-    weight: Floats
-    at_s: Floats
-    order_at_s: Floats
-
-    def __len__(self) -> int:
-        return len(self.begin_order)
-
-    @property
-    def is_long(self) -> NDArray[np.bool_]:
-        """Outlives by far what is mostly asked for."""
-        life = self.end_order - self.begin_order
-        usual = np.median(life[np.isfinite(life)]) if np.isfinite(life).any() else np.inf
-        return life > _LONG * usual
-
-    @property
-    def thread_count(self) -> int:
-        return len(np.unique(self.thread))
-
-    @property
-    def largest_freed(self) -> float:
-        freed = self.bytes[np.isfinite(self.end_order)]
-        return float(freed.max()) if freed.size else 0.0
-
-    def error(self) -> float:
-        """Of the bytes that were asked for, as a share: of what is sure to be drawn there is none."""
-        unseen = np.maximum(0.0, self.weight - self.bytes)
-        return float(np.sqrt((self.weight * unseen).sum()) / self.weight.sum()) if len(self) else 1.0
-
-    def orders(self, moments_s: Floats) -> Floats:
-        """How far it had come at these moments, as far as is known: events come in batches."""
-        at = np.searchsorted(self.at_s, moments_s, "right") - 1
-        return np.where(at < 0, 0.0, self.order_at_s[at])
-
-    def in_use(self, orders: Floats) -> Floats:
-        """Bytes in use when it had come so far, of what was sampled."""
-        begun = np.concatenate([[0.0], np.cumsum(self.weight)])[np.searchsorted(self.begin_order, orders, "right")]
-        by_end = np.argsort(self.end_order, kind="stable")
-        gone = np.concatenate([[0.0], np.cumsum(self.weight[by_end])])
-        left: Floats = begun - gone[np.searchsorted(self.end_order[by_end], orders, "right")]
-        return left
-
-
-def lives_of(rows: pd.DataFrame, rng: np.random.Generator) -> Lives:
-    """Of rows of the table ``allocation_lives`` of one process, with ``time_s``."""
-    begun = only(rows, rows["size_bytes"].notna()).sort_values("life", kind="stable").drop_duplicates("life")
-    ended = only(rows, rows["end_order"].notna()).drop_duplicates("life").set_index("life")
-    life = begun["life"].to_numpy(dtype=np.float64)
-    found = ended.reindex(begun["life"])
-    end = found["end_order"].astype("Float64").fillna(np.inf).to_numpy(dtype=np.float64)
-    thread = begun["thread_number"].to_numpy(dtype=np.int64) - 1
-    end_thread = found["end_thread_number"].astype("Float64").fillna(0).to_numpy(dtype=np.int64) - 1
-    size = begun["size_bytes"].clip(upper=MOST_PIECE_BYTES).to_numpy(dtype=np.float64)
-    lost = np.isfinite(end) & (end_thread < 0)
-    end = _ends_of_lost(np.asarray(end, dtype=np.float64), np.log2(np.maximum(size, 1)).astype(np.int64), lost, rng)
-    at_s, order = (
-        np.concatenate([begun[one].to_numpy(dtype=np.float64), ended[other].to_numpy(dtype=np.float64)])
-        for one, other in (("time_s", "time_s"), ("life", "end_order"))
-    )
-    orders = pd.DataFrame({"at_s": at_s, "order": order}).groupby("at_s")["order"].max()
-    return Lives(
-        life, end, thread, np.where(end_thread < 0, thread, end_thread), size,
-        begun["weight_bytes"].to_numpy(dtype=np.float64), orders.index.to_numpy(dtype=np.float64),
-        np.maximum.accumulate(orders.to_numpy(dtype=np.float64)),
-    )  # fmt: skip
-
-
-def _ends_of_lost(end: Floats, kind: Integers, lost: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
-    """What was lost from sight ends as another of its size that was there then, and was followed."""
-    for at in np.flatnonzero(lost):
-        others = end[(kind == kind[at]) & ~lost & (end > end[at])]
-        end[at] = rng.choice(others) if others.size else np.inf
-    return end
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +63,30 @@ def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -
     steps = np.zeros(len(when), dtype=STEP)
     steps["thread"] = np.concatenate([inverse[1:], np.full(len(orders), MEASURE)])
     steps["place"] = np.concatenate([places, places[freed], np.zeros(len(orders), dtype=np.int64)])
-    steps["bytes"] = np.concatenate([lives.bytes[of], np.zeros(freed.sum() + len(orders))])
+    steps["bytes"] = np.concatenate([_sizes(lives, of, rng), np.zeros(freed.sum() + len(orders))])
     return Plan(steps[_order(when, steps["thread"], len(of), places[freed])], len(number), max(len(of), 1), scale)
+
+
+def _sizes(lives: Lives, of: Integers, rng: np.random.Generator) -> Floats:
+    """Of each piece: what a thread asks for at about the same time, of about one size and life, has its sizes mixed.
+
+    An allocator has a place for each size. Samples alone would ask for a thousand pieces of one, and then for as many
+    of another a little larger, which needs more room than both together did all the time.
+    """
+    drawn = np.flatnonzero((lives.weight > lives.bytes)[of])  # each of the others is itself
+    which = of[drawn]
+    alike = pd.DataFrame(
+        {
+            "thread": lives.thread,
+            "size": np.floor(np.log2(np.maximum(lives.bytes, 1)) / _OCTAVES),
+            "life": np.floor(np.log2(np.maximum(lives.end_order - lives.begin_order, 1))),
+        }
+    ).groupby(["thread", "size", "life"])
+    group, rank = (one.to_numpy()[which] for one in (alike.ngroup(), alike.cumcount()))
+    sizes = lives.bytes[of]
+    mixed = which[np.lexsort((rank + _MIXED * rng.random(len(which)), group))]
+    sizes[drawn[np.lexsort((rank, group))]] = lives.bytes[mixed]
+    return sizes
 
 
 def _stretches(lives: Lives) -> Floats:

@@ -19,7 +19,7 @@ AS_RECORDED = "now"
 class Variant:
     """``name`` is what to set or to preload; ``library``: None where it is glibc's malloc.
 
-    ``is_missing``: it is not installed here. ``may_pause``: it gives memory back after a while, so time has to pass.
+    ``is_missing``: it is not installed here. ``decays``: it gives memory back after a while, so time has to pass.
     """
 
     name: str
@@ -27,19 +27,26 @@ class Variant:
     library: str | None = None
     is_trimmed: bool = False
     is_missing: bool = False
-    may_pause: bool = False
-    decay_ms: int = 0  # jemalloc's own default
+    decays: tuple[Decay, ...] = ()
+
+
+class Decay(NamedTuple):
+    """After how long memory goes back, by an allocator's own default, and how to say so in the environment."""
+
+    ms: int
+    name: str
+    text: str = "{}"
 
 
 class _Other(NamedTuple):
     name: str
     pattern: str
-    decay_ms: int = 0
+    decays: tuple[Decay, ...] = ()
 
 
 _OTHERS = (
-    _Other("jemalloc", "libjemalloc.so*", 10_000),
-    _Other("mimalloc", "libmimalloc.so*"),
+    _Other("jemalloc", "libjemalloc.so*", (Decay(10_000, "MALLOC_CONF", "dirty_decay_ms:{}"),)),
+    _Other("mimalloc", "libmimalloc.so*", (Decay(25, "MIMALLOC_DECOMMIT_DELAY"), Decay(10, "MIMALLOC_PURGE_DELAY"))),
     _Other("tcmalloc", "libtcmalloc_minimal.so*"),
 )
 
@@ -62,7 +69,7 @@ def _other(one: _Other) -> Variant:
     if not found:
         return Variant(one.name, is_missing=True)
     library = os.path.realpath(found[0])
-    return Variant(one.name, {"LD_PRELOAD": library}, library, may_pause=True, decay_ms=one.decay_ms)
+    return Variant(one.name, {"LD_PRELOAD": library}, library, decays=one.decays)
 
 
 def served_by(library: str | None) -> Variant:

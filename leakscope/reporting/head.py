@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..facts.growth.counted import steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at, other_mallocs
 from ..facts.processes.ranks import who_leaks
@@ -74,20 +73,19 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     ours = [f"{f.title}." for f in findings if is_our_crash(f)][:1]  # before anything else
     others = [f for f in findings if not is_our_crash(f)]
     unit = case.step_unit
-    steps = steps_passed(case.recording, growth, unit)
     elsewhere = any(f.tells(ELSEWHERE) and not f.wasted for f in findings)
     # Then the limit was reached, or nobody gets there.
     is_over = kill is not None or case.kills.of_root or any(map(_is_crash, findings))
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
-    told = Told(growth, gained, others, end, wasted, signal, steps, unit, case.rank_growth)
+    told = Told(growth, gained, others, end, wasted, signal, case.steps, unit, case.rank_growth)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
         headline=" ".join(filter(None, [*ours, headline(told), *_unread_mallocs(case), gpu.sentence(case)])),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
-        growth_bytes_per_step=round(gained / steps, 1) if steps else None,
+        growth_bytes_per_step=case.bytes_per_step(gained),
         wasted_bytes=wasted,
         limit=limit.kind if limit is not None else None,
         seconds_to_limit=round(ahead.seconds, 1) if ahead is not None else None,

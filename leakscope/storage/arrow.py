@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from .. import schema
 
-FOOTER_KEY = "leakscope"
 # Rows of one table in a row group. pyarrow keeps 180 KB about each group, and as much again at the end: at 16 k a day
 # of 20 processes takes 12 MB more to finalise. It takes 12 % less on disk: zstd works harder on small pages.
 ROW_GROUP_ROWS = 32 * 1024

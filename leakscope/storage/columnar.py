@@ -15,9 +15,10 @@ from .. import schema
 from ..agent.journal import create
 from ..errors import LeakscopeError
 from . import seal
-from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, parquet_writer
+from .arrow import ROW_GROUP_ROWS, arrow_schema, parquet_writer
 from .atomic_replace import replacing
 from .merge import SHARED_ROWS
+from .meta import FOOTER_KEY
 
 _SHORT_ROWS = 4096
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from .. import schema
 from . import seal
-from .arrow import FOOTER_KEY, arrow_schema, parquet_writer
+from .arrow import arrow_schema, parquet_writer
+from .meta import FOOTER_KEY
 
 PATH = Path(__file__).with_name("empty.parquet")
 

@@ -16,13 +16,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import pyarrow as pa
+from typing import Any, BinaryIO
 
 from ..agent.journal import GPU_SNAPSHOT, WHOLE_HEAP, NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
 from ..locks import lock
-from .merge import merge
 from .segments import segments
 
 JOURNAL_SUFFIX = ".journal"
@@ -61,13 +59,20 @@ def living_writers(journal: Path) -> list[int]:
 
 
 def finalize(
-    output: str | os.PathLike[str], keep_journal: bool = False, checkpoint: bool = False, *, salvages: bool = True
+    output: str | os.PathLike[str],
+    keep_journal: bool = False,
+    checkpoint: bool = False,
+    *,
+    salvages: bool = True,
+    few_rows: bool = False,
 ) -> Path:
     """Make ``output`` hold everything its journal holds; without a journal it already does.
 
     ``output`` may also name the journal folder. ``checkpoint`` leaves the journal to the recorder that still writes it.
-    ``salvages``: of a damaged journal what is sound, with a note of what is not. **Errors** BadInput while a recorder
-    or the job still writes; UnreadableRecording if there is nothing to finalise, it is of a newer format, or damaged;
+    ``salvages``: of a damaged journal what is sound, with a note of what is not. ``few_rows``: without pyarrow, for a
+    recording that ended in order. **Errors** BadInput while a recorder or the job still writes; DoesNotFit if
+    ``few_rows`` and there is more to it: then nothing was done; UnreadableRecording if there is nothing to finalise,
+    it is of a newer format, or damaged;
     LeakscopeError if the file cannot be written: the journal stays as it was.
     """
     path = Path(output)
@@ -85,7 +90,7 @@ def finalize(
             return path
         if lock is None and not checkpoint:
             raise BadInput(f"{path} is still being recorded: wait until it ends, or finalize with --checkpoint")
-        _replace(path, journal, checkpoint, salvages)
+        _replace(path, journal, checkpoint, salvages, few_rows)
         if not checkpoint and any(journal.glob("*" + WHOLE_HEAP)):
             from .whole_heap import move_out
 
@@ -101,6 +106,8 @@ def run_lightly() -> None:
     pyarrow imports pandas (50 MB, 0.4 s) to ask whether a list is a Series, and dateutil (10 ms) for intervals that no
     table of ours has. It asks once, and remembers the answer.
     """
+    import pyarrow as pa
+
     pa.set_cpu_count(1)
     pa.set_memory_pool(pa.system_memory_pool())
     if "pandas" in sys.modules:
@@ -121,7 +128,7 @@ class _Without:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def _replace(path: Path, journal: Path, checkpoint: bool, salvages: bool) -> None:
+def _replace(path: Path, journal: Path, checkpoint: bool, salvages: bool, few_rows: bool) -> None:
     temporary = _hidden(path, "tmp")
     try:
         for stale in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):  # of one that was killed: we are alone
@@ -132,7 +139,7 @@ def _replace(path: Path, journal: Path, checkpoint: bool, salvages: bool) -> Non
 
             fold_in(journal)
         with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
-            footer = merge(journal, stream, "checkpoint" if checkpoint else "final", salvages=salvages)
+            footer = _merged(journal, stream, checkpoint, salvages, few_rows)
             if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):
                 raise BadInput(
                     f"{path}: its recorder is gone, but process {pids[0]} of the job still writes: "
@@ -150,6 +157,16 @@ def _replace(path: Path, journal: Path, checkpoint: bool, salvages: bool) -> Non
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _merged(journal: Path, stream: BinaryIO, checkpoint: bool, salvages: bool, few_rows: bool) -> dict[str, Any]:
+    if few_rows:
+        from . import few_rows as few
+
+        return few.write(journal, stream)
+    from .merge import merge
+
+    return merge(journal, stream, "checkpoint" if checkpoint else "final", salvages=salvages)
 
 
 def _remove(journal: Path) -> None:

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from ..agent.journal import create
 from ..errors import LeakscopeError
 from . import seal
-from .arrow import FOOTER_KEY
+from .account import VERDICT_FILE
 from .atomic_replace import replacing
 from .finalize import journal_of
-from .merge import VERDICT_FILE
+from .meta import FOOTER_KEY
 
 if TYPE_CHECKING:
     from .recording import Recording

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UnreadableRecording
 from . import seal
-from .arrow import FOOTER_KEY
-from .meta import meta_of_footer
+from .meta import FOOTER_KEY, meta_of_footer
 
 # What leakscope wrote, and behind it Arrow's schema: 69 KB for 276 columns, each with its unit and meaning.
 TAIL_BYTES = 128 * 1024

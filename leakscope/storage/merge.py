@@ -6,46 +6,26 @@ Runs in ``finalize`` and, for a recording that is still being written, in the re
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .. import schema
-from ..agent.journal import open_regular
-from ..errors import UnreadableRecording
 from . import seal
-from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
-from .meta import read_meta
-from .segments import Unread, read_segment, segments
+from .account import Facts, Row, blocks, verdict
+from .arrow import ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
+from .meta import FOOTER_KEY, read_meta
+from .segments import segments
 
 # Decoded columns held at once over all tables; the interpreter and pyarrow are 56 MB already.
 BUFFER_BYTES = 12 * 1024 * 1024
 SHORT_BYTES = 1024 * 1024  # of journal
 # A table with fewer rows left than this shares the last row group: of 200 columns each group costs 16 KB and 1.5 ms.
 SHARED_ROWS = ROW_GROUP_ROWS // 4
-VERDICT_FILE = "verdict.json"  # in a journal: what was found while the recording went on
-_MOST_VERDICT_BYTES = 1 << 20
-Row = dict[str, Any]
-
-
-def _verdict(journal: Path) -> dict[str, Any]:
-    """What was found while it was recorded; empty where nobody looked, or what they left is damaged."""
-    try:
-        with os.fdopen(open_regular(journal / VERDICT_FILE), "rb") as stream:
-            told = json.loads(stream.read(_MOST_VERDICT_BYTES))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(told, dict):
-        return {}
-    return {key: told[key] for key in ("verdict", "figures") if isinstance(told.get(key), dict)}
 
 
 def merge(journal: Path, stream: BinaryIO, state: str, *, salvages: bool = False) -> dict[str, Any]:
@@ -61,18 +41,18 @@ def merge(journal: Path, stream: BinaryIO, state: str, *, salvages: bool = False
     while True:  # a second time only if a newer writer left columns that this schema does not know
         stream.seek(0)
         stream.truncate()
-        facts = _Facts()
+        facts = Facts()
         writer = parquet_writer(stream, arrow_schema(extra_columns), is_short=is_short)
         try:
             groups = _RowGroups(writer)
-            for table, rows in _blocks(journal, facts):
+            for table, rows in blocks(journal, facts):
                 groups.add(table, rows)
             if not salvages:
                 facts.check_sound(journal)
             groups.write_all()
             pa.default_memory_pool().release_unused()  # before pyarrow copies all it knows of the row groups: its peak
             if groups.unknown_columns <= extra_columns:
-                footer = {**_verdict(journal), **facts.footer(meta, state, groups)}
+                footer = {**verdict(journal), **facts.footer(meta, state, groups.row_counts, groups.misfits)}
                 seal.close(writer, stream, {FOOTER_KEY: json.dumps(footer)})
                 return footer
             extra_columns |= groups.unknown_columns
@@ -84,112 +64,6 @@ def _abandon(writer: pq.ParquetWriter) -> None:
     """Close a writer that may have failed: closing writes once more, and a full disk is already being reported."""
     with suppress(OSError):
         writer.close()
-
-
-def _blocks(journal: Path, facts: _Facts) -> Iterator[tuple[str, list[Row]]]:
-    for segment in segments(journal):
-        blocks = read_segment(segment)
-        try:
-            while True:
-                table, rows = next(blocks)
-                if isinstance(table, str) and rows:
-                    facts.look_at(table, rows)
-                    yield table, rows
-        except StopIteration as end:
-            if end.value.bytes:
-                facts.unread[segment] = end.value
-        except OSError as error:
-            facts.unread[segment] = Unread(segment.stat().st_size, None)
-            facts.notes.append(f"{segment.name} could not be read: {error.strerror or error}")
-
-
-@dataclass
-class _Facts:
-    """What the footer says beside the rows: how it ended, when it began, what was lost."""
-
-    end_seen: bool = False
-    end_value: float | None = None
-    peak_bytes: int | None = None
-    kill_count: int | None = None
-    root: Row = field(default_factory=dict)
-    first_mono_ns: int | None = None
-    last_mono_ns: int | None = None
-    unread: dict[Path, Unread] = field(default_factory=dict)
-    gaps: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def look_at(self, table: str, rows: list[Row]) -> None:
-        times = [row["time_mono_ns"] for row in rows if type(row.get("time_mono_ns")) is int]
-        if times:
-            self.first_mono_ns = min(*times, self.first_mono_ns or times[0])
-            self.last_mono_ns = max(*times, self.last_mono_ns or times[0])
-        if table == "events":
-            for row in rows:
-                if row.get("event") == "end":
-                    self.end_seen, self.end_value = True, row.get("value")
-                elif row.get("event") == "peak":
-                    self.peak_bytes = _whole(row.get("value"))
-                elif row.get("event") == "oom-kills":
-                    self.kill_count = _whole(row.get("value"))
-                elif row.get("event") == "output-lost":
-                    self.gaps.append(f"rows are missing: {row.get('text')}")
-        elif table == "processes":
-            for row in rows:
-                if row.get("is_root") is True:
-                    self.root = row
-
-    def check_sound(self, journal: Path) -> None:
-        """**Errors** UnreadableRecording if bytes were changed after they were written."""
-        for path, unread in self.unread.items():
-            if unread.damaged_at is not None:
-                run = journal.with_suffix("")
-                raise UnreadableRecording(
-                    f"{path} is damaged at byte {unread.damaged_at:,}: `leakscope finalize {run}` makes a file of what "
-                    "is sound, and says there what is lost"
-                )
-
-    def ended(self) -> tuple[str, int | None, int | None]:
-        """(how, exit code, signal): the root's own status, else the figure of the end event (negative = signal)."""
-        if not self.end_seen:
-            return "lost", None, None
-        signal, code = self.root.get("exit_signal"), self.root.get("exit_code")
-        if signal is None and code is None and isinstance(self.end_value, (int, float)):
-            status = int(self.end_value) if math.isfinite(self.end_value) else 0
-            signal, code = (-status, None) if status < 0 else (None, status)
-        return ("signal", None, signal) if signal is not None else ("exit", code, None)
-
-    def footer(self, meta: Row, state: str, groups: _RowGroups) -> Row:
-        notes = [*map(str, meta.get("notes") or ()), *self.notes, *self.gaps]
-        if not meta:
-            notes.append("meta.json is missing or damaged: command, host and start time are not known")
-        if state == "final":
-            notes += [
-                f"{'the last ' if unread.damaged_at is None else ''}{unread.bytes:,} bytes of {path.name} are "
-                f"{'torn or ' if unread.damaged_at is None else ''}damaged: the rows in them are lost"
-                for path, unread in self.unread.items()
-            ]
-            if not self.end_seen:
-                notes.append("the recorder did not end in order: the last seconds before its end may be missing")
-        if groups.misfits:
-            notes.append(f"{groups.misfits:,} values did not fit their column and were left out")
-        return {
-            "start_mono_ns": self.first_mono_ns or 0,
-            **meta,
-            "format_version": schema.SCHEMA_VERSION,
-            "state": state,
-            "complete": state == "final" and self.end_seen and not (self.unread or self.gaps),
-            "ended": list(self.ended()),
-            "peak_bytes": self.peak_bytes,
-            "kill_count": self.kill_count,
-            "last_mono_ns": self.last_mono_ns,
-            "unreadable_bytes": sum(unread.bytes for unread in self.unread.values()),
-            "row_counts": dict(sorted(groups.row_counts.items())),
-            "notes": notes,
-        }
-
-
-def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 class _RowGroups:

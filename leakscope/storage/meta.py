@@ -11,6 +11,8 @@ from ..agent.journal import NotOurs, open_regular
 from ..errors import UnreadableRecording
 from ..schema import OLDEST_VERSION, SCHEMA_VERSION
 
+FOOTER_KEY = "leakscope"
+
 
 def read_meta(journal: Path) -> dict[str, Any]:
     """``meta.json`` of a journal; empty when the recorder died before writing it or it is damaged.

@@ -25,10 +25,10 @@ from ..addresses import as_url, without_credentials
 from ..errors import BadInput, LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from . import seal, thinning
-from .arrow import FOOTER_KEY, arrow_schema
+from .arrow import arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import merge
-from .meta import meta_of_footer
+from .meta import FOOTER_KEY, meta_of_footer
 from .thinning import THINNED, thinned_note, thinned_rows
 from .whole_heap import Identity, WholeHeapFile, files_beside
 from .window import Window, as_text, limited, window_of

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from ..agent.journal import create
 from ..errors import LeakscopeError, UnreadableRecording
 from . import seal
-from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, parquet_writer
+from .arrow import ROW_GROUP_ROWS, parquet_writer
+from .meta import FOOTER_KEY
 from .recording import Recording
 
 TextOf = Callable[[str, str, str], str]  # (table, column, text) to what is written instead

@@ -19,19 +19,20 @@ import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ..errors import UnreadableRecording
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 KEY = "leakscope.seal"
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # the footer's length, and PAR1
 _AT_ONCE = 1 << 20
-_ZEROS = b"00000000 00000000 00000000 0000000000000000"
+ZEROS = b"00000000 00000000 00000000 0000000000000000"
 _TEXT = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8}) ([0-9a-f]{8}) ([0-9a-f]{16})")
-_MARK = b"\x18" + bytes([len(KEY)]) + KEY.encode() + b"\x18" + bytes([len(_ZEROS)])  # as thrift writes a pair
+_MARK = b"\x18" + bytes([len(KEY)]) + KEY.encode() + b"\x18" + bytes([len(ZEROS)])  # as thrift writes a pair
 
 
 class _Seal(NamedTuple):
@@ -46,14 +47,19 @@ def close(writer: pq.ParquetWriter, stream: BinaryIO, said: Mapping[str, str]) -
 
     ``said`` has one text; the checksum of that is in the seal. **Errors** OSError.
     """
-    writer.add_key_value_metadata({**said, KEY: _ZEROS.decode()})
+    writer.add_key_value_metadata({**said, KEY: ZEROS.decode()})
     writer.close()
+    press(stream, *said.values())
+
+
+def press(stream: BinaryIO, said: str) -> None:
+    """Put the seal where zeros are kept for it, in a whole file that ends where ``stream`` does. **Errors** OSError."""
     stream.flush()
     end = stream.seek(0, os.SEEK_END)
     begin, footer = _footer(stream, end)
     stream.seek(0)
     body = _checksum(stream, begin)
-    _write(stream, begin, footer, body, end, *said.values())
+    _write(stream, begin, footer, body, end, said)
     stream.seek(0, os.SEEK_END)
 
 
@@ -125,7 +131,7 @@ def _read(tail: bytes, where: object) -> _Seal | None:
 def _blank(footer: bytes) -> bytes:
     """With zeros in place of the seal."""
     at = footer.rindex(_MARK) + len(_MARK)
-    return footer[:at] + _ZEROS + footer[at + len(_ZEROS) :]
+    return footer[:at] + ZEROS + footer[at + len(ZEROS) :]
 
 
 def _footer(stream: BinaryIO, end: int) -> tuple[int, bytes]:
@@ -149,4 +155,6 @@ def _checksum(stream: BinaryIO, length: int) -> int:
 
 def opened(source: Any) -> pq.ParquetFile:
     """A parquet file whose pages are held to their checksums as they are read, where they have some."""
+    import pyarrow.parquet as pq
+
     return pq.ParquetFile(source, page_checksum_verification=True)

@@ -204,7 +204,7 @@ class ProcessDetail(Overlay):
         pace = scene.paces.get(self._process)
         state = "has ended" if member.died else f"seen for {format_duration(seen_s)}"
         figures = [
-            f"memory {format_bytes(member.memory_bytes)}",
+            f"memory {format_bytes(member.held_bytes)}",
             f"peak {format_bytes(member.peak_bytes)}",
             f"growth {format_bytes(member.growth_bytes, signed=True)}",
         ]
@@ -247,7 +247,7 @@ class HolderDetail(Overlay):
         same = (each for each in scene.holders.largest() if (each.process, each.path) == (old.process, old.path))
         holder = self._holder = next(same, old)
         member = scene.members.get(holder.process)
-        share = "" if member is None or not member.memory_bytes else f", {holder.bytes / member.memory_bytes:.0%} of it"
+        share = "" if member is None or not member.held_bytes else f", {holder.bytes / member.held_bytes:.0%} of it"
         growth = (
             "" if holder.growth_bytes is None else f", {format_bytes(holder.growth_bytes, signed=True)} since the first"
         )
@@ -415,12 +415,12 @@ def _process_row(key: Process, member: Member) -> Row:
     name = f"{member.role} {member.program} [{member.pid}]"
     cells = (
         name,
-        format_bytes(member.memory_bytes),
+        format_bytes(member.held_bytes),
         format_bytes(member.growth_bytes, signed=True),
         str(member.thread_count),
         _cpu(member),
     )
-    return Row(key, cells, (name, member.memory_bytes, member.growth_bytes, member.thread_count, member.cpu_fraction))
+    return Row(key, cells, (name, member.held_bytes, member.growth_bytes, member.thread_count, member.cpu_fraction))
 
 
 def _holder_rows(holders: Iterable[Holder]) -> list[Row]:

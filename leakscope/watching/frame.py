@@ -137,7 +137,7 @@ def _processes(scene: Scene, width: int) -> _Section:
     groups: dict[tuple[str, str], list[Member]] = {}
     for member in list(scene) or scene.last_alive():
         groups.setdefault((member.role, member.program), []).append(member)
-    ordered = sorted(groups.items(), key=lambda each: -sum(member.memory_bytes for member in each[1]))
+    ordered = sorted(groups.items(), key=lambda each: -sum(member.held_bytes for member in each[1]))
     return _Section(
         Line(_row(width, "PROCESSES", "memory", "growth", "threads", "cpu"), FAINT),
         [Line(_process_row(width, role, program, members)) for (role, program), members in ordered],
@@ -150,7 +150,7 @@ def _process_row(width: int, role: str, program: str, members: Sequence[Member])
     return _row(
         width,
         _fit(f"{role} {program}", _name_width(width) - len(which) - 1).rstrip() + f" {which}",
-        format_bytes(sum(member.memory_bytes for member in members)),
+        format_bytes(sum(member.held_bytes for member in members)),
         format_bytes(sum(member.growth_bytes for member in members), signed=True),
         str(sum(member.thread_count for member in members)),
         f"{sum(shares):.0%}" if shares else "",

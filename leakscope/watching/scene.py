@@ -57,7 +57,7 @@ class Member(Memory):
 
     @property
     def growth_bytes(self) -> int:
-        return self.memory_bytes - self.first_bytes
+        return self.held_bytes - self.first_bytes
 
     def look_at(self, now_s: float, sample: Row) -> None:
         self.rss_bytes = sample.get("rss_bytes") or 0
@@ -69,12 +69,12 @@ class Member(Memory):
             self.pss_file_bytes, self.pss_file_rss_bytes = max(0, self.pss_bytes - others), self.file_bytes
         self.thread_count = sample.get("thread_count") or 0
         self.last_s = now_s
-        self.peak_bytes = max(self.peak_bytes, self.memory_bytes)
-        self.history.add(now_s, self.memory_bytes)
+        self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+        self.history.add(now_s, self.held_bytes)
         if self.first_s is None:
             self.first_s = now_s
         if now_s - self.first_s < STARTING_S:
-            self.first_bytes = self.memory_bytes
+            self.first_bytes = self.held_bytes
         cpu_s = sample.get("cpu_s")
         if cpu_s is None:
             return

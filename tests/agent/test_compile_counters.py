@@ -11,7 +11,6 @@ from types import MappingProxyType, ModuleType
 
 import pytest
 
-from leakscope.agent.interpreter import names
 from leakscope.agent.probes import compile_counters
 
 ROOT = Path(__file__).parents[2]
@@ -107,9 +106,10 @@ def test_tf_function_is_read_from_its_caches(monkeypatch: pytest.MonkeyPatch) ->
     method = Function(_descriptor_cache=Thing(data={object(): bound}))
     library.Function = Function  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, library.__name__, library)
-    monkeypatch.setattr(
-        names, "user_namespaces", lambda: [("train", {"Trainer": type("T", (), {"update": method})}, "")]
-    )
+    for name in ("train", "serve"):  # one has it from the other
+        module = ModuleType(name)
+        module.__dict__.update(Trainer=type("Trainer", (), {"update": method}), __file__=f"/home/me/{name}.py")
+        monkeypatch.setitem(sys.modules, name, module)
     (row,) = compile_counters.rows(None)
     assert (row["unique_graph_count"], row["recompile_count"]) == (3, 2)
     assert (row["function"], row["owner_file"]) == ("update", __file__)

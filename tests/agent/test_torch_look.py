@@ -233,6 +233,32 @@ main()
     assert pool["retained_storage_bytes"] == pytest.approx(4 * 50 * 100_025, rel=0.001)
 
 
+def test_near_a_limit_a_part_of_the_graph_weighs_what_autograd_keeps(forks: Forks) -> None:
+    """A list of losses that were not detached is small; what hangs on it is what the process is killed for."""
+    found = Taken(
+        forks,
+        """
+import resource
+class Trainer:
+    def __init__(self):
+        self.losses = []
+def main():
+    trainer, model = Trainer(), nn.Sequential(nn.Linear(256, 10), nn.Tanh(), nn.Linear(10, 3), nn.Tanh())
+    for _ in range(50):
+        trainer.losses.append(model(torch.randn(400, 256)).mean())
+    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + 40 * 1024 * 1024, resource.RLIM_INFINITY))
+    take(); take()
+main()
+""",
+    )
+    assert [(row["is_sampled"], row["weighs_tensors"]) for row in found.rows["heap_graphs"]] == [(True, True)] * 2
+    losses = [row for row in found.rows["heap_nodes"] if row["edge_name"] == "losses"]
+    assert [row["length"] for row in losses] == [50, 50]
+    kept = 50 * 4 * 400 * (256 + 10 + 3)
+    assert [row["retained_storage_bytes"] for row in losses] == [pytest.approx(kept, rel=0.01)] * 2
+
+
 @pytest.mark.slow
 def test_a_graph_that_two_hold_hangs_on_what_holds_both(forks: Forks) -> None:
     """The middle of a computation and its end: one graph, and it is freed once both are."""

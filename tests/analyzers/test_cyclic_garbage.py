@@ -87,7 +87,7 @@ def test_silent_where_nothing_grows(tmp_path):
 
 def test_skipped_without_an_agent(tmp_path):
     _, _, (skipped,) = looked(trainer(tmp_path).open())
-    assert skipped.reason == "the recording has no sentinels"
+    assert skipped.reason == "the recording has no readings from inside a process"
 
 
 def test_tensors_that_hang_on_the_cycles_are_theirs(tmp_path):

@@ -128,6 +128,14 @@ def test_what_malloc_says_beyond_what_is_resident_is_not_told(tmp_path):
     assert not asked(service(tmp_path, resident=resident).open(), only=["fragmentation"]).findings
 
 
+def test_of_what_was_never_written_to_the_resident_part_is_told(tmp_path):
+    """While all that malloc kept was resident it was seen how much of the process is not malloc's."""
+    kept = [KEPT_BYTES // 2] * 5 + [KEPT_BYTES] * 35
+    resident = OTHER_BYTES + IN_USE_BYTES + KEPT_BYTES // 2
+    (finding,) = asked(service(tmp_path, kept=kept, resident=resident).open(), only=["fragmentation"]).findings
+    assert finding.bytes == KEPT_BYTES // 2
+
+
 def test_jemalloc_is_named_and_has_remedies_of_its_own(tmp_path):
     report = analyze(service(tmp_path, arena_count=0, malloc_library="libjemalloc.so.2").open())
     (finding,) = report.findings

@@ -33,6 +33,16 @@ def test_an_optimizer_that_fills_the_device_gets_its_own_remedy(told):
     assert any("8 bits" in line for line in finding.remedy) and not any("checkpointing" in x for x in finding.remedy)
 
 
+def test_each_lever_says_what_it_may_give_and_whether_that_is_enough(told):
+    device = Device()
+    [device.alloc(200 * MiB, called(31)) for _ in range(4)]
+    device.oom(600 * MiB, 100 * MiB, called(44))
+    (finding,) = told(device, "gpu-out-of-memory").findings
+    (line,) = (line for line in finding.remedy if "checkpointing" in line)
+    assert says(line, "take 800 MiB, and 500 MiB were wanting", "accumulated over two (400 MiB, too little alone)")
+    assert says(line, "save_on_cpu(), which keeps them on the host (800 MiB)")
+
+
 @pytest.mark.parametrize(("asked", "is_advised"), [(300 * MiB, True), (30 * MiB, False)])
 def test_only_a_large_request_is_worth_making_in_parts(told, asked, is_advised):
     """Of 1,200 MiB in use: the next small one would have failed in its place."""

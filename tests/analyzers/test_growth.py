@@ -453,6 +453,38 @@ def test_a_high_water_mark_excuses_no_growth_of_what_is_in_use(tmp_path, used, l
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
 
 
+def in_arenas_of_threads(folder, need_mib):
+    """60 s of four threads that take turns and free all that they asked for; malloc keeps ever more of it free.
+
+    ``need_mib``: at a second, what one of them asks for at once.
+    """
+    builder = RecordingBuilder(folder).process(PID)
+    builder.samples(PID, [(100 + n / 2) * MiB for n in range(240)], every_s=0.25)
+    free = [(60 + 2 * s) * MiB for s in range(60)]
+    builder.sentinels(PID, malloc_in_use_bytes=20 * MiB, malloc_free_bytes=free, malloc_arena_count=5)
+    order = 0
+    for second in range(60):
+        pieces = range(order + 1, order + 1 + need_mib(second))
+        ends = range(pieces.stop, pieces.stop + len(pieces))
+        by = 2 + second % 4
+        for life, end in zip(pieces, ends):
+            begun = {"thread_number": by, "size_bytes": 10_000, "weight_bytes": MiB}
+            builder.row("allocation_lives", second, PID, life=life, **begun)
+            builder.row("allocation_lives", second, PID, life=life, end_order=end, end_thread_number=by)
+        order = ends.stop
+    return tree_growth(builder.ends(60.0, exit_code=0).open())
+
+
+def test_arenas_that_keep_what_each_thread_needed_at_once_are_no_leak_yet(tmp_path):
+    """What each needs rises, at its own moment: more is never in use at one time."""
+    growth = in_arenas_of_threads(tmp_path, lambda second: 10 + second)
+    assert growth.leaking is None and "4 threads came to need" in growth.reason
+
+
+def test_arenas_that_keep_ever_more_than_their_threads_need_are_one(tmp_path):
+    assert in_arenas_of_threads(tmp_path, lambda second: 20).leaking is True
+
+
 def small_objects(folder, in_use_mib):
     """60 s in which Python's arenas rise from 30 to 60 MiB; their blocks of 100 bytes are counted each second."""
     builder = RecordingBuilder(folder).process(PID)

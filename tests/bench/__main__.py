@@ -1,9 +1,9 @@
 """``python -m tests.bench [--only PART] [--seconds N]``: measure, print, and after a whole run renew what shows it.
 
-Default settings, takes and the answer included. A whole run is all parts but `heap`, takes a quarter of an hour, and
-writes results.json beside this file and bench.svg in docs/development; `make docs` then puts the table into costs.md
-there. The parts `heap` and `sampling` have files of their own, which `--only heap` and `--only sampling` renew; their
-tables: heap-graph.md and costs.md.
+Default settings, takes and the answer included. A whole run is all parts but `heap`, and takes less than 25 minutes.
+After each part it writes results.json beside this file, in the end bench.svg in docs/development; `make docs` then puts
+the table into costs.md there. What failed stands among what was skipped. The parts `heap` and `sampling` have files of
+their own, which `--only heap` and `--only sampling` renew; their tables: heap-graph.md and costs.md.
 Run it on a machine that does nothing else.
 """
 
@@ -16,13 +16,16 @@ import platform
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import heap, jobs, picture, recorders, recordings, sampling, service, takes
-from .figures import RESULTS, Figure, Results, as_text
+from .figures import RESULTS, Figure, Results, as_text, number
 from .runs import ROOT
 
 PARTS = ("jobs", "recorder", "recordings", "takes", "heap", "sampling", "service")
+FAILED = "the rest of"
 # Measured with the others, and shown on pages of their own.
 APART = {heap.PER: heap.RESULTS, sampling.PER: sampling.RESULTS}
 
@@ -37,15 +40,16 @@ def main() -> None:
     # As an installed package is: otherwise each process of a job compiles what was edited since.
     compileall.compile_dir(str(ROOT / "leakscope"), quiet=1)
     whole = [part for part in PARTS if part != "heap"]  # which has a page of its own
-    results = measure(options.only or whole, options.seconds, options.repeats)
-    print(as_text(results))
     output = options.output or (None if options.only else RESULTS)
-    if options.output is None:
-        results = _kept_apart(results)
-    if output is not None:
-        results.save(output)
+    for results in measure(options.only or whole, options.seconds, options.repeats):
+        kept = results if options.output is not None else _kept_apart(results)
+        if output is not None:
+            kept.save(output)
+    print(as_text(results))
     if output == RESULTS:
-        picture.draw(results)
+        picture.draw(kept)
+    failed = [reason for reason in results.skipped if reason.startswith(FAILED)]
+    sys.exit("\n".join(failed) if failed else 0)
 
 
 def _kept_apart(results: Results) -> Results:
@@ -57,7 +61,8 @@ def _kept_apart(results: Results) -> Results:
     return results._replace(figures=[figure for figure in results.figures if figure.per not in APART])
 
 
-def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) -> Results:
+def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) -> Iterator[Results]:
+    """What is known after each part."""
     figures: list[Figure] = []
     skipped: list[str] = []
     before = _processor_ticks()
@@ -74,12 +79,19 @@ def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) ->
         }
         for part in PARTS:
             if part in parts:
+                began_s = time.monotonic()
                 print(f"== {part}", file=sys.stderr)
-                for figure in steps[part]():
-                    figures.append(figure)
-                    print(f"{figure.what}: {figure.value:.4g} {figure.unit}", file=sys.stderr)
-    total, stolen = (after - earlier for after, earlier in zip(_processor_ticks(), before))
-    return Results(time.strftime("%Y-%m-%d"), _machine(stolen / max(total, 1)), figures, skipped)
+                try:
+                    for figure in steps[part]():
+                        figures.append(figure)
+                        print(f"{figure.what}: {number(figure)} {figure.unit}", file=sys.stderr, flush=True)
+                except (Exception, SystemExit) as error:  # what was measured is not lost for it
+                    traceback.print_exc()
+                    skipped.append(f"{FAILED} {part} ({str(error).splitlines()[-1] if str(error) else repr(error)})")
+                print(f"== {part} took {time.monotonic() - began_s:.0f} s", file=sys.stderr)
+                total, stolen = (after - earlier for after, earlier in zip(_processor_ticks(), before))
+                machine = _machine(stolen / max(total, 1))
+                yield Results(time.strftime("%Y-%m-%d"), machine, list(figures), list(skipped))
 
 
 def _processor_ticks() -> tuple[int, int]:

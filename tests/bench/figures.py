@@ -12,7 +12,10 @@ _WIDTH = 56
 
 
 class Figure(NamedTuple):
-    """One measured value. ``at``: where on a curve it lies, in ``per``; ``budget`` None: for comparison only."""
+    """One measured value. ``at``: where on a curve it lies, in ``per``; ``budget`` None: for comparison only.
+
+    ``is_least``: it was stopped there, and would have been more.
+    """
 
     what: str
     value: float
@@ -20,6 +23,7 @@ class Figure(NamedTuple):
     budget: float | None = None
     at: float | None = None
     per: str = ""
+    is_least: bool = False
 
     @property
     def is_kept(self) -> bool | None:
@@ -80,6 +84,8 @@ def as_markdown(results: Results) -> str:
 
 def number(figure: Figure) -> str:
     """The value with the digits that its unit deserves."""
+    if figure.is_least:
+        return f"> {figure.value:g}"
     if figure.unit.startswith("×"):
         return f"{figure.value:.3f}" if figure.value < 2 else f"{figure.value:.1f}"
     return f"{figure.value:.3g}" if figure.value < 100 else f"{figure.value:,.0f}"

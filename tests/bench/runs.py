@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,13 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
 
+_MARK = "LEAKSCOPE_BENCH_RUN"  # in the environment of all that belongs to a run
+
+
+class TookTooLong(SystemExit):
+    """A run that was stopped, with all that it had started."""
+
+
 class Spent(NamedTuple):
     """What one run took. The CPU time is that of all its processes, and hardly depends on what else is running."""
 
@@ -44,28 +53,42 @@ def spent_by(
 ) -> Spent:
     """One run of a command that ends with ``status`` (None: somehow). ``enter`` is called in it before it begins.
 
-    **Errors** SystemExit if it ends otherwise, or takes longer than ``most_s`` and is stopped.
+    **Errors** SystemExit if it ends otherwise; TookTooLong if it takes longer than ``most_s``.
     """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     run = subprocess.Popen(
         [PYTHON, "-S", "-c", _LAUNCHER, *command],
-        env={**os.environ, "PYTHONPATH": path, **(environ or {})},
+        env={**os.environ, "PYTHONPATH": path, **(environ or {}), _MARK: (mark := secrets.token_hex(8))},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
         preexec_fn=enter,
     )
     try:
         told, complaint = run.communicate(timeout=most_s)
     except subprocess.TimeoutExpired:
-        os.killpg(run.pid, signal.SIGKILL)
-        run.communicate()
-        raise SystemExit(f"stopped after {most_s:.0f} s") from None
+        run.kill()
+        _kill_all(mark)
+        run.communicate()  # ends when nobody has its pipes any more
+        raise TookTooLong(f"stopped after {most_s:.0f} s") from None
     if status is not None and run.returncode != status % 256:  # a benchmark of failures measures nothing
         raise SystemExit(f"{' '.join(command[:3])} failed:\n{complaint}")
     wall_s, cpu_s, peak_kib = map(float, told.split())
     return Spent(wall_s, cpu_s, int(peak_kib) * 1024)
+
+
+def _kill_all(mark: str) -> None:
+    """Whoever has it in its environment, in whatever group or session: until nobody is left."""
+    wanted = f"{_MARK}={mark}".encode()
+    while True:
+        found = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    found += 1
+        if not found:
+            return
 
 
 def recorded(command: Sequence[str], output: Path, *options: str, is_told: bool = False) -> list[str]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,14 +71,17 @@ loop, pairs = globals()[sys.argv[1]], int(sys.argv[2])
 def sample():
     sampler = Sampler()
     sampler.load()
-    sampler.begin()
-    assert sampler.is_on, sampler.refusal
-    def tick():
+    begun = threading.Event()
+    def tick():  # on a thread of its own, as the agent does: what that thread asks for is left out
+        sampler.begin()
+        begun.set()
         while True:
             sampler.tick(None)
             sampler.rows()
             time.sleep(0.5)
     threading.Thread(target=tick, daemon=True).start()
+    begun.wait()
+    assert sampler.is_on, sampler.refusal
     return sampler
 
 class Process:
@@ -125,7 +130,48 @@ print(json.dumps([alike, sampled, armed, statistics.median(grown for _, grown in
 """
 
 
+# Of C, since what Python adds to a call takes longer than what is measured. It says how long a pair of calls took: of
+# CPU time, the least of some rounds.
+_PAIRS_OF_C = """
+#include <stdlib.h>
+#include <time.h>
+double pair_ns(size_t bytes, long count) {
+    struct timespec began, ended;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
+    for (long at = 0; at < count; at++) {
+        void *volatile block = malloc(bytes);
+        free(block);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended);
+    return ((ended.tv_sec - began.tv_sec) * 1e9 + ended.tv_nsec - began.tv_nsec) / count;
+}
+"""
+# Such blocks are too small for a sample in a round, but for one or two; of these each has one: malloc has them at hand.
+SMALL_BYTES, SAMPLED_BYTES = 16, 16 << 20
+_MALLOCS = """
+import ctypes, json, sys, threading
+from leakscope.agent.allocations.sampler import Sampler
+library = ctypes.CDLL(sys.argv[1])
+pair_ns = library.pair_ns
+pair_ns.restype, pair_ns.argtypes = ctypes.c_double, [ctypes.c_size_t, ctypes.c_long]
+libc = ctypes.CDLL(None)
+libc.mallopt(-3, 1 << 30), libc.mallopt(-1, 1 << 30)  # from the heap, which keeps them
+def least():
+    return [min(pair_ns(size, count) for _ in range(15)) for size, count in (SIZES)]
+bare = least()
+sampler = Sampler()
+sampler.load()
+beginning = threading.Thread(target=sampler.begin)  # the thread that does it is left out
+beginning.start(), beginning.join()
+assert sampler.is_on, sampler.refusal
+found = least()
+assert sampler.figures()["drawn"] >= 15 * 2_000, sampler.figures()
+print(json.dumps([bare, found]))
+"""
+
+
 def measure(skipped: list[str]) -> Iterator[Figure]:
+    yield from _mallocs(skipped)
     loops: list[tuple[str, str, float | None]] = [
         ("training loop", "training", TRAINING),
         ("objects made and dropped", "objects", CHURN),
@@ -144,6 +190,25 @@ def measure(skipped: list[str]) -> Iterator[Figure]:
         mean = (1 - SHARE_ARMED) * sampled + SHARE_ARMED * armed
         yield Figure(f"{name}: CPU time, with these a tenth of the time", mean, "× bare", budget, None, PER)
     yield Figure("memory that sampling takes", memory, "MB", MEMORY_MB, None, PER)
+
+
+def _mallocs(skipped: list[str]) -> Iterator[Figure]:
+    """Nanoseconds that a malloc and its free take more: where nothing is sampled, and where each is."""
+    if shutil.which("cc") is None:
+        skipped.append("nanoseconds a malloc (no C compiler)")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        source, library = Path(name, "pairs.c"), Path(name, "libpairs.so")
+        source.write_text(_PAIRS_OF_C)
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+        program = _MALLOCS.replace("SIZES", f"({SMALL_BYTES}, 500_000), ({SAMPLED_BYTES}, 2_000)")
+        done = subprocess.run([PYTHON, "-c", program, str(library)], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"mallocs failed:\n{done.stderr}")
+    (small, large), (passed_by, sampled) = json.loads(done.stdout)
+    yield Figure("a malloc and its free: bare", small, "ns", None, None, PER)
+    yield Figure("a malloc and its free: added where no sample is due", passed_by - small, "ns", None, None, PER)
+    yield Figure("a malloc and its free: added where one is taken", sampled - large, "ns", None, None, PER)
 
 
 def _run(function: str, pairs: int = 20) -> list[float]:

@@ -6,13 +6,17 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from leakscope import render
+from leakscope import checking, comparing, render
 from leakscope.confidence import Ground, how_sure
-from leakscope.findings import Report
-from leakscope.words import amount
+from leakscope.facts.case import Case
+from leakscope.findings import PEAK, Report
+from leakscope.fleet.rows import row_of
+from leakscope.reporting.footer import footer
+from leakscope.units import format_about, format_bytes, format_duration, format_per_step, format_rate
+from leakscope.words import amount, ending
 
 _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
 _RATE = re.compile(r"[\d.,]+ (?:bytes|[KMGT]?i?B) (?:per|a|an) \w+")
@@ -22,6 +26,11 @@ _OUTPUTS = (("terminal", {"verbose": True}), ("markdown", {}), ("html", {}), ("j
 _NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")
 _ELSEWHERE = ("shared-memory", "mapped-files")  # in no process's own memory
 _OF_THE_WINDOW = ("retained-objects", "retained-graph", "native-growth", "fragmentation", "process-pileup")
+_SCREEN = 25  # lines of a report, unless all is asked for
+_FILES = ("code", "mapped-files")  # accounts of the bill that a peak leaves out
+_SIZE = r"([\d.,]+ (?:bytes|[KMGT]?i?B))"
+_PEAK = re.compile(rf"\b[Pp]eak (?:between samples )?{_SIZE}(?! \(with files\))")
+_PAGE_FIGURE = re.compile(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", re.DOTALL)
 _ESTIMATED = 1.1  # times: samples of allocations, and resident memory that was sampled a little earlier
 
 
@@ -61,6 +70,11 @@ def _of_rates(report: dict[str, Any]) -> Iterator[str]:
         per_hour = told["growth_bytes_per_hour"] if where == "verdict" else told["bytes_per_hour"]
         if per_hour is not None and abs(per_hour * hours - told["bytes"]) > 0.01 * abs(told["bytes"]) + 1000:
             yield f"{where}: {per_hour} bytes per hour are not {told['bytes']} bytes in {hours:.4f} hours"
+        per_step = told.get("bytes_per_step")
+        if per_step and abs(per_step * verdict["growth_bytes"] - told["bytes"] * verdict["growth_bytes_per_step"]) > (
+            0.01 * abs(per_step * verdict["growth_bytes"])
+        ):
+            yield f"{where}: {per_step} bytes a step, and the job {verdict['growth_bytes_per_step']}, in other steps"
 
 
 def _of_the_ledger(report: dict[str, Any]) -> Iterator[str]:
@@ -100,3 +114,132 @@ def several_figures_of_one_rate(report: Report, as_json: dict[str, Any]) -> list
 
 def _as_read(text: str) -> str:
     return " ".join(html.unescape(_MARKUP.sub(" ", _UNSEEN.sub(" ", text))).split())
+
+
+def figures_that_differ(case: Case, report: Report, as_json: Mapping[str, Any]) -> list[str]:
+    """Figures with a name of which some output says another value than the report has."""
+    return [
+        *_in_texts(report),
+        *_on_the_page(report),
+        *_in_the_index(case, report),
+        *_in_a_comparison(case, report),
+        *_in_a_check(case, report),
+        *_in_the_bill(as_json),
+    ]
+
+
+def _differs(output: str, name: str, told: object, known: object) -> Iterator[str]:
+    if told != known:
+        yield f"{output}: {name} is {told}, and {known} in the report"
+
+
+def _in_texts(report: Report) -> Iterator[str]:
+    """Duration, processes, ending and peak, the headline and the amounts of findings, wherever they are told."""
+    facts, verdict = report.recording, report.verdict
+    most = format_bytes(facts.peak.bytes) if facts.peak is not None else None
+    screen, brief = _as_read(render(report, "terminal")), _as_read(render(report, "brief"))
+    whole = {name: _as_read(render(report, name, **options)) for name, options in _OUTPUTS if name != "junit"}
+    whole["junit"] = html.unescape(render(report, "junit"))  # its texts are attributes
+    whole["github"] = whole["github"].replace("%25", "%")
+    for name, text in {"screen": screen, "brief": brief, **whole}.items():
+        yield from (line for told in _PEAK.findall(text) for line in _differs(name, "peak", told, most))
+        if name != "brief" and verdict.headline not in text.replace("\\", ""):
+            yield f"{name} has another headline than {verdict.headline}"
+    lines = render(report, "terminal", width=100, color=False).splitlines()
+    if len(lines) > _SCREEN:
+        yield f"the report has {len(lines)} lines"
+    how = ending(facts.ended, facts.exit_code, facts.signal, goes_on=facts.goes_on)
+    count = f"{facts.process_count} process{'' if facts.process_count == 1 else 'es'}"
+    for name, text in {"screen": screen, **{name: whole[name] for name in ("terminal", "markdown", "html")}}.items():
+        for fact in (format_duration(facts.duration_s), count, how):
+            if fact not in text:
+                yield f"{name} does not say {fact}"
+    for number, finding in enumerate(report.findings, 1):
+        for name in ("terminal", "markdown", "html"):
+            parts = amount(finding).split(", ")
+            if any(part not in whole[name] for part in parts):
+                yield f"{name} has another amount of finding {number} than {amount(finding)}"
+
+
+def _on_the_page(report: Report) -> Iterator[str]:
+    """What its head counts."""
+    head, verdict = render(report, "html").partition("<main")[0], report.verdict
+    told = {_as_read(name): _as_read(value) for name, value in _PAGE_FIGURE.findall(head)}
+    known = {"Growth": format_bytes(verdict.growth_bytes, signed=True)}
+    if verdict.growth_bytes_per_hour:
+        rate, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
+        known[f"Per {unit}"] = rate
+    if verdict.growth_bytes_per_step:
+        rate, unit = format_per_step(verdict.growth_bytes_per_step, verdict.step_unit, signed=True).split(" per ")
+        known[f"Per {unit}"] = rate
+    if verdict.seconds_to_limit is not None:
+        known[f"{verdict.limit or 'limit'} full in"] = format_about(verdict.seconds_to_limit)
+    known["Wasted"] = format_bytes(verdict.wasted_bytes)
+    for name in known.keys() & told.keys():
+        yield from _differs("head of the page", name, told[name], known[name])
+
+
+def _in_the_index(case: Case, report: Report) -> Iterator[str]:
+    """A row of a fleet, made of the footer that is written with the verdict."""
+    facts, verdict = report.recording, report.verdict
+    row = row_of(footer(case, verdict, report.findings))
+    known = {
+        "leaking": verdict.leaking,
+        "headline": verdict.headline,
+        "growth_bytes": verdict.growth_bytes,
+        "growth_bytes_per_hour": verdict.growth_bytes_per_hour,
+        "growth_bytes_per_step": verdict.growth_bytes_per_step,
+        "seconds_to_limit": verdict.seconds_to_limit,
+        "duration_s": facts.duration_s,
+        "exit_code": facts.exit_code,
+        "peak_bytes": facts.peak.bytes if facts.peak is not None else None,
+        "process_count": facts.process_count,
+    }
+    for name, value in known.items():
+        yield from _differs("row of a fleet", name, row[name], value)
+    for number, (told, finding) in enumerate(zip(row["findings"], report.findings), 1):
+        for name in ("bytes", "bytes_per_hour", "confidence"):
+            yield from _differs(f"row of a fleet, finding {number}", name, told[name], getattr(finding, name))
+
+
+def _in_a_comparison(case: Case, report: Report) -> Iterator[str]:
+    """Of a run with itself: both sides are it."""
+    found = comparing.compare_cases(case, case)
+    facts = report.recording
+    for side in (found.before, found.after):
+        yield from _differs("compare", "duration", side.duration_s, facts.duration_s)
+        yield from _differs("compare", "peak", side.peak_bytes, facts.peak.bytes if facts.peak is not None else 0)
+        yield from _differs("compare", "wasted", side.wasted_bytes, report.verdict.wasted_bytes)
+        yield from _differs("compare", "headline", side.headline, report.verdict.headline)
+    shown = re.search(rf" peak (?:before )?{_SIZE} (?:after )?{_SIZE}", _as_read(comparing.render(found, "terminal")))
+    most = format_bytes(found.before.peak_bytes)
+    yield from _differs("compare", "peak as shown", shown.groups() if shown is not None else None, (most, most))
+    if found.verdict == comparing.BETTER or found.verdict == comparing.WORSE:
+        yield f"compare: a run is {found.verdict} than itself: {found.reason}"
+
+
+def _in_a_check(case: Case, report: Report) -> Iterator[str]:
+    if report.recording.peak is None:
+        return
+    most = format_bytes(report.recording.peak.bytes)
+    outcome = checking.check_case(case, checking.Rules(max_rss_bytes=1)).outcomes[0]
+    yield from _differs("check", "peak", re.findall(_SIZE, outcome.text)[:1], [most])
+    plain = checking.check_case(case, checking.Rules()).outcomes[0]
+    if report.verdict.headline.rstrip(".") not in plain.text:
+        yield f"check: {plain.text}, and not {report.verdict.headline}"
+
+
+def _in_the_bill(report: Mapping[str, Any]) -> Iterator[str]:
+    """At the peak it is the peak, with mapped files; and no level is higher."""
+    bills = {bill["moment"]: bill for bill in report["bill"]}
+    most = bills.get(PEAK)
+    if most is None or report["recording"]["peak"] is None:
+        return
+    if any(bill["total_bytes"] > most["total_bytes"] for bill in bills.values()):
+        yield "bill: less at the peak than at the level"
+    peak = report["recording"]["peak"]["bytes"]
+    own = sum(row["bytes"] for row in most["rows"] if row["account"] not in _FILES)
+    shared = sum(row["bytes"] for row in most["rows"] if row["account"] == "workers-shared")  # files among it
+    spread = 0.03 * peak + (1 << 20)
+    if not own - shared - spread <= peak <= own + spread:
+        yield f"bill: {own} bytes at the peak without files, and the peak is {peak}"

@@ -7,7 +7,9 @@ import re
 import pyarrow as pa
 import pytest
 
-from leakscope import analyze, render
+from leakscope import render
+from leakscope.facts.case import Case
+from leakscope.reporting import report_of
 from leakscope.storage import Recording, open_recording
 from tests.end_to_end.programs import Program
 
@@ -23,7 +25,7 @@ from . import (
     told_wrong,
 )
 from .compare import differences
-from .figures import contradictions, several_figures_of_one_rate
+from .figures import contradictions, figures_that_differ, several_figures_of_one_rate
 
 pytestmark = pytest.mark.golden
 
@@ -35,13 +37,15 @@ PROGRAMS = [pytest.param(program, id=program.name) for program in golden_program
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_report_is_as_expected_and_true(program: Program):
-    whole = analyze(open_recording(recording_of(program)))
+    case = Case(open_recording(recording_of(program)))
+    whole = case.once(report_of)
     report, brief = as_json(whole), render(whole, "brief")
     assert len(brief.encode("utf-8")) < 2000 and "/tmp/job/" not in brief
     told = expected.read(program)
     assert told is not None, "python -m tests.golden --judge writes down what is expected"
     assert not contradictions(report)
     assert not several_figures_of_one_rate(whole, report)
+    assert not figures_that_differ(case, whole, report)
     different = expected.differences(told, expected.expectation(report))
     assert not different, f"{report['verdict']['headline']} Not as expected: {'; '.join(different)}"
     wrong, known = told_wrong(program, report), known_misses().get(program.name)

@@ -119,6 +119,28 @@ def test_what_was_not_seen_any_more_is_drawn_on_as_it_grew():
     assert list(tensors.y) == [50 * MiB, 50 * MiB, 50 * MiB]
 
 
+def test_what_it_gained_since_lies_where_the_memory_has_grown_since():
+    """After the last snapshot its growth is counted as memory that malloc keeps: no other account loses by that."""
+    time_s = [0.0, 10.0, 20.0]
+    accounts = {"tensors": [10, 50, 50], "python-objects": [30, 30, 30], "allocator-free": [5, 5, 45]}
+    bands = [Band(name, [MiB * y for y in values]) for name, values in accounts.items()]
+    total = [sum(at) for at in zip(*(band.value_bytes for band in bands))]
+    timeline = dataclasses.replace(
+        FULL.timeline, time_s=time_s, total_bytes=total, accounts=bands, processes=[], step=[]
+    )
+    series = [Series("in train.py[1]", time_s[:2], [0.0, 40.0 * MiB], process="train.py[1]")]
+    finding = dataclasses.replace(RETAINED, series=series)
+    tensors, objects, free, seen, after = timeline_plot(
+        dataclasses.replace(FULL, timeline=timeline, findings=[finding])
+    ).curves
+    assert list(seen.y) == [0, 40 * MiB, None] and list(after.y) == [None, None, 80 * MiB]
+    assert [list(one.y) for one in (tensors, objects, free)] == [
+        [10 * MiB] * 3,
+        [30 * MiB] * 3,
+        [5 * MiB] * 3,
+    ]
+
+
 def test_the_band_of_a_holder_is_what_its_finding_says_it_held():
     """Not what the heap shows below it: objects that others hold as well hang elsewhere there."""
     time_s = [0.0, 10.0, 20.0]

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from leakscope.cli import main
-from leakscope.replaying.steps import MEASURE, Lives, lives_of, plan
+from leakscope.facts.growth.lives import Lives, lives_of
+from leakscope.replaying.steps import MEASURE, plan
 
 from ..agent.staging import rows, run, stage
 from ..golden import RECORDINGS
@@ -90,6 +91,29 @@ def test_what_survives_is_of_all_threads_that_ask_for_such() -> None:
     assert lives.is_long.sum() == 1
     steps = plan(lives, np.linspace(1, 2100, 40), 1.0, np.random.default_rng(0)).steps
     assert len(np.unique(steps["thread"][steps["bytes"] == 1000])) == 8
+
+
+def test_what_a_thread_needed_at_once_is_known_until_a_moment() -> None:
+    """Two threads, whose peaks do not meet; a table of 100 MiB is mapped alone, in no arena."""
+    first = [(life, 10, 2, 2, MiB, MiB) for life in range(1, 6)]
+    second = [(life, 30, 3, 3, MiB, 2 * MiB) for life in range(11, 14)]
+    lives = of_rows(*first, *second, (14, 31, 3, 3, 100 * MiB, 100 * MiB))
+    assert lives.peaks(8.0)["bytes"].to_dict() == {1: 5 * MiB}
+    assert lives.peaks(14.0)["bytes"].to_dict() == {1: 5 * MiB, 2: 6 * MiB}
+    assert lives.peaks(14.0)["error"].to_dict() == {1: 0.0, 2: pytest.approx(MiB * 6**0.5)}
+
+
+def test_sizes_are_mixed_as_they_were_and_add_up() -> None:
+    """A sample stands for 24 pieces: unmixed a hundred of them, one after another, would have some five sizes."""
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(20_000, 30_000, 200)
+    given = [(life, life + 400, 1, 1, int(size), 600_000) for life, size in enumerate(sizes, 1)]
+    lives = of_rows(*given, (201, 900, 1, 1, 5 * MiB, 5 * MiB))
+    steps = plan(lives, np.linspace(1, 700, 40), 1.0, rng).steps
+    asked = steps["bytes"][(steps["bytes"] > 0) & (steps["thread"] != MEASURE)]
+    assert len(np.unique(asked[100:200])) > 20
+    assert (asked == 5 * MiB).sum() == 1
+    assert float(asked.sum()) == pytest.approx(200 * 600_000 + 5 * MiB, rel=0.03)
 
 
 FREED = """

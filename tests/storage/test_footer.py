@@ -16,7 +16,7 @@ from leakscope import open_recording
 from leakscope.answering import told
 from leakscope.reporting import analyze, answer_of
 from leakscope.storage import keep_answer
-from leakscope.storage.merge import VERDICT_FILE
+from leakscope.storage.account import VERDICT_FILE
 from leakscope.uploading import judge_file
 from tests.builders import RecordingBuilder
 

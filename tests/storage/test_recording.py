@@ -21,7 +21,8 @@ from leakscope.agent.journal import HEADER, decode_payload
 from leakscope.cli import main
 from leakscope.errors import UnreadableRecording
 from leakscope.storage import empty, recording, thinned
-from leakscope.storage.arrow import FOOTER_KEY, arrow_schema, parquet_writer
+from leakscope.storage.arrow import arrow_schema, parquet_writer
+from leakscope.storage.meta import FOOTER_KEY
 from tests.builders import START_MONO_NS, RecordingBuilder
 
 

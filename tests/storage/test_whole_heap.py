@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from leakscope import open_recording
+from leakscope.browsing.whole import whole_heap_of
 from leakscope.cli import main
 from leakscope.errors import BadInput, UnreadableRecording
-from leakscope.facts.heap.whole import whole_heap_of
 from leakscope.storage import whole_heap
 from leakscope.storage.finalize import finalize
 

@@ -55,7 +55,7 @@ _REFUSALS = {
 _LEFT_OUT = {
     "elsewhere": "on stacks of C or C++ coroutines only the function that calls malloc is reported, not its callers",
     "cramped": "on a stack with less than a kilobyte left no sample is taken",
-    "unknown": "of threads without the GIL, whose Python state was not seen alive, Python functions are not reported",
+    "unknown": "of threads that did not hold the GIL the Python functions are not known",
 }
 # What allocates on behalf of others. Of a wheel's own copy the name goes on: libstdc++-0123abcd.so.6.
 _BETWEEN = ("libc.", "libc-", "libstdc++", "libgcc_s", "ld-linux", "libpython3")

@@ -21,6 +21,7 @@ _MODULE = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 _CONFIGS = ("_no_variable_creation_config", "_variable_creation_config")
 _MOST_CHARACTERS = 40
 _MOST_DEEP = 4
+_known: list[Any] = [0, []]  # how many modules there were, and which were the user's
 _PLAIN = frozenset((int, float, str, bool, type(None)))
 
 
@@ -46,16 +47,27 @@ def row() -> dict[str, Any] | None:
 
 def _functions(kind: type) -> Iterator[Any]:
     """Of the user's modules and classes. A method's are one for each object that it was called on."""
-    for _, namespace, _ in names.user_namespaces():
+    seen: set[int] = set()
+    for name in _user_modules():
+        namespace = names.namespace_of_module(sys.modules.get(name)) or {}
         for value in list(namespace.values()):
             inside = list(names.namespace_of(value).values()) if names.is_a(type(value), type) else [value]
             for one in inside:
-                if type(one) is kind:
+                if type(one) is kind and id(one) not in seen:  # another module may have imported it
+                    seen.add(id(one))
                     yield one
                     bound = (reading.attributes_of(one) or {}).get("_descriptor_cache")
                     of_objects = (reading.attributes_of(bound) or {}).get("data")
                     if type(of_objects) is dict:
                         yield from (own for own in list(of_objects.values()) if type(own) is kind)
+
+
+def _user_modules() -> list[str]:
+    """Looked for where modules have come or gone: TensorFlow has 2,800, and each is asked for its file."""
+    if _known[0] != len(sys.modules):
+        _known[:] = [len(sys.modules), [name for name, _, _ in names.user_namespaces()]]
+    found: list[str] = _known[1]
+    return found
 
 
 def _cache_of(function: Any) -> list[Any]:

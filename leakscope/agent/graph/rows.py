@@ -24,6 +24,7 @@ _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
 _ATTRIBUTE, _NAMESPACE = 1, 5
 _LIVES_FOR_EVER = _NO_ROW = 0xFFFFFFFF
+_NO_LENGTH = 0xFFFFFFFFFFFFFFFF
 _BLOCK = 5  # the type of what is native memory
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
@@ -113,8 +114,8 @@ def _sizes(row: Any) -> dict[str, int | None]:
         "retained_storage_bytes": row.storage_bytes or None,
         "retained_native_bytes": row.native_bytes or None,
         "retained_device_bytes": row.device_bytes or None,
-        "length": row.length - 1 if row.length else None,
-        "length_limit": row.limit - 1 if row.limit else None,
+        "length": None if row.length == _NO_LENGTH else row.length,
+        "length_limit": None if row.limit == _NO_LENGTH else row.limit,
     }
 
 

@@ -109,7 +109,7 @@ class ExactSnapshot:
             return False
         if self.is_sampled:
             self._look = None
-            return self._is_weighed(look.learn(swept))
+            return self._read_part(look, swept, holds_still)
         try:
             look.read(swept, self._graph, holds_still=holds_still, is_after_step=is_after_step)
         except BaseException:
@@ -127,16 +127,20 @@ class ExactSnapshot:
         if layout is not None:
             graph.weigh_tensors(*layout)
 
-    def _is_weighed(self, layout: tuple[int, int, int, int, int] | None) -> bool:
-        """A part of the graph has just told where tensors have their memory: it is read again, so that they are
+    def _read_part(self, look: Look, swept: Swept, holds_still: bool) -> bool:
+        """A part of the graph may have just told where tensors have their memory: it is read again, so that they are
         weighed, if the pause is long enough for both; the next is in any case. Returns whether something is read.
         """
         graph = self._graph
-        if layout is None or self._pauses.most_nodes(graph.node_s) < graph.node_count:
-            return True
-        graph.drop()
-        graph.weigh_tensors(*layout)
-        return self._read_graph(None) is not None
+        layout = look.learn(swept)
+        if layout is not None and self._pauses.most_nodes(graph.node_s) >= graph.node_count:
+            graph.drop()
+            graph.weigh_tensors(*layout)
+            if self._read_graph(None) is None:
+                return False
+        if holds_still:
+            look.follow_part(swept, graph)
+        return True
 
     def run(self, file: File | None = None) -> list[tuple[str, dict[str, Any]]]:
         """What was read says. ``file``: for the whole graph."""

@@ -423,7 +423,7 @@ class SnapshotMaker:
         if snapshot.is_sampled:
             self._say_what_was_left_out("long containers were sampled, so that their sizes are estimates")
         elif snapshot.left_out:
-            self._say_reduced(f"{snapshot.left_out} tensors were not looked at: others represent them")
+            self._say_reduced(f"{snapshot.left_out:,} tensors were not looked at: others represent them")
         if shared_bytes and look is not None:
             begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
         if get_ident() == self._thread.ident or self.is_exiting:

@@ -229,6 +229,44 @@ class Look:
             return None
         return tensors.known_layout(self._memory) if is_known else None
 
+    def follow_part(self, swept: Any, graph: HeapGraph) -> None:
+        """What autograd keeps for the tensors that a part of the graph has, read where it lies: of these torch is
+        asked no more than where that is. ``swept``: as for ``read``. While no other thread can be inside torch.
+        """
+        known = [obj for obj in swept[1] if id(type(obj)) in self._kinds["Tensor"]]
+        memory = self._memory
+        if not known or not graph.weighs_tensors:
+            return
+        try:
+            if memory.history_places is None and memory.history_tries:
+                memory.history_places = self._find_histories(known, graph)
+            if memory.history_places is None:
+                return
+            tokens = [(id(tensor), _token(number)) for number, tensor in enumerate(known)]
+            left_s = max(0.0, self._pauses.following_ends(self._follow_s) - thread_time())
+            found = graph.histories(memory.history_places, tokens, (), left_s)
+            if found is None:
+                memory.history_places = None
+            else:
+                graph.add([(token, token + _ITS_STORAGE, size, STORAGE, 0) for token, size in found.rest.items()])
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+
+    def _find_histories(self, known: Sequence[Any], graph: HeapGraph) -> tuple[int, ...] | None:
+        binding, base = tensors.Inventory(self._kinds["Tensor"]).torch
+        asked: list[Any] = []
+        with binding.DisableTorchFunction():
+            for tensor in spread(known, min(len(known), MOST_LOOKS)):
+                if base.requires_grad.__get__(tensor) and not base.is_leaf.__get__(tensor):
+                    asked.append(tensor)
+                if len(asked) == autograd.MOST_ASKED_TENSORS:
+                    break
+            if not asked:
+                return None
+            self._memory.history_tries -= 1
+            return graph.find_histories(*autograd.nodes_of(asked, base.grad_fn.__get__))
+
     def _look_at_large(self, inventory: tensors.Inventory) -> None:
         """Which tensor is the name of a large storage that may be a user's, and a sketch of what is in it."""
         large = {

@@ -83,6 +83,8 @@ def bills(
     level_s = level_s if level_s is not None else looked[-1] if looked else (growth.start_s + growth.end_s) / 2
     level_s = float(np.clip(level_s, growth.time_s[0], growth.time_s[-1]))
     level, most = (_bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
+    if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
+        most = replace(level, moment=PEAK)
     return [level, _with_what_no_sample_shows(most, growth, highest)]
 
 
@@ -109,7 +111,7 @@ def _bill(
     moment: str,
     at_s: float,
 ) -> Bill:
-    alive = [p for p in growth.processes if p.time_s[0] - _NEAR_S <= at_s <= p.time_s[-1] + _NEAR_S]
+    alive = [p for p in growth.processes if p.is_in(growth.time_s, at_s)]
     alive.sort(key=lambda p: -_READ[moment](p.time_s, p.held_bytes, at_s))
     rows: list[BillRow] = []
     looked_s: float | None = None

@@ -70,13 +70,18 @@ def _of_process(growth: TreeGrowth, process: ProcessGrowth, parts: pd.DataFrame)
     most = [
         min(1.0, held / max(of_all, 1.0)) for of_all, held in zip(said, there)
     ]  # told at other moments, by a little
-    rows = []
-    for account in measured:
-        start, end = (int(level * part) for level, part in zip(levels[account], most))
-        rows.append(LedgerRow(account, process.label, start, end, end - start, account in ESTIMATES))
+    whole = {account: [int(level * part) for level, part in zip(levels[account], most)] for account in measured}
+    rest = [held - sum(sizes[i] for sizes in whole.values()) for i, held in enumerate(there)]
+    for i in (0, 1):
+        if 0 < rest[i] <= len(whole):  # what was cut off above, and nothing that is unexplained
+            whole[max(whole, key=lambda account: whole[account][i])][i] += rest[i]
+            rest[i] = 0
+    rows = [
+        LedgerRow(account, process.label, start, end, end - start, account in ESTIMATES)
+        for account, (start, end) in whole.items()
+    ]
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
-    start, end = there[0] - sum(row.start_bytes for row in rows), there[1] - sum(row.end_bytes for row in rows)
-    rows.append(LedgerRow(UNEXPLAINED, process.label, start, end, end - start))
+    rows.append(LedgerRow(UNEXPLAINED, process.label, rest[0], rest[1], rest[1] - rest[0]))
     return [*rows, _of_files(process.label, _levels(process.time_s, process.file_bytes, window))]
 
 

@@ -5,38 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...findings import Peak
-from ..series.arithmetic import level_at
+from ..growth.processes import BETWEEN, recorded_peak
 from ..tables import only
 
 if TYPE_CHECKING:
     from ...storage import Recording
     from ..growth.tree import TreeGrowth
 
-_EVENT = "peak"
-_BETWEEN = "between samples"
-_BY, _BY_END = "(by ", ", between samples)"
+_BY, _BY_END = "(by ", f", {BETWEEN})"
 
 
 def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
     """None for a recording without samples. **Units** bytes.
 
     Of the samples it is the largest sum of one moment. The recorder told a sum as it ran, with each process's share of
-    pages as it had last read it, and left out what our own snapshots took; it may be more than there was, never less.
+    pages as it had last read it: that counts where there are no samples, and for what came and went between two.
     """
     held = growth.held_bytes
     sampled = int(held.max()) if held.size else 0
-    events = recording.tables["events"]
-    told = only(events, (events["event"] == _EVENT) & events["value"].notna())
-    size_bytes = int(told["value"].max()) if len(told) else 0
-    text = str(told.sort_values("value")["text"].iloc[-1]) if size_bytes else ""
+    size_bytes, text = recorded_peak(recording)
     cgroup_bytes = _of_cgroup(recording)
-    if _BETWEEN in text and size_bytes > sampled:
+    if BETWEEN in text and size_bytes > sampled:
         _, by, process = text.partition(_BY)
         is_named = by and process.endswith(_BY_END)
         return Peak(size_bytes, process[: -len(_BY_END)] if is_named else None, True, cgroup_bytes)
-    if size_bytes and _BETWEEN not in text and sampled:
-        at_end = level_at(growth.time_s, growth.held_bytes, growth.end_s)
-        return Peak(max(min(size_bytes, sampled), round(at_end)), cgroup_bytes=cgroup_bytes)
     size_bytes = sampled or size_bytes
     return Peak(size_bytes, cgroup_bytes=cgroup_bytes) if size_bytes else None
 

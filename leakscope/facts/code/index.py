@@ -251,10 +251,6 @@ class Index:
             return node.value if node.value in self.classes else None
         return None
 
-    def ancestors(self, name: str) -> frozenset[str]:
-        """Names of the classes that a class of the sources is derived from, of the sources or not."""
-        return self._related.get(name, frozenset())
-
     def related(self, one: str, other: str) -> bool:
         """The same class, or one derived from the other."""
         return one == other or other in self._related.get(one, ()) or one in self._related.get(other, ())

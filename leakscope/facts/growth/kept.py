@@ -69,9 +69,9 @@ class Kept(NamedTuple):
 
 
 def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
-    """None where malloc was not read, or for too short a time; or where it says more than there is room for.
+    """None where malloc was not read, or for too short a time; or where it always said more than there is room for.
 
-    Malloc also counts as free what was trimmed: then nobody knows how much of it is still resident.
+    Malloc also counts as free what was trimmed, or never written to: of that it is what is resident and nobody else's.
     """
     rows = process.rows("sentinels")
     rows = only(rows, rows["malloc_free_bytes"].notna() & rows["malloc_in_use_bytes"].notna())
@@ -84,13 +84,16 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
     held = np.interp(at_s, process.time_s, process.held_bytes)
     private = np.interp(at_s, process.time_s, process.private_bytes)
     small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
-    room = np.maximum(0.0, private - in_use - small)
-    free = np.minimum(said, room)
+    room = private - in_use - small
     late = at_s >= at_s[0] + _LATE * (at_s[-1] - at_s[0])
     if late.sum() < _LEAST_READINGS or at_s[-1] - at_s[late][0] < _LEAST_S:
         return None
     if float(np.median(said[late] - room[late])) > _UNSURE * float(np.median(said[late])):
-        return None
+        others = float((room - said).max())  # so much is not malloc's, by when all of it was resident
+        if others < 0:
+            return None
+        room = room - others
+    free = np.minimum(said, np.maximum(0.0, room))
     level = float(np.quantile(free[late], _LOW, method="lower"))
     less = np.flatnonzero(free[: int(np.argmax(late))] < 0.5 * level)
     return Kept(

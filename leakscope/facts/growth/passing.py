@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...units import MOST, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
@@ -23,6 +24,7 @@ from ..series.arithmetic import Floats, level_at
 from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
 from ..tables import cells, narrow, only
 from .filling import Fills
+from .lives import lives_of
 from .processes import ProcessGrowth
 from .split import INHERITED, split
 from .strays import strays_of
@@ -157,6 +159,29 @@ def _high_water(grown: Grown) -> Passing | None:
         text = f"what is in use hardly grew; malloc keeps {format_bytes(more)} more free, as for batches of other sizes"
         return Passing(grown.bytes - (used_last - used_first), f"{text}: a longer run would show whether that ends")
     return None
+
+
+def _peaks_of_threads(grown: Grown) -> Passing | None:
+    """Threads came to need more at one moment, each of an arena of its own, that keeps as much as was ever needed.
+
+    Peaks of threads do not meet, so that hardly more is in use at any time. What is pinned rises beyond them: then what
+    each needs is what it needed before. Threads that come after others take their arenas.
+    """
+    at_s, used, free = _in_use(grown.process, grown.window_s)
+    lives = lives_of(grown.process.rows("allocation_lives"), np.random.default_rng(0))
+    if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
+        return None
+    more_used, more_free = (float(np.median(one[-3:]) - np.median(one[:3])) for one in (used, free))
+    arenas = grown.process.rows("sentinels")["malloc_arena_count"].max()
+    first, last = (
+        lives.peaks(moment_s).nlargest(int(arenas) if pd.notna(arenas) else 1, "bytes") for moment_s in grown.window_s
+    )
+    needs = float((last["bytes"] - last["error"]).sum() - first["bytes"].sum())
+    text = (
+        f"{format_bytes(more_free)} more are free in arenas of malloc, and {format_count(len(last))} threads came to "
+        f"need {format_bytes(needs)} more, each at its own moment: a longer run would show whether they need ever more"
+    )
+    return Passing(min(more_free, needs - max(0.0, more_used)), text)
 
 
 def _in_use(process: ProcessGrowth, window_s: tuple[float, float]) -> tuple[Floats, Floats, Floats]:
@@ -401,5 +426,6 @@ def _root_of(place: Place) -> Place:
 
 
 _REASONS = (
-    _high_water, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once, _repeating,
+    _high_water, _peaks_of_threads, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
+    _repeating,
 )  # fmt: skip

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _GAPS_LOOKED_AT = 512
+_PEAK = "peak"
+BETWEEN = "between samples"
 _Key = tuple[int, int]  # pid, start_ticks
 _TOLD = (
     "pid", "ppid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
@@ -89,15 +91,18 @@ class ProcessGrowth:
         of_all = self.tables[table]
         return of_all.iloc[:0] if len(of_all) else of_all
 
-    def held_in(self, rounds_s: Floats, at_s: float) -> int:
-        """What it held in the round nearest to a moment, which need be none of its own.
+    def is_in(self, rounds_s: Floats, at_s: float) -> bool:
+        """Whether it was seen in the round nearest to a moment.
 
         One that came and went is in no round but its own: of two that followed each other a sum has one.
         """
-        if rounds_s.size:
-            first, last = _rounds_of_life(self, rounds_s)
-            if not first <= _nearest(rounds_s, at_s) <= last:
-                return 0
+        first, last = _rounds_of_life(self, rounds_s)
+        return first <= _nearest(rounds_s, at_s) <= last
+
+    def held_in(self, rounds_s: Floats, at_s: float) -> int:
+        """What it held in the round nearest to a moment, which need be none of its own."""
+        if rounds_s.size and not self.is_in(rounds_s, at_s):
+            return 0
         return round(level_at(self.time_s, self.held_bytes, at_s))
 
     def within(self, start_s: float, end_s: float, rounds_s: Floats) -> ProcessGrowth:
@@ -130,7 +135,28 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
         for key, rows in samples.items()
     )
     seen = _with_what_forks_share([process for process in processes if process.time_s.size], row_of, samples)
+    most, text = recorded_peak(recording)
+    if most and BETWEEN not in text:
+        seen = [replace(p, private_bytes=_without_snapshots(p, most)) for p in seen]
     return [replace(p, trend=judge(p.time_s, p.held_bytes, started_s=p.first_step_s, begun_s=p.begun_s)) for p in seen]
+
+
+def _without_snapshots(process: ProcessGrowth, most_bytes: int) -> Floats:
+    """Private memory without what a snapshot of ours took at a sample: what came and went again, above the
+    ``most_bytes`` that the job had by itself.
+    """
+    stayed = np.minimum.accumulate(process.held_bytes[::-1])[::-1]
+    most = np.maximum(most_bytes, stayed) - process.shared_bytes
+    return np.minimum(process.private_bytes, np.maximum(0.0, most))
+
+
+def recorded_peak(recording: Recording) -> tuple[int, str]:
+    """What the recorder took for the most that the job held, without our snapshots, and its words; 0 where it did not
+    come to say so. It may be more than there was, never less.
+    """
+    events = recording.tables["events"]
+    told = only(events, (events["event"] == _PEAK) & events["value"].notna()).sort_values("value")
+    return (int(told["value"].iloc[-1]), str(told["text"].iloc[-1])) if len(told) else (0, "")
 
 
 def _with_what_forks_share(

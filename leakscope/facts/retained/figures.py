@@ -112,11 +112,6 @@ class Retained:
         return float(self.place.tensor_bytes[-1] - self.place.tensor_bytes[0])
 
     @property
-    def bytes_per_step(self) -> float | None:
-        steps = self.look.steps
-        return round(self.holder.growth_bytes * self.pinning_ratio / steps, 1) if steps else None
-
-    @property
     def grounds(self) -> list[Ground]:
         """What it rests on. Each is something that a person would ask for."""
         heap, place = self.look.heap, self.place
@@ -124,7 +119,7 @@ class Retained:
         if len(heap.takes) > FEWEST:
             found.append(Ground(f"{len(heap.takes)} snapshots weighed it", WEAK))
         if place.has_length and keeps_growing(place.length, min_persistence=0.9):
-            found.append(Ground("it has ever more members", FAIR))
+            found.append(Ground("it has more and more members", FAIR))
         if self.line is not None and self.line.kind == "adds":
             found.append(Ground("a line adds to it", WEAK))
         if self.made_at is not None:
@@ -153,7 +148,7 @@ def retained(
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = over(holder.growth_bytes * pinning_ratio, look.seconds)
-    window_s = max(growth.end_s - growth.start_s, look.seconds)
+    window_s = growth.end_s - growth.start_s or look.seconds  # its rate is told by that, beside the job's
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)

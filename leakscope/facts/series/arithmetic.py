@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no question asked here needs a finer grain
 _MOST_TIME = 0.8  # passes in gaps no longer than stretches are; the rest are holes

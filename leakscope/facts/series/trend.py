@@ -237,7 +237,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     others = floors - taken
     rest = rise_of(at.tolist(), others.tolist(), least)
     told = ", ".join(f"{format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
-    seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({told})"
+    seen = f"{'two steps' if len(steps) > 1 else 'one step'} ({told})"
     window = replace(window, odds=1 - rest.odds)
     if steps and np.diff(retained(others))[:-1].sum() < least:
         if _is_repeated(steps, at, least):
@@ -372,7 +372,7 @@ def _stood(y: Floats, least: float, up_to: float | None = None) -> str:
         bound = "its floor does not rise" if up_to is None else f"never exceeds {format_bytes(up_to)}"
         return f"rises and falls {times} by {format_bytes(usual)}, and {bound}"
     if up_to is not None:
-        return f"returns to about {format_bytes(up_to)} and never exceeds it"
+        return f"rises to about {format_bytes(up_to)} again and again, and never exceeds it"
     low, high = (format_bytes(float(part)) for part in np.percentile(y, (5, 95)))
     return f"stays at {high}" if low == high else f"stays between {low} and {high}"
 

@@ -13,6 +13,7 @@ from ..subject import Definition, Held
 from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 
+NAMESPACE = "global variables"  # of a module
 _RESULT = re.compile(r"_\d+")
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
 
@@ -29,7 +30,7 @@ def holder_name(place: Place) -> str:
     if are_results_of_cells(place):
         return "IPython's Out (results of cells)"
     if place.reference.edge_kind == "namespace" and place.root_kind == "module":
-        return f"global variables of {place.path.removesuffix('.__dict__')}"
+        return f"{NAMESPACE} of {place.path.removesuffix('.__dict__')}"
     variable, owner, edge = place.reference.variable, place.reference.owner, place.reference.edge_kind
     kind = place.type_name.rsplit(".", 1)[-1]
     if variable is None:

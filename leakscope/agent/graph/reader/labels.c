@@ -301,21 +301,21 @@ static void look_below_frame(struct search *search, const char *frame)
     label_locals(search, frame);
 }
 
-/* Members of a container, + 1; 0: it is none. */
+/* Members of a container. */
 static uint64_t length_of(const object *one, uint8_t base)
 {
     switch (base) {
     case DICT:
     case ORDERED_DICT:
-        return word_at(one, 16) + 1;
+        return word_at(one, 16);
     case SET:
-        return word_at(one, 24) + 1;
+        return word_at(one, 24);
     case LIST:
     case TUPLE:
     case DEQUE:
-        return (uint64_t)one->size + 1;
+        return (uint64_t)one->size;
     default:
-        return 0;
+        return NO_LENGTH;
     }
 }
 
@@ -325,9 +325,10 @@ static int may_look(struct graph *g, const struct row *row)
     const uint32_t *begin = g->begin.at;
     uint32_t members = begin[row->node + 1] - begin[row->node];
     uint64_t most = g->members_left < MOST_MEMBERS ? g->members_left : MOST_MEMBERS;
-    if (members > most || row->length > most)
+    uint64_t length = row->length == NO_LENGTH || row->length < members ? members : row->length;
+    if (length > most)
         return 0;
-    g->members_left -= members > row->length ? members : row->length;
+    g->members_left -= length;
     return 1;
 }
 
@@ -378,7 +379,7 @@ static void label_code(struct search *search, struct row *row, object *one, uint
         row->owner = owner_of(g, (object *)pointer_at(function, L.function_code));
     uint64_t at_limit = cls == L.results ? L.results_limit : base == DEQUE ? L.deque_limit : 0;
     if (at_limit && !(word_at(one, at_limit) >> 62)) /* -1: none */
-        row->limit = word_at(one, at_limit) + 1;
+        row->limit = word_at(one, at_limit);
 }
 
 static void label_attributes(struct search *search, struct row *row, object *one, int is_gc)
@@ -422,7 +423,7 @@ INTERNAL void look_below(struct graph *g, uint32_t number)
     if (is_namespace || (cls->flags & HEAP_TYPE && cls != L.type_type))
         search.numbers = numbers;
     uint64_t length = length_of(one, kind.base);
-    row->length = length ? length : row->length;
+    row->length = length == NO_LENGTH ? row->length : length;
     if (!may_look(g, row))
         return;
     see_members(&search, one, &kind);

@@ -54,8 +54,10 @@ struct kind { /* of a type: how its objects are read */
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
        STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED, JAX_ARRAY };
 
+#define NO_LENGTH UINT64_MAX /* of what is no container, or has no limit */
+
 struct row { /* a node that matters, as the agent gets it */
-    uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
+    uint64_t address, own_bytes, retained_bytes, length, limit; /* of a container: members, or links of a chain; most of them */
     uint64_t storage_bytes, native_bytes; /* of retained_bytes: memory of tensors; sampled memory of malloc */
     uint64_t error_bytes; /* of retained_bytes: one standard error, where members stand for others */
     uint64_t device_bytes; /* beside retained_bytes: of storages on devices */

@@ -301,7 +301,8 @@ static struct row row_of_node(const struct graph *g, const struct work *w, const
         .edges_in = ((uint32_t *)w->edges_in.at)[node],
         .is_old = node < GROUPS || (past && was_there(past, fingerprint(g, node))),
         .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,
-        .length = links >= LONGEST_CHAIN / 2 ? links + 2ul : 0,
+        .length = links >= LONGEST_CHAIN / 2 ? links + 1ul : NO_LENGTH,
+        .limit = NO_LENGTH,
     };
 }
 

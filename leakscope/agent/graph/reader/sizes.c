@@ -143,7 +143,11 @@ INTERNAL uint64_t members_of_array(const object *array)
  * which it is shows in that all fields fit each other. Of what lies in a mapped file there is neither block nor blocks. */
 static uint64_t bytes_of_image(const object *image)
 {
-    struct fields { int32_t kind, depth, bands, width, height, unused; uint64_t palette, lines8, lines32, lines, block, blocks; int32_t pixel, line; } f;
+    struct fields {
+        int32_t kind, depth, bands, width, height, unused;
+        uint64_t palette, lines8, lines32, lines, block, blocks;
+        int32_t pixel, line;
+    } f;
     _Static_assert(sizeof f == 80, "as in Imaging.h");
     for (size_t before = 4; before <= 8; before += 4) {
         size_t gap = before == 4 ? 0 : 4; /* after the five numbers, where the pointers begin */

@@ -33,7 +33,6 @@ static void move_in(struct graph *g, struct room *room)
  * that is wanted: nobody counts by them. 0 where Python has no memory for the lists. */
 static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
 {
-    enum { ALL = 255, SOME = 64 };
     struct array picked = {0};
     if (!grow(&g->budget, &picked, g->type_count))
         return 1; /* nothing is said of types, then */
@@ -49,7 +48,7 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
             is_done = !L.list_append(sweep->types, (object *)kinds[type].type);
         }
         if ((is_counted || g->is_sampled) && is_among(sweep->wanted, sweep->wanted_count, (uintptr_t)kinds[type].type))
-            picks[type] = g->is_sampled ? SOME : ALL;
+            picks[type] = 1;
     }
     for (uint32_t node = GROUPS; is_done && node < end; node++) {
         if (types[node] < FIRST_TYPE)
@@ -59,7 +58,6 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
             continue; /* they would hold each other, and all that is in them */
         if (!picks[types[node]])
             continue;
-        picks[types[node]] -= (uint8_t)g->is_sampled;
         is_done = !L.list_append(sweep->picked, one);
     }
     drop(&g->budget, &picked);

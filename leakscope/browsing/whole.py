@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...errors import BadInput
-from ..tables import only
-from .place import GROUPS
-from .tree import heap_tree
+from ..errors import BadInput
+from ..facts.heap.place import GROUPS
+from ..facts.heap.tree import heap_tree
+from ..facts.tables import only
 
 if TYPE_CHECKING:
-    from ...storage import Recording
+    from ..storage import Recording
 
 _NONE = (
     "has no file with the whole heap: record with --full-heap, or `leakscope snapshot --full-heap`. "

@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tables import int_of, only, records, text_of
+from ..facts.tables import int_of, only, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...storage import Recording
+    from ..storage import Recording
 
 _Of = tuple[int, str]  # number of a node, type of what it retains
 

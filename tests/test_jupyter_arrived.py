@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from leakscope.facts.heap.arrived import new_bytes
+from leakscope.jupyter._arrived import new_bytes
 from tests.builders import RecordingBuilder
 
 PID = 7

@@ -1,0 +1,119 @@
+"""How long sampled pieces of malloc's memory were in use, who asked for them and who freed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ...units import GiB, MiB
+from ..series.arithmetic import Floats, Integers
+from ..tables import only
+
+MOST_PIECE_BYTES = 16 * GiB
+_LONG = 8.0  # times as long as most: what such survivors are, one thread's samples hardly show
+_MAPPED_ALONE = 32 * MiB  # malloc puts what is larger into no arena, whatever it learned (DEFAULT_MMAP_THRESHOLD_MAX)
+
+
+@dataclass(frozen=True, eq=False)
+class Lives:
+    """Sampled pieces of one process, by their beginning; ``end_order`` is infinite for what was there at the end.
+
+    ``thread``: from 0, the main one. ``order_at_s``: the last order at each moment of ``at_s``, in seconds.
+    """
+
+    begin_order: Floats
+    end_order: Floats
+    thread: Integers
+    end_thread: Integers
+    bytes: Floats
+    weight: Floats
+    at_s: Floats
+    order_at_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.begin_order)
+
+    @property
+    def is_long(self) -> NDArray[np.bool_]:
+        """Outlives by far what is mostly asked for."""
+        life = self.end_order - self.begin_order
+        usual = np.median(life[np.isfinite(life)]) if np.isfinite(life).any() else np.inf
+        return life > _LONG * usual
+
+    @property
+    def thread_count(self) -> int:
+        return len(np.unique(self.thread))
+
+    @property
+    def largest_freed(self) -> float:
+        freed = self.bytes[np.isfinite(self.end_order)]
+        return float(freed.max()) if freed.size else 0.0
+
+    def error(self) -> float:
+        """Of the bytes that were asked for, as a share: of what is sure to be drawn there is none."""
+        unseen = np.maximum(0.0, self.weight - self.bytes)
+        return float(np.sqrt((self.weight * unseen).sum()) / self.weight.sum()) if len(self) else 1.0
+
+    def orders(self, moments_s: Floats) -> Floats:
+        """How far it had come at these moments, as far as is known: events come in batches."""
+        at = np.searchsorted(self.at_s, moments_s, "right")
+        return np.concatenate([[0.0], self.order_at_s])[at]
+
+    def in_use(self, orders: Floats) -> Floats:
+        """Bytes in use when it had come so far, of what was sampled."""
+        begun = np.concatenate([[0.0], np.cumsum(self.weight)])[np.searchsorted(self.begin_order, orders, "right")]
+        by_end = np.argsort(self.end_order, kind="stable")
+        gone = np.concatenate([[0.0], np.cumsum(self.weight[by_end])])
+        left: Floats = begun - gone[np.searchsorted(self.end_order[by_end], orders, "right")]
+        return left
+
+    def peaks(self, until_s: float) -> pd.DataFrame:
+        """By thread: ``bytes``, the most that was in use at one moment until then of what it asked for of its arena.
+
+        ``error``: one standard error of that.
+        """
+        small = self.bytes <= _MAPPED_ALONE
+        unseen = np.maximum(0.0, self.weight - self.bytes)
+        pieces = pd.DataFrame({"thread": self.thread, "bytes": self.weight, "variance": self.weight * unseen})[small]
+        columns = ["bytes", "variance"]
+        ended = pieces.assign(**{name: -pieces[name] for name in columns}, order=self.end_order[small])
+        events = pd.concat([pieces.assign(order=self.begin_order[small]), ended])
+        events = only(events, events["order"] <= self.orders(np.array([until_s]))[0]).sort_values("order")
+        events[columns] = events.groupby("thread")[columns].cumsum()
+        most = events.sort_values("bytes", kind="stable").drop_duplicates("thread", keep="last").set_index("thread")
+        return pd.DataFrame({"bytes": most["bytes"], "error": np.sqrt(most["variance"].clip(lower=0.0))})
+
+
+def lives_of(rows: pd.DataFrame, rng: np.random.Generator) -> Lives:
+    """Of rows of the table ``allocation_lives`` of one process, with ``time_s``."""
+    begun = only(rows, rows["size_bytes"].notna()).sort_values("life", kind="stable").drop_duplicates("life")
+    ended = only(rows, rows["end_order"].notna()).drop_duplicates("life").set_index("life")
+    life = begun["life"].to_numpy(dtype=np.float64)
+    found = ended.reindex(begun["life"])
+    end = found["end_order"].astype("Float64").fillna(np.inf).to_numpy(dtype=np.float64)
+    thread = begun["thread_number"].to_numpy(dtype=np.int64) - 1
+    end_thread = found["end_thread_number"].astype("Float64").fillna(0).to_numpy(dtype=np.int64) - 1
+    size = begun["size_bytes"].clip(upper=MOST_PIECE_BYTES).to_numpy(dtype=np.float64)
+    lost = np.isfinite(end) & (end_thread < 0)
+    end = _ends_of_lost(np.asarray(end, dtype=np.float64), np.log2(np.maximum(size, 1)).astype(np.int64), lost, rng)
+    at_s, order = (
+        np.concatenate([begun[one].to_numpy(dtype=np.float64), ended[other].to_numpy(dtype=np.float64)])
+        for one, other in (("time_s", "time_s"), ("life", "end_order"))
+    )
+    orders = pd.DataFrame({"at_s": at_s, "order": order}).groupby("at_s")["order"].max()
+    return Lives(
+        life, end, thread, np.where(end_thread < 0, thread, end_thread), size,
+        begun["weight_bytes"].to_numpy(dtype=np.float64), orders.index.to_numpy(dtype=np.float64),
+        np.maximum.accumulate(orders.to_numpy(dtype=np.float64)),
+    )  # fmt: skip
+
+
+def _ends_of_lost(end: Floats, kind: Integers, lost: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
+    """What was lost from sight ends as another of its size that was there then, and was followed."""
+    for at in np.flatnonzero(lost):
+        others = end[(kind == kind[at]) & ~lost & (end > end[at])]
+        end[at] = rng.choice(others) if others.size else np.inf
+    return end
