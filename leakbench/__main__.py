@@ -30,12 +30,13 @@ from subprocess import SubprocessError
 from typing import Any
 
 from leakbench import UNSEEN_S, all_programs, is_snapshot, sample, sealed_programs, unseen_programs
-from leakbench.score import Score, score_of
+from leakbench.score import Score, score, score_of
 from leakbench.table import PEERS, RESULTS, SEALED, UNSEEN, markdown, page, write
 from leakbench.tools import Tool, tools
+from leakbench.tools.leakscope import removed_by_edit
 from tests.bench.runs import Spent, spent_by
 from tests.end_to_end.cgroups import Cgroup, NoCgroup
-from tests.end_to_end.programs import LONGEST_S, Program
+from tests.end_to_end.programs import LONGEST_S, Program, report
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 16  # about an hour with every tool, two at once
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--load", type=int, default=0, help="so many loops beside it that eat a core each (default 0)")
     parser.add_argument("--folder", type=Path, default=ROOT / "leakbench-output", help="where runs and results go")
     parser.add_argument("--keep", action="store_true", help="do not run again what the folder has")
+    parser.add_argument("--prove", action="store_true", help="record again with the edit of the first advice")
     parser.add_argument("--commit", action="store_true", help="renew the figures in the repository (of a whole run)")
     options = parser.parse_args()
 
@@ -126,6 +128,10 @@ def judge(program: Program, tool: Tool, number: int, options: argparse.Namespace
         last = (str(failure).strip() or type(failure).__name__).splitlines()[-1]
         return score_of(program, None, tool.offers, tool.name, f"failed: {last}")
     scored = score_of(program, answer, tool.offers, tool.name)
+    if tool.name == "leakscope" and program.places:
+        scored = scored._replace(advice=score(program, report(folder / "run.parquet")).advice)
+        if options.prove:
+            scored = scored._replace(removed=removed_by_edit(folder))
     return scored._replace(
         run=number,
         wall_s=round(spent.wall_s, 2),

@@ -30,8 +30,9 @@ class Score(NamedTuple):
     """What one answer was right about; None: the truth asks nothing there, it is not offered, or it was not run.
 
     ``said`` is the first answer in short, or how the verdict reads if there is none; ``confidence`` is that answer's.
-    ``kind`` to ``advice`` are of leaky programs, the last of ours alone; ``alarm`` is of clean ones. ``wall_s``,
-    ``cpu_s`` and ``peak_bytes`` (resident, of the largest process) are of the whole command.
+    ``kind`` to ``removed`` are of leaky programs, the last two of ours alone: whether the first remedy mends the
+    mechanism, and how much of the growth is gone with the edit that follows it, 0 where none is certain. ``alarm`` is
+    of clean ones. ``wall_s``, ``cpu_s`` and ``peak_bytes`` (resident, of the largest process) are of the whole command.
     """
 
     program: str
@@ -47,6 +48,7 @@ class Score(NamedTuple):
     line_3: bool | None = None
     function: bool | None = None
     advice: bool | None = None
+    removed: float | None = None
     alarm: bool | None = None
     confidence: float | None = None
     duration_s: float | None = None

@@ -18,11 +18,17 @@ UNSEEN = Path(__file__).with_name("unseen.json")
 SEALED = Path(__file__).with_name("sealed.json")
 PEERS = Path(__file__).with_name("peers.json")
 
+
+def _is_gone(removed: float | None) -> bool | None:
+    return removed >= 0.9 if removed is not None else None
+
+
 MEASURES: tuple[tuple[str, Callable[[Score], bool | None]], ...] = (
     ("leaky: kind of the first finding is right", lambda s: s.kind),
     ("leaky: it names the right variable", lambda s: s.name),
     ("leaky: it names the right line", lambda s: s.line),
     ("leaky: its advice mends the right mechanism", lambda s: s.advice),
+    ("leaky: the edit that follows it removes 90% of the growth", lambda s: _is_gone(s.removed)),
     ("leaky: right verdict", lambda s: s.verdict if s.leaky else None),
     ("clean: a false alarm", lambda s: s.alarm),
     ("clean: right verdict (NOT LEAKING)", lambda s: None if s.leaky else s.verdict),
@@ -95,7 +101,8 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
     ours = [s for s in run if s.tool == "leakscope"]
     if ours:
         torch = [s for s in ours if s.torch]
-        measures = [(name, str(share(ours, field)), str(share(torch, field))) for name, field in MEASURES]
+        measured = [(name, share(ours, field), share(torch, field)) for name, field in MEASURES]
+        measures = [(name, str(every), str(some)) for name, every, some in measured if every.of]
         sections.append(Table(("leakscope", "all", "with PyTorch"), measures))
         bins = [
             (label, f"{mean:.0%}", str(right), "{:.0%} to {:.0%}".format(*interval(right)))

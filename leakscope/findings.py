@@ -10,7 +10,7 @@ import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .confidence import Ground
 from .kinds import CRASH, GROWTH, KILL, Kind
@@ -102,6 +102,16 @@ class Edit:
     note: str
 
 
+class Idle(NamedTuple):
+    """What nothing reads since the program went on from a line; None: it is not known which one read it last."""
+
+    bytes: int
+    path: str
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+
+
 @dataclass(frozen=True)
 class Finding:
     """One diagnosis.
@@ -113,7 +123,7 @@ class Finding:
     told as evidence of this one. ``grounds``: what the confidence is computed from. ``mechanism``: why memory is kept,
     which the first remedy mends; None where none is proved. ``edit``: how, in the source. ``means``, which is not in
     the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of
-    the verdict.
+    the verdict. ``idle``: of ``bytes`` that are wasted, what nothing reads any more, piece by piece.
     """
 
     kind: str
@@ -136,6 +146,7 @@ class Finding:
     edit: Edit | None = None
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
     step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
+    idle: Sequence[Idle] = field(default=(), compare=False, repr=False, metadata={"json": False})
 
     @property
     def likeness(self) -> str:
@@ -246,6 +257,7 @@ class BudgetRow:
 
 
 LEVEL, PEAK = "level", "peak"
+DATA = "data"  # the account of what the user's variables hold
 
 
 @dataclass(frozen=True)
@@ -279,7 +291,8 @@ class Bill:
 
     **Units** bytes, and seconds since the recording began. ``rows`` add up to ``total_bytes``, the proportional set
     size of all processes, pages of mapped files included. ``snapshot_s``: of the snapshot that divides what the largest
-    process held; None without one.
+    process held; None without one. ``asked_in``: of a peak, who asked for most of that process's memory round it, at
+    ``file`` and ``line`` of the user's; None where no sampled allocation says.
     """
 
     moment: str
@@ -287,6 +300,9 @@ class Bill:
     total_bytes: int
     snapshot_s: float | None
     rows: Sequence[BillRow]
+    asked_in: str | None = None
+    file: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -509,6 +525,8 @@ class Verdict:
 
     ``growth_bytes`` is of private pages and shared memory, between ``start_s`` and ``end_s`` of the recording.
     ``step_unit``: what a step is: ``step`` of training, ``request`` of a service, ``task`` of a worker.
+    ``model``: the course that memory took in that window; ``model_odds``, 0 to 1, by what was held out of it.
+    ``shown_bytes_per_hour``: of what does not leak, the slowest steady leak that would have shown.
     """
 
     leaking: bool | None
@@ -523,6 +541,9 @@ class Verdict:
     start_s: float | None = None
     end_s: float | None = None
     step_unit: str = "step"
+    model: str | None = None
+    model_odds: float | None = None
+    shown_bytes_per_hour: float | None = None
 
 
 @dataclass(frozen=True)

@@ -92,17 +92,25 @@ def prove(fix: Fix, before: Recording, after: Path) -> Comparison:
     return compare(before, open_recording(after))
 
 
+def removed(comparison: Comparison) -> float | None:
+    """How much of the growth is gone, from 0 to 1; None where it is not known. Below 0: it grows faster."""
+    before, after = comparison.before.growth_bytes_per_hour, comparison.after.growth_bytes_per_hour
+    if before is None or after is None or before <= 0:
+        return None
+    return 1.0 - max(after, 0.0) / before
+
+
 def told(comparison: Comparison, fix: Fix) -> str:
     """``Growth with the edit: -97% (125 MiB per hour before, 3 MiB after)``, in a line."""
     before, after = comparison.before.growth_bytes_per_hour, comparison.after.growth_bytes_per_hour
     ended = "it ended as before" if _ending(comparison.before) == _ending(comparison.after) else "it ended otherwise"
-    share = 1.0 - max(after or 0.0, 0.0) / before if before is not None and before > 0 else 0.0
-    if comparison.before.grows and comparison.after.grows is False and share < _MOST_GONE:
+    share = removed(comparison)
+    if comparison.before.grows and comparison.after.grows is False and (share or 0.0) < _MOST_GONE:
         # In the time that both have in common it still filled up to its limit.
         most, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))
         peaks = f"{most} at most before, {now}"
         return f"With the edit of finding {fix.number} it no longer keeps growing ({peaks} after); {ended}."
-    if before is None or after is None or before <= 0:
+    if before is None or after is None or share is None:
         return "How much of the growth is gone is not known."
     rates = f"{format_bytes(before)} per hour before, {format_bytes(max(after, 0.0))} after"
     return f"Growth with the edit of finding {fix.number}: {-max(share, 0.0):.0%} ({rates}); {ended}."

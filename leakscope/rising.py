@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from .units import FEWEST, MOST, SOME
 
@@ -22,11 +22,12 @@ PART = 0.25  # of a rise or of its pace: so much is no chance, and the pace of a
 _SURE = 2 / 3  # of the odds: of either model
 
 
-class Rise(NamedTuple):
+@dataclass(frozen=True)
+class Rise:
     """What the floors of a window did. ``odds``: 0 to 1, that they rise as before rather than stay where they are.
 
     ``share``: of all pairs of floors, those of which the later is higher; equal ones count half. ``spread``: how many
-    equal rises would be as spread out, 1 for a single step. ``risen``: after which of ``count`` stretches it rose.
+    equal rises would be as spread out, 1 for a single step. ``risen``: after which of ``parts`` stretches it rose.
     ``late``: what the last third gained.
     """
 
@@ -35,7 +36,7 @@ class Rise(NamedTuple):
     spread: float
     risen: tuple[int, ...]
     late: float
-    count: int
+    parts: int
 
     @property
     def pause(self) -> int:
@@ -45,12 +46,12 @@ class Rise(NamedTuple):
     @property
     def quiet(self) -> int:
         """Those at its end."""
-        return self.count - 2 - self.risen[-1] if self.risen else self.count - 1
+        return self.parts - 2 - self.risen[-1] if self.risen else self.parts - 1
 
     @property
     def is_even(self) -> bool:
         """By as much from each stretch to the next."""
-        return self.spread >= (1 - SOME) * (self.count - 1)
+        return self.spread >= (1 - SOME) * (self.parts - 1)
 
     @property
     def keeps_rising(self) -> bool:
@@ -62,7 +63,7 @@ class Rise(NamedTuple):
 
     @property
     def pauses(self) -> bool:
-        return self.pause > _PAUSE * (self.count - 1)
+        return self.pause > _PAUSE * (self.parts - 1)
 
     @property
     def goes_on(self) -> bool:
@@ -154,4 +155,4 @@ def _odds(at: Sequence[float], floors: Sequence[float], third: int, least: float
     steps = sorted(abs(one - usual) for one, usual in ((b - a, foretold / third) for a, b in zip(floors, floors[1:])))
     unsure = math.hypot(median(steps), PART * would_show)
     told = would_show * (2 * gained - would_show) / (2 * unsure * unsure)
-    return 1 / (1 + math.exp(min(max(-told, -50.0), 50.0)))
+    return (1 + math.tanh(told / 2)) / 2

@@ -657,7 +657,7 @@ TABLES: dict[str, Table] = {
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take"),
         )),
-        Table("allocation_stacks", "agent", "Memory allocated while it ran that is alive, by who asked: sampled", (
+        Table("allocation_stacks", "agent", "Memory that is alive or made a peak, by who asked for it: sampled", (
             *_PROCESS,
             _c("allocator", "str", "", "malloc; mmap: large pieces; objects: Python's small ones, at times"),
             _c("native_library", "str", "", "innermost on the stack but libc, libstdc++ and Python's own", "file"),

@@ -16,14 +16,17 @@ SIZES: dict[str, int] = {"bytes": 1, "B": 1, **{f"{p}iB": 1024**n for n, p in en
 MOST = 0.5  # of a whole: nothing else can have more
 NEARLY_ALL = 0.8  # of a whole: the rest need not be told apart
 FULL = 0.9  # of a limit or a whole: the rest is no room, and no other answer
+GOOD_PART = 0.3  # of a whole: with less it does not decide
 MUCH = 0.2  # of a whole: worth naming beside what has most
 SOME = 0.1  # of a whole: less is not worth a word
 HARDLY = 0.05  # of a whole: it stands still, or what it was is as good as gone
 LITTLE = MiB  # bytes: allocators and estimates move by as much
+SLIGHT = 4 * MiB  # bytes: what allocators and imports leave behind in a short run
 WORTH = 8 * MiB  # bytes: nobody mends a program for less
 LARGE = 64 * MiB  # bytes: more than imports, drivers and warm-up leave behind
 ENDS_S = 5.0  # before the last reading: a program takes itself down, and what it knew last is written
 SOON_S = 2.0  # between two looks: what is nearer in time is of one moment
+HUGE = 256 * MiB  # bytes: what a device or a machine of many GiB is short of
 LISTED = 5  # names, lines or processes in one sentence
 FEWEST = 3  # moments, members or steps: fewer show no course
 

@@ -22,7 +22,7 @@ PYZ = "leakscope.pyz"
 PARTS = (
     "__init__.py", "__main__.py", "launcher.c", "light.py", "py.typed",
     "addresses.py", "alerts.py", "beside.py", "endpoints.py", "errors.py", "faults.py", "isolation.py", "locks.py",
-    "options.py", "outside.py", "private.py", "schema.py", "signals.py", "units.py", "version.py",
+    "options.py", "outside.py", "private.py", "rising.py", "schema.py", "signals.py", "units.py", "version.py",
     "agent/**/*", "recorder/**/*", "metering/**/*", "integrations/**/*",
     "storage/**/*", "torch_snapshots/**/*", "uploading/**/*",
     "watching/__init__.py", "watching/chart.py", "watching/cursor.py", "watching/feeds.py",

@@ -26,6 +26,7 @@ from leakscope.kinds import Kind
 from leakscope.renderers import names
 from leakscope.renderers._markdown import code, head, row
 from leakscope.storage import describe
+from leakscope.units import GiB, KiB, MiB
 from leakscope.words import in_markdown
 from tests import kind_reports
 from tests.foreign.table import page as foreign_tests
@@ -38,9 +39,12 @@ _RULED_OUT = ("cyclic-garbage", "fd-pileup", "thread-pileup")  # of the example
 _CODE = re.compile(r"`([^`]+)`|([\w.]*\w_\w[\w.=:]*\w(?:\(\))?|\b__\w+__\b|\b[a-z][\w.]*\(\))")
 
 
+_SIZES = (("GiB", GiB), ("MiB", MiB), ("KiB", KiB))
+
+
 class Threshold(NamedTuple):
     name: str
-    default: str
+    default: float
     reason: str
 
 
@@ -188,9 +192,10 @@ def _thresholds(kind: Kind) -> Iterator[str]:
         yield table(("threshold", "default", "reason"), rows).rstrip()
 
 
-def _value(default: str) -> str:
-    """``1 * MiB`` is 1 MiB to a reader."""
-    return code(re.sub(r"(\d+) \* ([KMG]iB)\b", r"\1 \2", default))
+def _value(default: float) -> str:
+    """1 MiB for bytes, and any other number as it is."""
+    whole = (f"{default // size:.0f} {unit}" for unit, size in _SIZES if default >= size and default % size == 0)
+    return code(next(whole, repr(default)))
 
 
 def _analyzer(kind: Kind) -> tuple[tuple[str, ...], list[Threshold]]:
@@ -203,7 +208,7 @@ def _analyzer(kind: Kind) -> tuple[tuple[str, ...], list[Threshold]]:
             for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults):
                 if argument.arg != "so_far" and default is not None:
                     reason = lines[argument.lineno - 1].partition("#")[2].strip()
-                    thresholds.append(Threshold(argument.arg, ast.unparse(default), reason))
+                    thresholds.append(Threshold(argument.arg, module.findings.__kwdefaults__[argument.arg], reason))
     return module.NEEDS, thresholds
 
 

@@ -112,9 +112,7 @@ def _fleet_page(html: Path) -> None:
 
 
 def _notebook_page(html: Path) -> None:
-    from leakscope import jupyter
-
-    cell = jupyter.Report(leakscope.analyze(leakscope.open_recording(EXAMPLE / "run.parquet")))._repr_html_()
+    cell = leakscope.analyze(leakscope.open_recording(EXAMPLE / "run.parquet"))._repr_html_()
     html.write_text(f"<!doctype html><meta charset='utf-8'><body style='margin: 12px'>{cell}", encoding="utf-8")
 
 

@@ -99,6 +99,25 @@ def test_a_peak_between_samples_is_in_the_bill(tmp_path: Path) -> None:
     assert (came.bytes, came.process) == (800 * MiB, "train.py")
 
 
+def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
+    """What came and went is told by the call of a library in the line of the user's."""
+    held = [100] * 6 + [300] + [100] * 6
+    stack = "/a/train.py:20 main\n/a/train.py:9 prepare\n/lib/pandas/frame.py:88 DataFrame.to_numpy\n/lib/np.py:3 stack"
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[n * MiB for n in held], every_s=1.0)
+    at = {"function": "prepare", "owner_file": "/a/train.py", "owner_line": 9}
+    builder.allocated(PARENT, 4.0, 50 * MiB, "/a/train.py:20 main")
+    builder.allocated(PARENT, 7.0, 50 * MiB, "/a/train.py:20 main")
+    builder.allocated(PARENT, 7.0, 0, stack, **{**at, "asked_bytes": 200 * MiB})
+    builder.allocated(PARENT, 10.0, 50 * MiB, "/a/train.py:20 main")
+    report = report_of(Case(builder.ends(at_s=13.0, exit_code=0).open()))
+    (_, peak) = report.bill
+    assert (peak.asked_in, peak.file, peak.line) == ("DataFrame.to_numpy of prepare()", "/a/train.py", 9)
+    assert "peak in DataFrame.to_numpy of prepare()" in terminal.render(report, width=100, color=False)
+    text = terminal.render(report, width=100, color=False, verbose=True)
+    assert "peak in DataFrame.to_numpy of prepare() (train.py:9), at 6.0 s, 3.0 × the level" in text
+
+
 @pytest.mark.golden
 def test_it_is_a_few_lines_of_eighty_columns() -> None:
     report = report_of(Case(open_recording(GOLDEN / "caption_list_in_workers-leaky.parquet")))

@@ -230,7 +230,7 @@ def test_the_whole_report_is_made_once(tmp_path: Path):
     assert recording.report(only=["oom-kill"]) is not recording.report()
 
 
-KINDS = ("timeline", "processes", "ledger", "holders", "heap", "laps", "devices", "tensors")
+KINDS = ("timeline", "processes", "ledger", "bill", "holders", "heap", "laps", "devices", "tensors")
 
 
 def test_every_chart_shows_itself_or_says_why_it_cannot(tmp_path: Path):
@@ -242,7 +242,7 @@ def test_every_chart_shows_itself_or_says_why_it_cannot(tmp_path: Path):
         shown = chart._repr_mimebundle_()
         assert chart.title in shown["text/html"], kind
         is_drawn = "image/png" in shown or "image/svg+xml" in shown
-        assert is_drawn == (kind in ("timeline", "processes", "ledger", "laps"))
+        assert is_drawn == (kind in ("timeline", "processes", "ledger", "bill", "laps"))
         assert is_drawn == (not chart.table.empty), kind
         assert is_drawn or chart._sentence in shown["text/html"]
 
@@ -306,6 +306,21 @@ def test_charts_are_drawn_on_axes_of_matplotlib(tmp_path: Path):
     )
     figure.savefig(tmp_path / "both.png")
     assert recording.plot.laps().to_axes().lines, "axes of its own"
+    pyplot.close("all")
+
+
+def test_the_bill_of_a_chart_adds_up_to_what_the_job_held(tmp_path: Path):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    recording = a_recording(tmp_path)
+    bills = {bill.moment: bill for bill in recording.report().bill}
+    for moment, bill in bills.items():
+        axes = recording.plot.bill(moment=moment).to_axes()
+        assert sum(bar.get_width() for bar in axes.patches) == bill.total_bytes > 0
+        assert set(recording.plot.bill(moment=moment).table["moment"]) == {moment}
+    assert recording.plot.bill().title.endswith("peak")
+    with pytest.raises(BadInput, match="of the level or the peak"):
+        recording.plot.bill(moment="end")
     pyplot.close("all")
 
 

@@ -106,6 +106,7 @@ PACKAGES = {
     "evidence": {"numpy", "pandas"},
     "analyzers": {"numpy", "pandas"},
     "reporting": {"numpy", "pandas"},
+    "browsing": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "mcp_server": {"anyio", "duckdb", "jsonschema", "mcp", "mcp_types", "pandas"},
     "exporting": {"numpy", "pandas"},

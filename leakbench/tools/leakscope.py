@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.answer import HOLDER, KIND, LINE, VERDICT, Answer
+from leakscope.errors import BadInput
+from leakscope.fixing import fix_of, prove, removed
+from leakscope.storage import open_recording
 from tests.end_to_end.programs import record_command, report
 from tests.end_to_end.truth import is_accused
 
@@ -39,3 +42,15 @@ def answer_of(told: dict[str, Any]) -> Answer:
         findings[0]["confidence"] if findings else None,
         is_accused(told),
     )
+
+
+def removed_by_edit(folder: Path) -> float | None:
+    """How much of the growth is gone once the first advice is followed, as ``leakscope fix --prove`` does it."""
+    before = open_recording(folder / "run.parquet")
+    try:
+        found = fix_of(before, 1)
+    except BadInput:  # nothing to fix
+        return 0.0
+    if found.edited is None:
+        return 0.0
+    return removed(prove(found, before, folder / "edited.parquet"))

@@ -156,6 +156,7 @@ class _Copies:
             remedy=[self._remedy(total)],
             mechanism="several-forms",
             wasted=True,
+            idle=[self._uses[form.name].idle(form.bytes, form.path) for form in self._over],
             **(about(first.named, first.place) | Held(holder=first.name, variable=first.holder.variable)),
         )
 

@@ -34,7 +34,7 @@ from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import FEWEST, HARDLY, LISTED, NEARLY_ALL, SOME, MiB, format_bytes, format_duration
+from ..units import FEWEST, HARDLY, LISTED, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def findings(
     case: Case,
     *,
     min_tensors: int = FEWEST,  # one or two equal tensors are a shared table, not a model
-    min_bytes: int = 4 * MiB,  # nobody edits a program for less
+    min_bytes: int = SLIGHT,  # nobody edits a program for less
     equal_share: float = NEARLY_ALL,  # a model may have a new head, a checkpoint an optimizer's state
     near_distance: float = 0.35,  # measured: 0.18 for a model trained apart, 0.94 for another of the same shapes
     max_changed_share: float = HARDLY,  # a merged LoRA changes 8 % of the weights, statistics less than 1 %

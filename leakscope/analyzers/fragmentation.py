@@ -36,10 +36,11 @@ from ..facts.heap.handles import in_step
 from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
 from ..facts.tables import only, without_last
+from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, WASTE
-from ..units import MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
+from ..units import GOOD_PART, HUGE, MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -48,7 +49,7 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, WASTE)
 AFTER = ("*", "native-growth")  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
-_MUCH = 256 * MiB  # where no limit is near
+_MUCH = HUGE  # where no limit is near
 _MANY_ARENAS = 4
 _OF_OTHERS = {  # what a library in the place of malloc takes from the environment
     "tcmalloc": "TCMALLOC_RELEASE_RATE=10 (0 to 10; 1 is its own)",
@@ -66,7 +67,7 @@ def findings(
     min_free_bytes: int = 16 * MiB,  # allocators keep some in every program
     min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
     min_kept_bytes: int = 64 * MiB,  # free all the time, memory growing or not: the most that one arena maps at once
-    min_kept_share: float = 0.3,  # of what the process holds
+    min_kept_share: float = GOOD_PART,  # of what the process holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is memory that allocators keep free; else one of what malloc keeps."""
     growth = case.growth
@@ -168,9 +169,23 @@ def _kept(case: Case, process: ProcessGrowth, kept: Kept, given: int | None) -> 
         yield Evidence(f"it lay in {lay}: {pieces}, {top}", arenas._asdict())
     if kept.library is None:
         yield from _of_threads(case, process)
+    yield from _survivors_of_malloc(case, process)
     if given is not None:
         yield Evidence(f"malloc_trim() at the end gave back {format_bytes(given)}", {"returned_bytes": given})
     yield Evidence("no object holds this memory: it is no leak, and no change to what the program keeps frees it")
+
+
+def _survivors_of_malloc(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:
+    """The line of the user's that asked for most of what stays between the freed; where it lies was not looked at."""
+    own = {source.file for source in case.sources}
+    stay: dict[tuple[str, int], list[Allocations]] = {}
+    for one in allocations(case.growth, process, ("malloc",)):
+        if one.file in own and one.line is not None and one.settled_bytes > 0:
+            stay.setdefault((str(one.file), one.line), []).append(one)
+    for (file, line), found in sorted(stay.items(), key=lambda item: -sum(one.settled_bytes for one in item[1]))[:1]:
+        size, place = round(sum(one.settled_bytes for one in found)), f"{file.rsplit('/', 1)[-1]}:{line}"
+        text = f"of what is in use {format_bytes(size)} are there for long, by samples, that were asked for at {place}"
+        yield Evidence(f"{text}: each piece keeps the page in which it lies", {"survivor_bytes": size})
 
 
 def _of_threads(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:

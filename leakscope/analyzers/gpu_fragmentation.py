@@ -27,7 +27,7 @@ from ..facts.gpu.snapshots import ALLOCATED, DeviceSnapshot
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import ASIDE
-from ..units import FEWEST, SOME, GiB, format_bytes
+from ..units import FEWEST, GOOD_PART, HUGE, SOME, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -37,7 +37,7 @@ TELLS = (ASIDE,)
 AFTER = ()
 _KIND = "gpu-fragmentation"
 _POOLS = "memory in the private pools of CUDA graphs looks the same and stays unusable"
-_LEAST_LOOSE = GiB // 4
+_LEAST_LOOSE = HUGE
 _COMMON_POOL = "0:0"
 _EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the first use of CUDA"
 
@@ -48,7 +48,7 @@ def findings(
     min_unused_fraction: float = SOME,  # of the reserved memory: less are the scraps that any allocator leaves
     min_retries: int = FEWEST,  # a flush or two at the largest batch is how the allocator is meant to work
     min_split_fraction: float = SOME,  # the same, at times when nothing failed
-    min_loose_fraction: float = 0.3,  # the same at one moment, of which nobody knows whether it lasts
+    min_loose_fraction: float = GOOD_PART,  # the same at one moment, of which nobody knows whether it lasts
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device, or what is unused there."""
     uses = case.device_uses

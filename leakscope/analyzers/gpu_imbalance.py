@@ -18,7 +18,7 @@ from ..evidence.gpu_device import subject_in
 from ..facts.gpu.budget import DeviceBudget
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
-from ..units import GiB, format_bytes
+from ..units import HUGE, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -27,7 +27,7 @@ NEEDS = ("gpu_snapshots",)
 TELLS = (ASIDE,)
 AFTER = ()
 _KIND = "gpu-imbalance"
-_LEAST_BYTES = GiB // 4
+_LEAST_BYTES = HUGE
 
 
 def findings(

@@ -20,7 +20,7 @@ from ..facts.gpu.roles import ACTIVATIONS, GRADIENTS, OPTIMIZER
 from ..facts.gpu.snapshots import Oom
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER
-from ..units import SOME, format_bytes
+from ..units import GOOD_PART, SOME, format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -32,7 +32,7 @@ _KIND = "gpu-out-of-memory"
 _LEVERS = {  # what makes an account smaller, and the most that it takes of it
     ACTIVATIONS: (
         ("half the batch, with gradients accumulated over two", 0.5),
-        ("checkpointing of layers, which computes them anew", 1.0),
+        ("checkpointing of layers, which recomputes them", 1.0),
         ("torch.autograd.graph.save_on_cpu(), which keeps them on the host", 1.0),
     ),
     OPTIMIZER: (
@@ -47,7 +47,7 @@ _LEVERS = {  # what makes an account smaller, and the most that it takes of it
 def findings(
     case: Case,
     *,
-    min_account_share: float = 0.3,  # of what is alive: a smaller one does not decide
+    min_account_share: float = GOOD_PART,  # of what is alive: a smaller one does not decide
     min_request_share: float = SOME,  # of what torch held: one tensor of that size is worth a thought
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for each device that ran out, or that none did."""

@@ -40,7 +40,7 @@ from ..facts.tables import cells, only
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
-from ..units import FEWEST, HARDLY, MOST, MUCH, MiB, format_bytes, format_count, format_duration
+from ..units import FEWEST, HARDLY, MOST, MUCH, SLIGHT, MiB, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -58,7 +58,7 @@ def findings(
     so_far: list[Finding],
     *,
     min_bytes: int = 32 * MiB,
-    min_share: float = MUCH,  # of what the process holds at its end: it has room for three others
+    min_share: float = MUCH,  # of what the process holds at its end: it has room for four others
     min_growth_share: float = MOST,  # where unclear: of what was gained
     min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
     min_idle_share: float = HARDLY,  # of what the process holds: the same
@@ -131,7 +131,7 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
 
 
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it
-_LEAST_IDLE = 4 * MiB  # of one of several
+_LEAST_IDLE = SLIGHT  # of one of several
 
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
@@ -188,6 +188,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         ],
         mechanism="idle",
         wasted=True,
+        idle=[one.use.idle(one.bytes, one.place.path) for one in idle],
         **(about(first.named, first.place) | Held(holder=names[0])),
     )
 

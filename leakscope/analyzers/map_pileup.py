@@ -25,7 +25,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
-from ..units import FEWEST, MOST, format_duration
+from ..units import FEWEST, GOOD_PART, MOST, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -75,7 +75,7 @@ def findings(
     *,
     so_far: Sequence[Finding] = (),
     min_mappings: int = 800,  # of libraries that are loaded late some hundred were seen
-    late_share: float = 0.3,  # of a steady rise it is half
+    late_share: float = GOOD_PART,  # of a steady rise it is half
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose mappings pile up, or the largest rise that was seen."""
     looks = [seen for process in case.growth.processes if (seen := _looks(process)) is not None]

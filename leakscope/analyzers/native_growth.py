@@ -42,7 +42,7 @@ from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import HARDLY, LARGE, MOST, MUCH, SOME, MiB, changed, format_bytes, format_count, over
+from ..units import GOOD_PART, HARDLY, LARGE, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -51,7 +51,7 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
 _KIND = "native-growth"
-_LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
+_LEAST_SEEN = GOOD_PART  # by samples, of native growth: else something is at work that they do not see
 
 
 def findings(
@@ -59,7 +59,7 @@ def findings(
     *,
     so_far: Sequence[Finding] = (),
     min_native_share: float = MOST,  # of the process's growth: below, something else is the news
-    min_native_bytes: int = 4 * MiB,  # what allocators and imports leave behind in a short run
+    min_native_bytes: int = SLIGHT,  # what allocators and imports leave behind in a short run
     min_line_share: float = MUCH,  # of the growth seen under lines: below, no line stands out
     min_filled_bytes: int = LARGE,  # by a known cache whose growth slows down: less is what warm-up leaves
     min_filled_share: float = MUCH,  # of what the process holds

@@ -28,7 +28,7 @@ AFTER = ()
 def findings(
     case: Case,
     *,
-    min_share: float = 0.08,  # the same as for objects: the two compete for the same growth
+    min_share: float = retained.LEAST_SHARE,  # the same as for objects: the two compete for the same growth
     min_bytes: int = LITTLE,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder of growing graphs."""

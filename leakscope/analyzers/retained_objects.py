@@ -28,7 +28,7 @@ AFTER = ()
 def findings(
     case: Case,
     *,
-    min_share: float = 0.08,  # of its process's growth: two leaks at once differ by less than ten times
+    min_share: float = retained.LEAST_SHARE,  # of its process's growth: two leaks at once differ by less than ten times
     min_bytes: int = LITTLE,  # what estimates from samples are sure of
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""

@@ -33,7 +33,7 @@ from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
-from ..units import FEWEST, MOST, KiB, format_bytes
+from ..units import FEWEST, GOOD_PART, MOST, KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,13 +183,14 @@ def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> _Maker | 
 def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     """By samples: a library is called there under which most of what stays was asked for.
 
-    Of its objects that are made there, the innermost has the threads; the others have it.
+    Of its objects that are made there, the outermost is what the job has in hands: the others belong to it.
     """
     line = next(iter(growth_lines(case.growth, process, case.sources)), None)
     if line is None or not line.library or line.share < MOST:
         return None
-    called = [call.rpartition(" ")[2] for call in line.alive[0].stack.split("\n")]
-    one = next((call[: -len(_MAKES)] for call in reversed(called) if call.endswith(_MAKES)), None)
+    below = line.alive[0].stack.rpartition(f"{line.file}:{line.line} ")[2].split("\n")[1:]
+    called = (call.rpartition(" ")[2] for call in below)
+    one = next((call[: -len(_MAKES)] for call in called if call.endswith(_MAKES)), None)
     text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
     makes = (Evidence(text, {"line": line.line}),) if one is not None else ()
     return _Maker(one, line, (grew_at(line), *makes))
@@ -216,7 +217,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     of_frames = np.asarray(held_by_threads(process.rows("heap_children")), dtype=np.float64)
     held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
     likely = max(0, process.growth_bytes)
-    if not places or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
+    if not places or held >= GOOD_PART * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 

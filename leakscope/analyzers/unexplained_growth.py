@@ -38,7 +38,7 @@ from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
-from ..units import FULL, MOST, NEARLY_ALL, MiB, format_bytes, format_count
+from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -176,7 +176,7 @@ def _foreign(process: ProcessGrowth, other: Foreign) -> _Told:
     return _Told(title, [], subject_of(process), [Evidence(f"it runs {line}"), started], [look])
 
 
-def _counted(case: Case, process: ProcessGrowth, bytes: int, min_share: float = 0.3) -> Allocations | None:
+def _counted(case: Case, process: ProcessGrowth, bytes: int, min_share: float = GOOD_PART) -> Allocations | None:
     """The line of a profiler's file that has most of the growth alive; below a share, none stands out."""
     found = allocations(case.growth, process) if imported.files(case.recording) else []
     return found[0] if found and found[0].file is not None and found[0].bytes >= min_share * bytes else None

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import FIRST_WORK_S, FLAT, GROWING, LEAST_STEPS, WARM_UP
+from ..facts.series.trend import FIRST_WORK_S, FLAT, GROWING, LEAST_STEPS
 from ..reporting.laps import counted_steps
 from ..reporting.timeline import thinned
+from ..rising import WARM_UP
 from ._comparison import Overlay, RunCurve
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from ..renderers import render
 from ..reporting import analyze
 from ..storage import open_recording
 from ..viewing import has_screen
+from ..words import in_a_line
 
 SECONDS = 15
 _PROGRAM = "service.py"
@@ -30,7 +31,11 @@ def demo(folder: Path, *, browser: bool) -> int:
     if status != 0:
         raise LeakscopeError(f"the recording of {folder / _PROGRAM} ended with status {status}")
     page = folder / "report.html"
-    page.write_text(render(analyze(open_recording(folder / "run.parquet")), "html"), encoding="utf-8")
+    recording = open_recording(folder / "run.parquet")
+    report = analyze(recording)
+    page.write_text(render(report, "html"), encoding="utf-8")
+    if not recording.meta.get("verdict"):  # the machine was too busy for `record` to wait for it
+        print(f"\n{in_a_line(report.verdict)}")
     is_open = browser and has_screen() and webbrowser.open(page.resolve().as_uri())
     print(f"\nThe report as a page, with charts: {page}" + (" (opened in the browser)" if is_open else ""))
     print(f"In the terminal:                   leakscope report {folder / 'run.parquet'}")

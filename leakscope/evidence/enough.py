@@ -1,13 +1,22 @@
-"""What would have been enough: changes that the bill knows the bytes of, until the job fits under its limit."""
+"""What would have been enough: changes that the bill knows the bytes of, until the job fits under its limit.
+
+A change counts for what it takes off the peak: what is idle later on may have been read as the peak came. So each takes
+its bytes from the curve, from the moment on at which they were idle, and what is left has a peak of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.series.arithmetic import Floats
 from ..facts.tables import only
-from ..findings import PEAK, Bill, BillRow, Finding
-from ..units import FULL, HARDLY, WORTH, format_bytes, format_count
+from ..facts.where.progress import Asked, asked_in_turn, passed_s
+from ..findings import LEVEL, PEAK, Bill, BillRow, Finding
+from ..units import FULL, HARDLY, MOST, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -18,13 +27,22 @@ _LEAST_SHARE = HARDLY  # of what the job held: less is no change worth telling
 _KEPT_WORKERS = 2
 _WEIGHTS = ("parameter", "buffer")
 _DTYPE = "float32"
+_MAPPABLE = ("numpy.ndarray", "pandas.DataFrame", "pyarrow.lib.Table", "datasets.arrow_dataset.Dataset")
 
 
 class Change(NamedTuple):
-    """``text``: what to do, without the bytes that it would have saved."""
+    """``text``: what to do. ``saved``: bytes at each moment of the job's curve."""
 
     text: str
-    bytes: int
+    saved: Floats
+
+
+class Fit(NamedTuple):
+    """``chosen``: (what to do, bytes that it takes off the peak). ``held_bytes`` less these are ``left_bytes``."""
+
+    chosen: list[tuple[str, int]]
+    held_bytes: int
+    left_bytes: int
 
 
 def remedy(case: Case, so_far: Sequence[Finding], limit_bytes: float, held_bytes: float | None = None) -> str | None:
@@ -32,49 +50,104 @@ def remedy(case: Case, so_far: Sequence[Finding], limit_bytes: float, held_bytes
 
     Where memory leaks none is: what grows fills any limit.
     """
-    if case.growth.leaking:
+    found = None if case.growth.leaking else fit(case, so_far, _FITS * limit_bytes, held_bytes)
+    if found is None or not found.chosen:
         return None
+    told = ", ".join(f"{text} ({format_bytes(size)})" for text, size in found.chosen)
+    fits = f"to fit into {format_bytes(limit_bytes)}" if found.left_bytes <= _FITS * limit_bytes else "to need less"
+    return f"{fits}: {told}: {format_bytes(found.held_bytes)} → {format_bytes(found.left_bytes)}"
+
+
+def fit(case: Case, so_far: Sequence[Finding], most_bytes: float = 0.0, held_bytes: float | None = None) -> Fit | None:
+    """Changes in turn, until no more than ``most_bytes`` are left; None without a bill."""
     peak = next((bill for bill in case.bills if bill.moment == PEAK), None)
     if peak is None:
         return None
     held = max(peak.total_bytes, round(held_bytes or 0.0))
     least = max(_LEAST_BYTES, _LEAST_SHARE * held)
-    chosen: list[Change] = []
-    left = held
+    # What no sample shows, files among it, is taken to have been there all the time.
+    curve = case.growth.held_bytes + (held - float(case.growth.held_bytes.max()))
+    chosen: list[tuple[str, int]] = []
     for change in changes(case, so_far, peak):
-        if left <= _FITS * limit_bytes:
+        if curve.max() <= most_bytes:
             break
-        if change.bytes >= least:
-            chosen.append(change)
-            left -= change.bytes
-    if not chosen or left >= held:
-        return None
-    told = ", ".join(f"{change.text} ({format_bytes(change.bytes)})" for change in chosen)
-    fits = f"to fit into {format_bytes(limit_bytes)}" if left <= _FITS * limit_bytes else "to need less"
-    return f"{fits}: {told}: {format_bytes(held)} → {format_bytes(max(0, left))}"
+        left = np.maximum(curve - change.saved, 0.0)
+        gain = round(float(curve.max() - left.max()))
+        if gain >= least:
+            chosen.append((change.text, gain))
+            curve = left
+    return Fit(chosen, held, held - sum(size for _, size in chosen))
 
 
 def changes(case: Case, so_far: Sequence[Finding], bill: Bill) -> Iterator[Change]:
     """What costs nothing first: what nothing needs, the largest of it first; then what costs time, or digits."""
+    time_s = case.growth.time_s
+    always = np.ones_like(time_s)
     wasted = [f for f in so_far if f.wasted and f.bytes > 0 and f.subject.holder]
     for finding in sorted(wasted, key=lambda f: -f.bytes):
         is_one_of = finding.kind == "dataset-copies"
-        yield Change(f"{'keep one form of' if is_one_of else 'drop'} {finding.subject.holder}", finding.bytes)
+        text = f"{'keep one form of' if is_one_of else 'drop'} {finding.subject.holder}"
+        yield Change(text, _idle_bytes(case, finding, time_s))
     main = max(case.growth.processes, key=lambda process: float(process.held_bytes.max()))
-    forks = {process.pid for process in case.growth.processes if process.is_fork and process.pid != main.pid}
+    forks = {process.pid: process for process in case.growth.processes if process.is_fork and process.pid != main.pid}
     freed = sum(f.bytes for f in wasted if f.subject.pid in forks)  # of what workers have: it goes but once
     for row in bill.rows:
         if row.account == "workers" and (row.count or 0) > _KEPT_WORKERS:
             left, freed = max(0, row.bytes - freed), max(0, freed - row.bytes)
-            saved = round(left * (1 - _KEPT_WORKERS / (row.count or 1)))
-            yield Change(f"{_KEPT_WORKERS} workers instead of {format_count(row.count or 0)}", saved)
+            saved = left * (1 - _KEPT_WORKERS / (row.count or 1))
+            alive = _alive(time_s, [*forks.values()])
+            yield Change(f"{_KEPT_WORKERS} workers instead of {format_count(row.count or 0)}", saved * alive)
+    told = {finding.subject.path for finding in wasted} | {idle.path for f in wasted for idle in f.idle}
     for row in _arrays(bill):
-        is_told = any(row.name in f.title or f.subject.path == row.name for f in wasted)
-        if not is_told:
-            yield Change(f"memory-map {row.name} instead of reading it in", row.bytes)
+        if row.name not in told:
+            yield Change(f"memory-map {row.name} instead of reading it in", row.bytes * always)
+    activations = sum(row.bytes for row in bill.rows if row.account == "activations")
+    if activations:
+        yield Change("halve the batch", activations / 2 * always)
     model = sum(row.bytes for row in bill.rows if row.account == "model")
     if model and _is_single(case):
-        yield Change("hold the model in half precision", model // 2)
+        yield Change("hold the model in half precision", model / 2 * always)
+
+
+# ---- when it was idle
+
+
+def _idle_bytes(case: Case, finding: Finding, time_s: Floats) -> Floats:
+    """Of what a finding says is wasted, what was idle at each moment."""
+    saved = np.zeros_like(time_s)
+    process = next((one for one in case.growth.processes if one.pid == finding.subject.pid), None)
+    since_s = _there_s(case, finding, process)
+    known = 0
+    for idle in finding.idle if process is not None else ():
+        assert process is not None
+        passed = passed_s(process, idle, case.once(_asked, process))
+        saved[time_s >= (since_s if passed is None else passed)] += idle.bytes
+        known += idle.bytes
+    saved[time_s >= since_s] += max(0, finding.bytes - known)
+    return saved
+
+
+def _asked(_case: Case, process: ProcessGrowth) -> list[Asked]:
+    return asked_in_turn(process)
+
+
+def _there_s(case: Case, finding: Finding, process: ProcessGrowth | None) -> float:
+    """When a snapshot first saw it whole; the level's moment where none did."""
+    heap = case.heap(process.pid) if process is not None else None
+    place = next((one for one in heap.places if one.path == finding.subject.path), None) if heap is not None else None
+    if heap is not None and place is not None:
+        whole = np.flatnonzero(place.deep_bytes >= MOST * float(place.deep_bytes.max()))
+        return float(heap.time_s[int(whole[0])])
+    return next((bill.time_s for bill in case.bills if bill.moment == LEVEL), 0.0)
+
+
+def _alive(time_s: Floats, processes: Sequence[ProcessGrowth]) -> Floats:
+    """Of processes, what share was there at each moment."""
+    there = [(time_s >= one.time_s[0]) & (time_s <= one.time_s[-1]) for one in processes]
+    return np.mean(there, axis=0) if there else np.ones_like(time_s)
+
+
+# ---- what could be otherwise
 
 
 def _arrays(bill: Bill) -> Iterator[BillRow]:
@@ -83,7 +156,7 @@ def _arrays(bill: Bill) -> Iterator[BillRow]:
     found = []
     while stack:
         row = stack.pop()
-        if (row.type or "") in ("numpy.ndarray", "pandas.DataFrame", "pyarrow.lib.Table"):
+        if (row.type or "") in _MAPPABLE:
             found.append(row)
         else:
             stack += row.parts

@@ -24,6 +24,7 @@ from ..facts.code.statements import (
     is_looked_up_first,
     is_never_read,
     new_each_time,
+    only_read,
     statement_at,
     stored,
     stores_part,
@@ -39,20 +40,11 @@ from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import BY_THE_END
 from ..units import FEWEST, MOST, format_bytes, format_count
 
-# How to let go of what a library keeps on the user's behalf.
-_LET_GO = {
-    thing.name: thing.let_go
-    for kind in (libraries.REGISTRY, libraries.KEEPER)
-    for thing in libraries.all_of(kind)
-    if thing.let_go
-}
+_KNOWN = [thing for kind in (libraries.REGISTRY, libraries.KEEPER) for thing in libraries.all_of(kind)]
+_LET_GO = {thing.name: thing.let_go for thing in _KNOWN if thing.let_go}  # of what a library keeps for the user
 _REGISTRIES = {thing.name: thing for thing in libraries.all_of(libraries.REGISTRY) if thing.library is not None}
-_ITS_TYPE = re.compile(r" \([^()]*\)$")  # behind the name of a holder
 HARDLY, MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
-_TIMERS = re.compile(r"(\.|\b)(TimerHandle|Timer|Timer\.Entry|timer\.Entry)$")
-_QUEUES = re.compile(r"(^|\.)(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)$")
-_TRANSPORT = re.compile(r"(Transport|StreamWriter|IOStream)$")
 _SHORT = 40  # characters of what a statement says of a container
 _PLAIN = ("collections.", "builtins.", "__main__.")
 _FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
@@ -73,7 +65,7 @@ class Advice(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """A holder with what the sources say at its lines, and what mending it gives: ``would_free``, a clause.
+    """A holder with what the sources say at its lines.
 
     ``bases``: of types that are derived from str, bytes, int or float, which of these. ``library_code``: of the
     libraries of which an object has grown.
@@ -81,8 +73,6 @@ class Held:
 
     found: Retained
     sources: Sequence[Source]
-    would_free: str
-    size: str
     bases: Mapping[str, str]
     library_code: Library
 
@@ -100,7 +90,7 @@ class Held:
 
     @property
     def variable(self) -> str:
-        return _ITS_TYPE.sub("", self.found.name)
+        return re.sub(r" \([^()]*\)$", "", self.found.name)  # without its type
 
     @property
     def where(self) -> str:
@@ -111,13 +101,21 @@ class Held:
         return f" (filled{self.where})" if self.where else ""
 
     @property
-    def has_more_members(self) -> bool:
-        """Or it is not known how many it has."""
-        return not self.named.has_length or _longer(self.named)
+    def member_type(self) -> str:
+        return self.place.member_type or ""
 
     @property
     def member(self) -> str:
         return tail(self.member_type)
+
+    @property
+    def is_added_to(self) -> bool:
+        return self.line is not None and self.line.kind == "adds"
+
+    @property
+    def has_more_members(self) -> bool:
+        """Or it is not known how many it has."""
+        return not self.named.has_length or _longer(self.named)
 
     @cached_property
     def others(self) -> str:
@@ -143,8 +141,11 @@ class Held:
         return ", ".join(new_each_time(self.sources, line.file, line.line)[:3]) if line is not None else ""
 
     @property
-    def member_type(self) -> str:
-        return self.place.member_type or ""
+    def each_new(self) -> str:
+        """``for each new combination of user, path at app.py:7``."""
+        each = "key that it meets" if not self.new_keys else self.new_keys
+        is_one = self.new_keys and "," not in self.new_keys
+        return f"for each new {each if is_one or not self.new_keys else f'combination of {each}'}{self.where}"
 
     @property
     def library(self) -> str | None:
@@ -156,37 +157,18 @@ class Held:
             above = above.parent
         return module.split(".", 1)[0].lstrip("_") if module is not None else None
 
-    @property
-    def at(self) -> str:
-        return f"at {self.line.place}" if self.line is not None else "by some call"
-
-    @property
-    def is_added_to(self) -> bool:
-        return self.line is not None and self.line.kind == "adds"
-
-    @property
-    def up_to(self) -> str:
-        return f"that would save up to {self.size} {BY_THE_END}"
-
-    @property
-    def each_new(self) -> str:
-        """``for each new combination of user, path``."""
-        return f"for each new {'combination of ' if ',' in self.new_keys else ''}{self.new_keys}"
-
-    @property
-    def keys(self) -> str:
-        return f" ({self.new_keys})" if self.new_keys else ""
-
 
 class Mechanism(NamedTuple):
     """``said``: what its owner does, filled with ``one`` and with what was ``found``, or its parts if that is a dict.
 
-    ``proof``: false where it is not proved. ``more``: what else may be done about such a holder.
+    ``proof``: false where it is not proved. ``more``: what else may be done about such a holder. ``saves``: how much
+    of what it gained.
     """
 
     proof: Callable[[Held], Any]
-    said: str = "{found}; {one.would_free}"
+    said: str = "{found}"
     more: Callable[[Held], Sequence[str]] = lambda one: ()
+    saves: str = "about"
 
 
 def advice(
@@ -198,17 +180,18 @@ def advice(
     library_code: Library | None = None,
 ) -> Advice:
     """``total``, ``held``: as for the title, which speaks of what is pinned where that is much."""
-    size = format_bytes(total)
-    would_free = f"that would save about {size} {BY_THE_END}"
-    if HARDLY * total <= total - held < MUCH * total:
-        would_free += f", including {format_bytes(total - held)} of freed memory fragmented around its objects"
-    one = Held(found, sources, would_free, size, bases or {}, library_code or Library(()))
-    for name, mechanism in MECHANISMS.items():
-        proved = mechanism.proof(one)
+    size, pinned = format_bytes(total), total - held
+    frees = f"that would save {{}} {size} {BY_THE_END}"
+    if HARDLY * total <= pinned < MUCH * total:
+        frees += f", including {format_bytes(pinned)} of freed memory fragmented around its objects"
+    one = Held(found, sources, bases or {}, library_code or Library(()))
+    for name, row in MECHANISMS.items():
+        proved = row.proof(one)
         if proved:
             parts = proved if isinstance(proved, dict) else {}
-            return Advice(name, [mechanism.said.format(one=one, found=proved, **parts), *mechanism.more(one)])
-    return Advice(None, [f"see what keeps what {one.variable} has{one.filled}; {one.would_free}"])
+            said = row.said.format(one=one, found=proved, **parts)
+            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)])
+    return Advice(None, [f"see what keeps what {one.variable} has{one.filled}; {frees.format('about')}"])
 
 
 def also_held_by(found: Retained) -> list[str]:
@@ -243,26 +226,64 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
 # ---- proofs
 
 
-def _registry(one: Held) -> str | None:
-    """It is a registry of a library that grows, or lies below an object, for which it is known what lets go."""
-    above: Place | None = one.place
-    while above is not None and not above.is_user:
-        how = _LET_GO.get(above.type_name) or (_of_registry(above) if above is one.place or _longer(above) else None)
-        if how is not None:
-            return how
-        above = above.parent
-    return None
+def _has(*, container: str = "", attribute: str = "", edge: str = "", member: str = "") -> Callable[[Held], bool]:
+    """It is of such a type, by such a name, held in such a way, and has such members: as regular expressions."""
 
+    def proof(one: Held) -> bool:
+        named, reference = one.named, one.place.reference
+        known = (
+            (container, named.type_name),
+            (attribute, str(reference.variable)),
+            (edge, str(named.reference.edge_kind)),
+            (member, one.member_type),
+        )
+        return all(not pattern or re.fullmatch(pattern, text) for pattern, text in known)
 
-def _of_registry(place: Place) -> str | None:
-    """By its path, or by the attribute that it is of an object of the library."""
-    known = _REGISTRIES.get(str(place.reference.variable)) if place.reference.edge_kind == "attribute" else None
-    is_its = known is not None and known.library == (place.reference.owner_module or "").split(".", 1)[0]
-    return _LET_GO.get(place.path) or (known.let_go if known is not None and is_its else None)
+    return proof
 
 
 def _longer(place: Place) -> bool:
     return place.has_length and bool(place.length[-1] > place.length[0])
+
+
+def _above(place: Place | None) -> list[Place]:
+    """It and what it lies below, to the object that has a name in the program, without that."""
+    found = []
+    while place is not None and not place.is_user:
+        found.append(place)
+        place = place.parent
+    return found
+
+
+def _all_below(place: Place) -> list[Place]:
+    found = list(place.children)
+    for one in found:  # which becomes longer
+        found += one.children
+    return found
+
+
+def _much_of_members(place: Place) -> list[Place]:
+    """What is much of one of the members, seen in those that snapshots looked into."""
+    return [
+        part
+        for member in place.children
+        if member.deep_bytes[-1] > 0
+        for part in _all_below(member)
+        if float(part.deep_bytes[-1]) > _MUCH_OF_MEMBERS * float(member.deep_bytes[-1])
+    ]
+
+
+def _registry(one: Held) -> str | None:
+    """It is a registry of a library that grows, or lies below an object, for which it is known what lets go."""
+    for at in _above(one.place):
+        reference = at.reference
+        known = _REGISTRIES.get(str(reference.variable)) if reference.edge_kind == "attribute" else None
+        is_its = known is not None and known.library == (reference.owner_module or "").split(".", 1)[0]
+        how = _LET_GO.get(at.path) or (known.let_go if known is not None and is_its else None)
+        how = _LET_GO.get(at.type_name) or (how if at is one.place or _longer(at) else None)
+        if how is not None:
+            return how
+    return None
 
 
 def _method_with_cache(one: Held) -> dict[str, str] | None:
@@ -297,20 +318,12 @@ def _registered(one: Held) -> dict[str, str] | None:
     return {"by": f", by {undoes}" if undoes is not None else ""}
 
 
-def _are_timers(one: Held) -> bool:
-    """Its members are timers, or it is where an event loop keeps them."""
-    is_loop = one.place.reference.variable == "_scheduled" and one.library == "asyncio"
-    return is_loop or bool(_TIMERS.search(one.member_type))
-
-
 def _chain(one: Held) -> dict[str, str] | None:
     most = MOST * one.place.growth_bytes
     below = (part for part in _all_below(one.place) if part.chained and part.growth_bytes > most)
     link = one.found.link or next(below, None)
-    if link is None:
-        return None
-    by = f"as its {link.reference.variable}" if one.found.link is not None else "before it"
-    return {"kind": tail(link.type_name), "by": by}
+    by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
+    return {"kind": tail(link.type_name), "by": by} if link is not None else None
 
 
 def _context(one: Held) -> str | None:
@@ -327,24 +340,12 @@ def _context(one: Held) -> str | None:
 
 def _is_write_buffer(one: Held) -> bool:
     """Of a transport: what was written and nobody has read yet."""
-    above = one.place.parent
-    for _ in range(FEWEST):
-        if above is None or _TRANSPORT.search(above.type_name):
-            break
+    near, above = [], one.place.parent
+    while above is not None and len(near) < FEWEST:
+        near.append(above.type_name)
         above = above.parent
-    is_near = above is not None and bool(_TRANSPORT.search(above.type_name))
+    is_near = any(name.endswith(("Transport", "StreamWriter", "IOStream")) for name in near)
     return is_near and "buffer" in str(one.place.reference.variable)
-
-
-def _stored_for_good(one: Held) -> str | None:
-    """A library makes a record for each piece of work, and the program puts into it what weighs."""
-    below = weighs_in_members(one.place) if one.is_added_to and not one.place.is_user else None
-    return within_member(below) if below is not None else None
-
-
-def _tracebacks(one: Held) -> bool:
-    """Much of a member that was looked into hangs on a traceback."""
-    return any(part.type_name == "traceback" for part in _much_of_members(one.found.holder.largest or one.place))
 
 
 def _views(one: Held) -> str | None:
@@ -369,45 +370,35 @@ def _views(one: Held) -> str | None:
 def _carries(one: Held) -> dict[str, str] | None:
     """The members are of a class derived from str, bytes, int or float, and most of what is held is of another type."""
     kind, base = one.member_type, one.bases.get(one.member_type)
-    if base is None:
-        return None
     inside = [part for part in _much_of_members(one.place) if part.reference.edge_kind == "attribute"]
-    if inside:
-        return {"base": base, "by": f", by its {inside[0].reference.variable} ({tail(inside[0].type_name)})"}
     others = [part for part in one.place.children if part.type_name not in (kind, base)]  # several members share it
     heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
+    handle = one.found.holder.handle  # whose memory is outside Python: a parsed document
+    if base is None:
+        return None
+    if handle is not None and handle.type_name not in (kind, base):
+        return {"base": base, "by": f", with the {tail(handle.type_name)} and what that has outside Python"}
+    if inside:
+        return {"base": base, "by": f", by its {inside[0].reference.variable} ({tail(inside[0].type_name)})"}
     if heavy is None or float(heavy.deep_bytes[-1]) < _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1]):
         return None
-    same = [part for part in others if part.reference.edge_kind == "attribute" and part.type_name == heavy.type_name]
-    by = f", by its {same[0].reference.variable}" if same else ""
+    same = (part for part in others if part.reference.edge_kind == "attribute" and part.type_name == heavy.type_name)
+    by = "".join(f", by its {part.reference.variable}" for part in [*same][:1])
     return {"base": base, "by": f"{by}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"}
 
 
-def _all_below(place: Place) -> list[Place]:
-    found = list(place.children)
-    for one in found:  # which becomes longer
-        found += one.children
-    return found
-
-
-def _much_of_members(place: Place) -> list[Place]:
-    """What is much of one of the members, seen in those that snapshots looked into."""
-    return [
-        part
-        for member in place.children
-        if member.deep_bytes[-1] > 0
-        for part in _all_below(member)
-        if float(part.deep_bytes[-1]) > _MUCH_OF_MEMBERS * float(member.deep_bytes[-1])
-    ]
+def _stored_for_good(one: Held) -> str | None:
+    """A library makes a record for each piece of work, and the program puts into it what weighs."""
+    below = weighs_in_members(one.place) if one.is_added_to and not one.place.is_user else None
+    return within_member(below) if below is not None else None
 
 
 def _is_never_read(one: Held) -> bool:
     """A container of the program's own that its sources fill, and do not look at."""
-    if one.named is not one.place or not one.place.is_user or one.named.type_name not in _FILLED:
-        return False
     cls = one.statement.cls if one.statement is not None else None
+    is_own = one.named is one.place and one.place.is_user and one.named.type_name in _FILLED and one.is_added_to
     is_derived = cls is not None and bool(cls.bases)  # what a class is derived from may know the name
-    return one.is_added_to and not is_derived and is_never_read(one.sources, str(one.named.reference.variable))
+    return is_own and not is_derived and is_never_read(one.sources, str(one.named.reference.variable))
 
 
 def _rebuilt(one: Held) -> str | None:
@@ -418,7 +409,7 @@ def _rebuilt(one: Held) -> str | None:
         own = ast.dump(node.targets[0]).replace("Store()", "Load()")
         target = node.targets[0] if any(ast.dump(part) == own for part in ast.walk(node.value)) else None
     is_it = one.named.is_user and one.named.type_name not in _FILLED
-    is_it = is_it and target is not None and last_name(target) == one.named.reference.variable
+    is_it = is_it and last_name(target) == one.named.reference.variable
     return ast.unparse(target) if is_it and target is not None else None
 
 
@@ -440,8 +431,9 @@ def _finished_work(one: Held) -> str | None:
 
 def _slow_consumer(one: Held) -> dict[str, str] | None:
     """A queue: what is put in is also taken out, but more slowly."""
-    kinds = (one.named.type_name, one.place.type_name)
-    if not any(map(_QUEUES.search, kinds)) or not one.found.removing or one.found.limit is not None:
+    queues = r"(.*\.)?(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)"
+    is_queue = any(re.fullmatch(queues, at.type_name) for at in (one.named, one.place))
+    if not is_queue or not one.found.removing or one.found.limit is not None:
         return None
     kind = tail(one.found.kept.type_name)
     is_much = one.found.holder.handle is not None and one.member and kind != one.member
@@ -452,8 +444,10 @@ def _slow_consumer(one: Held) -> dict[str, str] | None:
 _ONLY = {
     "uncalled": "in {text}(), which nothing calls: call it for each that is no longer needed. They are added",
     "handler": "only after {text} ({at}): remove them also where none is raised. They are added",
+    "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
+    "due also where members are added",
     "condition": "only if {text} ({at}): see that it comes to this as often as members are added",
-    "leaves": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added",
+    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added",
 }
 
 
@@ -472,8 +466,7 @@ def _removal_not_reached(one: Held) -> str | None:
         return f"{does} only if nothing raises before: put it into the finally of a try {begins}{also}"
     if guard is not None:
         at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
-        only = _ONLY.get(guard.kind, _ONLY["leaves"]).format(text=guard.text, at=at)
-        return f"{does} {only} {one.where.strip() or 'somewhere'}{also}"
+        return f"{does} {_ONLY[guard.kind].format(text=guard.text, at=at)}{one.where or ' somewhere'}{also}"
     if empties:
         often = f"is not reached as often as it is filled{one.where}"
         return f"see why {removing.place}, which empties {variable}, {often}{also}"
@@ -493,7 +486,7 @@ def _way_out(one: Held) -> str | None:
     library, said = one.library or owner.partition(".")[0], one.place.said
     if undoes is None and one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
         repeat = f"let these repeat (no ids), or call {offered} for what is done with"
-        return f"{library} keeps an entry in {said} {one.each_new}{one.where}: {repeat}"
+        return f"{library} keeps an entry in {said} {one.each_new}: {repeat}"
     return f"call {offered} once what is made{one.where} is done with: {library} keeps it in {said} until then"
 
 
@@ -541,27 +534,24 @@ def _library_keeps(one: Held) -> str | None:
         return None
     owner = reference.owner if reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
+    at = one.where.strip() or "by some call"
     if not _longer(place):
-        return f"{library} keeps in {place.said} what is done {one.at}: end what is done with by {ends}"
+        return f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}"
     if place.type_name.endswith(("dict", "Dict")):
-        met = f"{one.each_new} {one.at}" if one.new_keys else f"for each new key that it meets {one.at}"
         repeat = f"let these repeat (no ids, no new objects), or end what is done with by {ends} that removes it"
-        return f"{library} keeps an entry in {place.said} {met}: {repeat}"
+        return (
+            f"{library} keeps an entry in {place.said} {one.each_new}{'' if one.where else ' by some call'}: {repeat}"
+        )
     # The whole module in which the container is a variable was read, and nothing in it takes anything out.
     is_for_good = reference.edge_kind == "global" and one.library_code.knows_module(reference.owner_module or "")
     no_end = ", and no function of it takes it out: do that once and use it again, or do without it"
     once = f": do that once and use it again, or end what is done with by {ends} that removes it"
-    return f"{library} keeps one more in {place.said} for what is done {one.at}{no_end if is_for_good else once}"
+    return f"{library} keeps one more in {place.said} for what is done {at}{no_end if is_for_good else once}"
 
 
 def _newer_library(one: Held) -> Sequence[str]:
     is_others = not one.named.is_user and one.library not in STANDARD_LIBRARY
     return [f"check whether a newer {one.library} removes it"] if is_others else []
-
-
-def _is_class_attribute(one: Held) -> bool:
-    """A container that a class body makes, and a method fills by its self: all objects share it."""
-    return one.named.reference.edge_kind == "class-attribute" and one.written.startswith(("self.", "cls."))
 
 
 def _is_looked_up(one: Held) -> bool:
@@ -570,13 +560,21 @@ def _is_looked_up(one: Held) -> bool:
     return pair is not None and one.statement is not None and is_looked_up_first(one.statement, pair[0])
 
 
+def _read_entry(one: Held) -> dict[str, str] | None:
+    """A mapping that makes an entry for each key that it is asked for, and a line that only reads."""
+    reading = one.statement if one.named.type_name.endswith("defaultdict") else None
+    entry = only_read(reading, str(one.named.reference.variable)) if reading is not None else None
+    if entry is None:
+        return None
+    return {"entry": ast.unparse(entry), "instead": f"{ast.unparse(entry.value)}.get({ast.unparse(entry.slice)})"}
+
+
 def _callables(one: Held) -> dict[str, str] | None:
     """What it is given are functions or methods: each keeps the object that it is of, or what it encloses."""
     if one.member_type not in CALLABLES or not one.place.is_user:
         return None
-    if one.member_type == "method":
-        return {"keeps": "the object that it is of", "weak": ", or keep a weakref.WeakMethod of it"}
-    return {"keeps": "what it encloses", "weak": ""}
+    weak = {"keeps": "the object that it is of", "weak": ", or keep a weakref.WeakMethod of it"}
+    return weak if one.member_type == "method" else {"keeps": "what it encloses", "weak": ""}
 
 
 def _bound(one: Held) -> list[str]:
@@ -600,8 +598,9 @@ def _how_to_bound(one: Held, kind: str) -> str:
         return f"bound {variable}{one.filled}, by the maxlen of its deque, or empty it once it has been used"
     if kind.endswith(("dict", "Dict", "Counter")):
         each = f" (a new one for each {keys}{one.where})" if keys and "," not in keys else one.filled
-        or_else = "or bound it: keep the latest, or those in use"
-        return f"delete each entry of {variable}{each} once it is done with, {or_else}"
+        return (
+            f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
+        )
     if kind == "list":
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
         return f"empty {variable}{one.filled} once it has been used{keep}"
@@ -613,133 +612,137 @@ MECHANISMS: dict[str, Mechanism] = {
     "library-registry": Mechanism(_registry),
     "results-of-cells": Mechanism(
         lambda one: are_results_of_cells(one.place),
-        "end the last line of a cell with a semicolon, or assign it to a variable: IPython keeps what it returns; "
-        "{one.would_free} (%reset -f out frees what is there, InteractiveShell.cache_size = 0 keeps none)",
+        "end the last line of a cell with a semicolon, or assign it to a variable: IPython keeps what it returns "
+        "(%reset -f out frees what is there, InteractiveShell.cache_size = 0 keeps none)",
     ),
     "exit-handlers": Mechanism(  # only C code holds it, and it was handed over to be called
         lambda one: one.place.root_kind == OUTSIDE,
         "unregister what is registered{one.where} after use (as atexit.unregister does), or register one function for "
-        "all; {one.would_free}",
+        "all",
     ),
     "cache-keeps-self": Mechanism(
         _method_with_cache,
         "{decorator} on the method {method} keeps every object it is called on, and its results, in one cache: keep "
         "the results in the object itself (functools.cached_property, or a dict that __init__ makes), or cache a "
-        "function that is not given self; {one.up_to}",
+        "function that is not given self",
+        saves="up to",
     ),
-    "unbounded-cache": Mechanism(_unbounded_cache, "{found}: {one.up_to}"),
+    "unbounded-cache": Mechanism(_unbounded_cache, saves="up to"),
     "exception-raised-again": Mechanism(
         lambda one: one.line is not None and one.line.text.startswith("raise "),
         "raise a new exception each time{one.where}, not the one that {one.variable} keeps: its traceback keeps the "
-        "locals of every function it passed through; {one.would_free}",
+        "locals of every function it passed through",
     ),
     "hooks": Mechanism(
         lambda one: holds_hooks(one.found),
         "registering a hook{one.where} returns a handle: keep it, and call its remove() once the hook has done its "
-        "work; {one.would_free}",
+        "work",
     ),
-    "registered-callables": Mechanism(
-        _registered, "unregister what is registered{one.where} after use{by}; {one.would_free}"
-    ),
-    "timers": Mechanism(
-        _are_timers,
+    "registered-callables": Mechanism(_registered, "unregister what is registered{one.where} after use{by}"),
+    "timers": Mechanism(  # its members are timers, or it is where an event loop keeps them
+        lambda one: (
+            re.search(r"\b(TimerHandle|Timer|[Tt]imer\.Entry)$", one.member_type)
+            or (one.place.reference.variable == "_scheduled" and one.library == "asyncio")
+        ),
         "cancel each timer that is no longer needed: keep what is returned{one.where}, and call its cancel(). Until "
-        "its time has come, a timer keeps its function and the arguments of it; {one.would_free}",
+        "its time has come, a timer keeps its function and the arguments of it",
     ),
     "waiters": Mechanism(
-        lambda one: one.place.reference.variable == "_waiters",
-        "cancel what waits for {one.variable}{one.where} once it is no longer needed; {one.would_free}",
+        _has(attribute="_waiters"), "cancel what waits for {one.variable}{one.where} once it is no longer needed"
     ),
     "autograd-history": Mechanism(
         lambda one: one.found.is_graph,
         "detach what {one.variable} keeps{one.where}, by .detach() or, where a number is enough, .item(): each tensor "
-        "carries the history it was computed by; {one.would_free}",
+        "carries the history it was computed by",
         lambda one: [
             "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history"
         ],
     ),
     "context-not-reset": Mechanism(_context),
     "chain": Mechanism(
-        _chain,
-        "end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none; {one.would_free}",
+        _chain, "end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"
     ),
     "unending-tasks": Mechanism(
         lambda one: "".join(call.said for call in tasks_wait_in(one.found)[-1:]),
         "end the tasks that {one.variable} keeps: give what they wait for in {found} a timeout, or cancel "
-        "those that are no longer needed; {one.would_free}",
+        "those that are no longer needed",
     ),
     "write-buffer": Mechanism(
         _is_write_buffer,
         "whoever reads from it is slower than what is written{one.where}: await drain() after writing, or close the "
-        "connections of those that do not keep up; {one.would_free}",
+        "connections of those that do not keep up",
     ),
     "stored-for-good": Mechanism(
         _stored_for_good,
         "what {one.line.place} stores is kept in {one.place.said} for good, and most of it is {found}: store less "
-        "there, or keep it elsewhere and only as long as it is needed; {one.would_free}",
+        "there, or keep it elsewhere and only as long as it is needed",
     ),
-    "tracebacks": Mechanism(
-        _tracebacks,
+    "tracebacks": Mechanism(  # much of a member that was looked into hangs on one
+        lambda one: any(
+            part.type_name == "traceback" for part in _much_of_members(one.found.holder.largest or one.place)
+        ),
         "the exceptions keep the locals of every function they passed through, by their tracebacks: keep str(error), "
-        "or error.with_traceback(None), instead{one.where}; {one.would_free}",
+        "or error.with_traceback(None), instead{one.where}",
         _bound,
     ),
-    "views": Mechanism(_views, "{found} instead{one.where}; {one.would_free}", _bound),
+    "views": Mechanism(_views, "{found} instead{one.where}", _bound),
     "values-with-more": Mechanism(
-        _carries,
-        "keep {base}() of each {one.member}{one.where}: it keeps what it came from alive{by}; {one.would_free}",
+        _carries, "keep {base}() of each {one.member}{one.where}: it keeps what it came from alive{by}"
     ),
     "finished-work": Mechanism(
         _finished_work,
         "each {one.member} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
-        "add_done_callback({one.written}.{found}) or as its result is read; {one.would_free}",
+        "add_done_callback({one.written}.{found}) or as its result is read",
     ),
     "never-read": Mechanism(
-        _is_never_read,
-        "nothing in the sources reads {one.variable}: leave out what adds to it{one.where}; {one.would_free}",
+        _is_never_read, "nothing in the sources reads {one.variable}: leave out what adds to it{one.where}"
     ),
     "rebuilt-with-more": Mechanism(
         _rebuilt,
         "{found} gets longer with each pass{one.where}: keep only the latest of it, or write "
-        "each part to a file and keep a summary; {one.would_free}",
+        "each part to a file and keep a summary",
     ),
     "buffer-not-emptied": Mechanism(
-        lambda one: one.named.type_name in ("_io.StringIO", "_io.BytesIO"),
-        "empty {one.variable} once what it has is read: seek(0), then truncate(); or write to a file; {one.would_free}",
+        _has(container=r"_io\.(StringIO|BytesIO)"),
+        "empty {one.variable} once what it has is read: seek(0), then truncate(); or write to a file",
     ),
     "values-keep-their-keys": Mechanism(
         _keeps_its_keys,
         "see whether the values of {one.variable} lead to their own keys, as by {found}: then no key ever goes. Let a "
-        "value keep a weakref.ref of its key, or what it needs of it{one.where}; {one.would_free}",
+        "value keep a weakref.ref of its key, or what it needs of it{one.where}",
     ),
     "slow-consumer": Mechanism(
         _slow_consumer,
         "more is put into {one.variable}{one.where} than {taking} takes out: give the queue a maxsize, so that "
-        "put() waits, or take items out faster{smaller}; {one.would_free}",
+        "put() waits, or take items out faster{smaller}",
     ),
     "removal-not-reached": Mechanism(_removal_not_reached),
     "library-way-out": Mechanism(_way_out),
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),
     "default-argument": Mechanism(
-        lambda one: one.named.reference.edge_kind == "default",
+        _has(edge="default"),
         "make None the default of {one.named.reference.variable}, and a new container in the function if it is None: "
-        "a default value is made once, as the function is defined, and all calls that give none share it; "
-        "{one.would_free}",
+        "a default value is made once, as the function is defined, and all calls that give none share it",
     ),
-    "class-attribute": Mechanism(
-        _is_class_attribute,
+    "class-attribute": Mechanism(  # made by a class body, filled by a method by its self: all objects share it
+        lambda one: one.named.reference.edge_kind == "class-attribute" and one.written.startswith(("self.", "cls.")),
         "{one.variable} is made once, in the class, and all its objects share it: make one for each object in "
-        "__init__, or, if it is meant for all, remove what is no longer needed{one.filled}; {one.would_free}",
+        "__init__, or, if it is meant for all, remove what is no longer needed{one.filled}",
     ),
     "kept-callables": Mechanism(
         _callables,
         "take each {one.member_type} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps "
-        "{keeps}; {one.would_free}",
+        "{keeps}",
+    ),
+    "made-by-reading": Mechanism(
+        _read_entry,
+        "read {entry} by {instead}{one.where}, or ask whether the key is there: a defaultdict makes an entry for each "
+        "key that it is asked for",
     ),
     "keys-that-do-not-repeat": Mechanism(
-        _is_looked_up,
-        "bound {one.variable}{one.filled}: it is a cache, and its keys{one.keys} hardly repeat. Keep the latest N, as "
-        "functools.lru_cache(maxsize=N) does, or make keys that repeat; {one.would_free}",
+        lambda one: _is_looked_up(one) and {"keys": f" ({one.new_keys})" if one.new_keys else ""},
+        "bound {one.variable}{one.filled}: it is a cache, and its keys{keys} hardly repeat. Keep the latest N, as "
+        "functools.lru_cache(maxsize=N) does, or make keys that repeat",
     ),
     # A container of the program's own, which is filled and never emptied.
     "unbounded-container": Mechanism(lambda one: _bound(one)[0], more=lambda one: _bound(one)[1:]),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 
+LEAST_SHARE = 0.08  # of its process's growth: two leaks at once differ by less than ten times
 _IMMUTABLE = ("bytes", "str")
 
 NEEDS = ("process_samples", "takes", "heap_nodes")

@@ -16,7 +16,7 @@ from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
-from ..units import LARGE, SOME, MiB, changed, format_bytes
+from ..units import GOOD_PART, LARGE, SOME, MiB, changed, format_bytes
 from .sentences import at_line, curve
 from .suspects import DATA_SHARE, Suspect
 
@@ -169,7 +169,7 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
         gained = parent.growth_bytes
         yield Evidence(f"their parent, {parent.label}, {changed(gained)}", {"parent_growth_bytes": gained})
     in_use = _handed_out(growth, team)
-    if not is_copying and in_use > 0.3 * team.gained:
+    if not is_copying and in_use > GOOD_PART * team.gained:
         text = f"malloc allocated {format_bytes(in_use)} more in the workers"
         yield Evidence(f"{text}: what they keep is arrays, buffers or C memory", {"malloc_growth_bytes": in_use})
     if team.dataset_type is not None:

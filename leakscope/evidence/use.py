@@ -10,6 +10,7 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.code.reading import Reached, reads_of
 from ..facts.tables import without_last
 from ..facts.where.progress import reached
+from ..findings import Idle
 from ..units import MOST
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class Use(NamedTuple):
     is_over: bool | None
     line: Line | None
     filling: int = 0
+
+    def idle(self, bytes: int, path: str) -> Idle:
+        """What nothing reads any more, with the line that read it last."""
+        return Idle(bytes, path, *(self.line[:3] if self.line is not None else ()))
 
     @property
     def text(self) -> str:

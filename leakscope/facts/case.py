@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-    from ..findings import Bill, LedgerRow, Peak
+    from ..findings import Bill, Idle, LedgerRow, Peak
     from ..storage import Recording
     from .code.index import Source
 
@@ -240,6 +240,7 @@ class Case:
         remedy: Iterable[str | None] = (),
         series: Iterable[Series] = (),
         wasted: bool = False,
+        idle: Iterable[Idle] = (),
         mechanism: str | None = None,
         **about: Unpack[About],
     ) -> Finding:
@@ -268,6 +269,7 @@ class Case:
             remedy=[one for one in remedy if one],
             series=list(series),
             wasted=wasted,
+            idle=list(idle),
             mechanism=mechanism,
             grounds=rests_on,
             step_unit=self.step_unit,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from ..findings import LEVEL, PEAK
 from ._bill import bill_frame
 from ._heap import Heap
 from ._html import recording_html
@@ -53,6 +54,14 @@ class Plots:
         from . import _charts
 
         return _shown(_charts.of_ledger(self._recording.report().ledger), ax)
+
+    def bill(self, *, moment: str = PEAK, ax: Axes | None = None) -> Any:
+        """What all memory was, ``"peak"`` or ``"level"``: each holder of yours, and the rest by account."""
+        from . import _charts
+
+        if moment not in (LEVEL, PEAK):
+            raise BadInput(f"moment {moment!r}: a bill is of the {LEVEL} or the {PEAK}")
+        return _shown(_charts.of_bill(self._recording.report(), moment), ax)
 
     def holders(self, *, process: str | None = None, ax: Axes | None = None) -> Any:
         """What the largest holders held at each snapshot: in the process with the most, or in the one of this name."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
-from ..findings import HeapView, LedgerRow
+from ..findings import HeapView
 from ..pages import axes as scales
 from ..pages import icicle, pictures
 from ..pages.plots import Plot, ends, is_near
@@ -62,16 +62,15 @@ def draw_plot(plot: Plot, ax: Axes) -> None:
     _label_y(ax, plot.y_unit)
     ax.set_title(plot.title)
     if len(plot.curves) > 1:  # bands fill the axes: their names stand beside them, in their order
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "reverse": True} if plot.stacked else {}
-        ax.legend(fontsize="small", **(beside or {"loc": "upper left"}))
+        beside: dict[str, Any] = {"bbox_to_anchor": (1.0, 1.0), "reverse": True} if plot.stacked else {}
+        ax.legend(fontsize="small", loc="upper left", **beside)
 
 
-def draw_ledger(title: str, rows: Sequence[LedgerRow], ax: Axes) -> None:
-    """What grew and what shrank, the largest movement at the top."""
-    told = pictures.movements(rows)
+def draw_bars(title: str, told: Sequence[pictures.Bar], ax: Axes) -> None:
+    """The first at the top."""
     colours = pictures.colours()
     shades = [colours["c11" if bar.slot is None else f"c{bar.slot}"] for bar in told]
-    ax.barh([bar.label for bar in told], [bar.growth_bytes for bar in told], color=shades)
+    ax.barh([bar.label for bar in told], [bar.bytes for bar in told], color=shades)
     ax.invert_yaxis()
     _in_bytes(ax.xaxis)
     ax.set_title(title)

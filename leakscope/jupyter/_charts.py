@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ..errors import BadInput
-from ..findings import HeapView, LedgerRow
+from ..findings import HeapView, LedgerRow, Report
 from ..pages import pictures
 from ..pages import plots as described
 from ..pages.page import cell, page
@@ -21,6 +21,7 @@ from ..pages.plots import Curve, Plot
 from ..renderers import html
 from ..storage import Recording
 from . import _axes
+from ._bill import bill_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ class Chart:
     ) -> None:
         """``svg`` makes the picture, ``draw`` the same on axes; ``values`` and ``data`` are what the scripts take."""
         self.title, self._table, self._svg, self._sentence, self._draw = title, table, svg, sentence, draw
-        self._values = {"drawn": None, "ledger": None, "heap": None, **(values or {})}
+        self._values = {"drawn": None, "ledger": None, "bill": None, "heap": None, **(values or {})}
         self._data = data or {}
 
     def __repr__(self) -> str:
@@ -163,8 +164,24 @@ def of_ledger(rows: Sequence[LedgerRow]) -> Chart:
 
     if not any(row.growth_bytes for row in rows if row.in_total):
         return Chart(_LEDGER, table, sentence="No account grew or shrank.")
-    draw = partial(_axes.draw_ledger, _LEDGER, rows)
-    return Chart(_LEDGER, table, lambda: pictures.of_ledger(_LEDGER, rows), {"ledger": rows}, draw=draw)
+    return _of_bars(_LEDGER, table, pictures.movements(rows), {"ledger": rows})
+
+
+def of_bill(report: Report, moment: str) -> Chart:
+    """What all memory was at one moment."""
+    bills = [bill for bill in report.bill if bill.moment == moment and bill.total_bytes]
+    title = f"What the memory is, at its {moment}"
+    if not bills:
+        return Chart(title, pd.DataFrame, sentence="No sample of memory was recorded.")
+    return _of_bars(title, lambda: bill_frame(bills), pictures.pieces(bills[0]), {"bill": html.bill_of(report)})
+
+
+def _of_bars(
+    title: str, table: Callable[[], pd.DataFrame], bars: Sequence[pictures.Bar], values: Mapping[str, Any]
+) -> Chart:
+    return Chart(
+        title, table, partial(pictures.of_bars, title, bars), values, draw=partial(_axes.draw_bars, title, bars)
+    )
 
 
 def of_heap(view: HeapView | None, step_unit: str) -> Chart:

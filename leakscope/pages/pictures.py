@@ -9,8 +9,9 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ..errors import BadInput
-from ..findings import HeapView, LedgerRow
+from ..findings import DATA, Bill, HeapView, LedgerRow
 from ..units import format_bytes
+from ..words import BILL_NAMES
 from . import charts, icicle
 from .page import bundle, environment
 from .plots import Plot, still
@@ -43,39 +44,53 @@ def of_plot(plot: Plot) -> str:
     return _svg(plot.title, chart.sentence, bottom, chart=chart, names=names, is_filled=plot.stacked)
 
 
-class Movement(NamedTuple):
-    """A bar of the ledger; ``slot`` is the number of its colour, None for one that has none of its own."""
+class Bar(NamedTuple):
+    """``slot`` is the number of its colour, None for one that has none of its own; ``text`` says how much it is."""
 
     label: str
     slot: int | None
-    growth_bytes: int
+    bytes: int
+    text: str
 
 
-def movements(rows: Sequence[LedgerRow], most: int = 12) -> list[Movement]:
+def pieces(bill: Bill, most: int = 12) -> list[Bar]:
+    """What all memory was, the largest ``most`` first: of variables each holder, of the rest each account."""
+    sizes = [(part.name, part.bytes) for row in bill.rows if row.account == DATA for part in (row.parts or (row,))]
+    accounts: dict[str, int] = {}
+    for row in bill.rows:
+        if row.account != DATA:
+            name = BILL_NAMES.get(row.account, row.account)
+            accounts[name] = accounts.get(name, 0) + row.bytes
+    sizes = sorted((one for one in [*sizes, *accounts.items()] if one[1]), key=lambda one: -one[1])
+    rest = sum(size for _, size in sizes[most:])
+    told = sizes[:most] + ([(f"{len(sizes) - most} smaller", rest)] if rest else [])
+    whole = max(bill.total_bytes, 1)
+    return [Bar(name, None, size, f"{format_bytes(size)}, {size / whole:.0%}") for name, size in told]
+
+
+def movements(rows: Sequence[LedgerRow], most: int = 12) -> list[Bar]:
     """What grew and what shrank, the largest ``most`` first; the others are added up in one more."""
     moved = sorted((row for row in rows if row.growth_bytes and row.in_total), key=lambda row: -abs(row.growth_bytes))
     several = len({row.process for row in rows}) > 1
     told = [
-        Movement(f"{r.process}: {r.account}" if several else r.account, charts.account_slot(r.account), r.growth_bytes)
+        (f"{r.process}: {r.account}" if several else r.account, charts.account_slot(r.account), r.growth_bytes)
         for r in moved[:most]
     ]
     if rest := moved[most:]:
-        told.append(Movement(f"{len(rest)} smaller", None, sum(row.growth_bytes for row in rest)))
-    return told
+        told.append((f"{len(rest)} smaller", None, sum(row.growth_bytes for row in rest)))
+    return [Bar(*one, format_bytes(one[-1], signed=True)) for one in told]
 
 
-def of_ledger(title: str, rows: Sequence[LedgerRow]) -> str:
-    """SVG of what grew and what shrank, as bars."""
-    told = movements(rows)
-    low, high = min(0, *(grown for *_, grown in told)), max(0, *(grown for *_, grown in told))
-    unit = (WIDTH - _LEFT_OF_BARS - 100) / (high - low)
+def of_bars(title: str, told: Sequence[Bar]) -> str:
+    """SVG of bars: to the right what there is or what grew, to the left what shrank."""
+    low, high = min(0, *(bar.bytes for bar in told)), max(0, *(bar.bytes for bar in told))
+    unit = (WIDTH - _LEFT_OF_BARS - 120) / (high - low)
     bars = []
-    for number, (label, slot, grown) in enumerate(told):
-        x = _LEFT_OF_BARS + (min(0, grown) - low) * unit
+    for number, (label, slot, size, text) in enumerate(told):
+        x = _LEFT_OF_BARS + (min(0, size) - low) * unit
         look = "more" if slot is None else f"area c{slot}"
-        amount = format_bytes(grown, signed=True)
-        bars.append((round(x, 1), 40 + _BAR_ROW * number, round(abs(grown) * unit, 1), look, _end_of(label), amount))
-    sentence = f"{title}: " + "; ".join(f"{label} {format_bytes(grown, signed=True)}" for label, _, grown in told)
+        bars.append((round(x, 1), 40 + _BAR_ROW * number, round(abs(size) * unit, 1), look, _end_of(label), text))
+    sentence = f"{title}: " + "; ".join(f"{bar.label} {bar.text}" for bar in told)
     return _svg(title, sentence, 48 + _BAR_ROW * len(bars), bars=bars, left=_LEFT_OF_BARS)
 
 

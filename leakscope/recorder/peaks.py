@@ -1,7 +1,7 @@
 """Memory that came and went between two samples, as the kernel remembers it. Runs in the recorder.
 
 VmHWM of a process that lives, ``ru_maxrss`` of one that was reaped. A snapshot takes memory in the job for a moment, as
-much as the objects that it looks at: what rose while one was made is leakscope's own and no peak of the job's.
+much as the objects that it looks at: so much of what rose while one was made is leakscope's own and none of the job's.
 """
 
 from __future__ import annotations
@@ -37,10 +37,27 @@ class Peak(NamedTuple):
         return f"peak {format_bytes(self.size_bytes)}{between}"
 
 
-def own_peak(samples: Sequence[tuple[int, float]], held_s: Sequence[tuple[float, float]]) -> Peak:
-    """The most of samples (bytes, when; the most first) that were not taken while a graph of a heap was held."""
-    own = (size for size, at_s in samples if not any(begin <= at_s <= end + _LATE_S for begin, end in held_s))
-    return Peak(max(own, default=samples[-1][0])) if samples else Peak()
+class Held(NamedTuple):
+    """A graph of a heap that was in a process's memory. ``size_bytes``: at most; None: nobody said how much."""
+
+    since_s: float
+    until_s: float
+    size_bytes: int | None
+
+    def is_within(self, begin_s: float, end_s: float) -> bool:
+        return self.since_s <= end_s and begin_s <= self.until_s + _LATE_S
+
+
+def own_peak(samples: Sequence[tuple[int, float]], held: Sequence[Held]) -> Peak:
+    """The most of samples (bytes, when; the most first), without the graphs of heaps that were held then."""
+    own = (_without(size, [one for one in held if one.is_within(at_s, at_s)]) for size, at_s in samples)
+    return Peak(max(own) or samples[-1][0]) if samples else Peak()
+
+
+def _without(size_bytes: int, held: Sequence[Held]) -> int:
+    """0 where it is not known how much of it is leakscope's."""
+    ours = [one.size_bytes for one in held]
+    return 0 if None in ours else max(0, size_bytes - sum(filter(None, ours)))
 
 
 class _Rise(NamedTuple):
@@ -52,9 +69,11 @@ class _Rise(NamedTuple):
     pid: int | None
     of: str | None
 
-    def is_own(self, taken_s: Mapping[int, list[float]]) -> bool:
-        times = taken_s.get(self.pid, []) if self.pid is not None else []
-        return any(self.since_s - _WORK_S <= at_s <= self.until_s + _LATE_S for at_s in times)
+    def without(self, looked: Mapping[int, Sequence[Held]]) -> _Rise:
+        """Without the most that a snapshot, which the agent works on for a while, may have taken of it."""
+        of_it = looked.get(self.pid, ()) if self.pid is not None else ()
+        near = [one for one in of_it if one.is_within(self.since_s - _WORK_S, self.until_s + _LATE_S)]
+        return self._replace(size_bytes=_without(self.size_bytes, near))
 
 
 class Peaks:
@@ -96,28 +115,19 @@ class Peaks:
         if not samples:
             return Peak()
         looked = _snapshots(journal_path)  # None: too many to read
-        held = looked.held_s if looked is not None else []
-        sampled = own_peak(samples, held)
+        sampled = own_peak(samples, [one for held in (looked or {}).values() for one in held])
         least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
-        taken_s = looked.taken_s if looked is not None else {}
-        higher = self._rises if looked is not None else []
-        rise = max((r for r in higher if r.size_bytes > least and not r.is_own(taken_s)), default=None)
+        own = [rise.without(looked) for rise in self._rises] if looked is not None else []
+        rise = max((one for one in own if one.size_bytes > least), default=None)
         return Peak(rise.size_bytes, rise.of, is_between=True) if rise is not None else sampled
 
     def _keep(self, rise: _Rise) -> None:
         self._rises = sorted([*self._rises, rise], key=lambda r: -r.size_bytes)[:_MOST_KEPT]
 
 
-class _Looked(NamedTuple):
-    """When each process was looked into, and from when to when a graph of a heap was held; monotonic seconds."""
-
-    taken_s: dict[int, list[float]]
-    held_s: list[tuple[float, float]]
-
-
-def _snapshots(journal_path: str) -> _Looked | None:
-    """Of all processes, as their agents wrote it down; None: nobody reads so much."""
-    looked = _Looked({}, [])
+def _snapshots(journal_path: str) -> dict[int, list[Held]] | None:
+    """Of each process, as its agent wrote it down; None: nobody reads so much."""
+    found: dict[tuple[int, int], Held] = {}
     paths = [os.path.join(journal_path, name) for name in _names(journal_path) if name.startswith("agent-")]
     with suppress(OSError):
         if sum(map(os.path.getsize, paths)) > _MOST_READ_BYTES:
@@ -125,11 +135,14 @@ def _snapshots(journal_path: str) -> _Looked | None:
         for path in paths:
             for table, rows in read_blocks(path):
                 for row in rows if table in ("takes", "heap_graphs") else ():
-                    at_s = row["time_mono_ns"] / 1e9
-                    if table == "takes":
-                        looked.taken_s.setdefault(row["pid"], []).append(at_s)
+                    at_s, key = row["time_mono_ns"] / 1e9, (row["pid"], row["take"])
+                    if table == "heap_graphs":
+                        found[key] = Held(at_s, at_s + (row.get("held_s") or 0.0), row.get("reading_bytes"))
                     else:
-                        looked.held_s.append((at_s, at_s + (row.get("held_s") or 0.0)))
+                        found.setdefault(key, Held(at_s, at_s, None))
+    looked: dict[int, list[Held]] = {}
+    for (pid, _), held in found.items():
+        looked.setdefault(pid, []).append(held)
     return looked
 
 

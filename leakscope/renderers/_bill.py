@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..findings import LEVEL, PEAK, BillRow, Report
+from ..findings import LEVEL, PEAK, Bill, BillRow, Report
 from ..units import format_bytes, format_duration
 from ..words import BILL_NAMES
 
@@ -44,6 +44,7 @@ class Told(NamedTuple):
     lines: list[Line]
     total: tuple[str, str]
     has_peak: bool
+    note: str  # when the peak was, and who asked for it; empty where it is no more than the level
 
 
 def told(report: Report) -> Told | None:
@@ -78,8 +79,16 @@ def told(report: Report) -> Told | None:
     if has_peak:
         columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
+    note = _of_peak(peak, level) if peak is not None and has_peak else ""
     at_its_peak = f", peak {total[1]}" if has_peak else ""
-    return Told(f"What the memory is: {total[0]}{at_its_peak} (with files)", columns, lines, total, has_peak)
+    return Told(f"What the memory is: {total[0]}{at_its_peak} (with files)", columns, lines, total, has_peak, note)
+
+
+def _of_peak(peak: Bill, level: Bill) -> str:
+    times = peak.total_bytes / level.total_bytes
+    when = f"at {format_duration(peak.time_s)}" + (f", {times:.1f} × the level" if times > 1 + _DIFFERS else "")
+    at = f" ({peak.file.rpartition('/')[2]}:{peak.line})" if peak.file and peak.line else ""
+    return f"peak in {peak.asked_in}{at}, {when}" if peak.asked_in else f"peak {when}"
 
 
 def _by_account(rows: Iterable[BillRow]) -> dict[str, list[BillRow]]:

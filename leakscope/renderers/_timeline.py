@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -107,10 +107,14 @@ def _divisions(report: Report, timeline: Timeline) -> list[tuple[str, list[Curve
 
 
 class _Culprit(NamedTuple):
-    """What the first finding names: how much of it each process held, and how many moments until that was seen last."""
+    """What the first finding names: how much of it each process held, and how many moments until that was seen last.
+
+    ``judged``: the moment since which it is judged to grow. What grew before, as it started up, tells of no holder.
+    """
 
     name: str
     held_in: dict[str, list[int]]
+    judged: int
     seen: int
     seen_s: float
 
@@ -131,8 +135,9 @@ def _of_accounts(bands: Sequence[Band], culprit: _Culprit) -> tuple[list[Band], 
 
     What it gained since it was seen last is not divided yet: it lies in whichever accounts have gained since.
     """
-    held, last = _added(culprit.held_in.values()), culprit.seen - 1
-    in_order = sorted((i for i, b in enumerate(bands) if b.name in _HELD), key=lambda i: -_gain(bands[i]))
+    held, first, last = _added(culprit.held_in.values()), culprit.judged, culprit.seen - 1
+    gains = [band.value_bytes[last] - band.value_bytes[first] for band in bands]
+    in_order = sorted((i for i, b in enumerate(bands) if b.name in _HELD), key=lambda i: -gains[i])
     seen = [min(then, held[last]) if at > last else then for at, then in enumerate(held)]
     left, taken = _without(bands, in_order, seen)
     since = [
@@ -158,10 +163,6 @@ def _of_processes(bands: Sequence[Band], culprit: _Culprit) -> tuple[list[Band],
 
 def _added(levels: Iterable[Sequence[int]]) -> list[int]:
     return [sum(at) for at in zip(*levels)]
-
-
-def _gain(band: Band) -> int:
-    return band.value_bytes[-1] - band.value_bytes[0]
 
 
 def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int]) -> tuple[list[Band], list[int]]:
@@ -202,7 +203,8 @@ def _culprit(report: Report, timeline: Timeline) -> _Culprit | None:
     time_s, seen_s = timeline.time_s, max(at_s[-1] for at_s, _ in of_each.values())
     is_over = seen_s < time_s[-1] - _UNSEEN * (time_s[-1] - start_s)
     seen = max(1, bisect_right(time_s, seen_s)) if is_over else len(time_s)
-    return _Culprit(name or finding.title, held_in, seen, seen_s)
+    since = bisect_left(time_s, timeline.outlook.start_s) if timeline.outlook is not None else 0
+    return _Culprit(name or finding.title, held_in, since if since < seen - 1 else 0, seen, seen_s)
 
 
 def _between(at_s: Sequence[float], values: Sequence[float], moment_s: float) -> int:

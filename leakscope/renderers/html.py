@@ -40,6 +40,11 @@ def render_cell(report: Report) -> str:
     return cell("report.html", _data(report, drawn), _SCRIPTS, **_values(report, drawn))
 
 
+def bill_of(report: Report) -> _bill.Told | None:
+    """What all memory was, as its template takes it."""
+    return _bill.told(report)
+
+
 def heap_values(view: HeapView) -> tuple[tuple[HeapView, Any, Any], dict[str, Any]]:
     """One heap by itself: what its template takes, and what its script draws."""
     return (view, _tree(view), _boxes(view)[1]), _heap_data(view)
@@ -50,7 +55,7 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
     return {
         "until": clock(report.recording.started_at, report.recording.duration_s),
         "report": report,
-        "bill": _bill.told(report),
+        "bill": bill_of(report),
         "on_device": _on_device(report),
         "first_chart": _first_chart(report, drawn),
         "left_out": [(LANES.get(kind, kind), count) for kind, count in report.timeline.left_out.items()]

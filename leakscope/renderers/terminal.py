@@ -228,7 +228,7 @@ def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table,
         yield "growth", "Where the growth went" + when, _ledger(report.ledger, most), _below_ledger(report.ledger)
     bill = _bill.told(report)
     if bill is not None:
-        yield "bill", printable(bill.heading), _bill_table(bill, most), []
+        yield "bill", printable(bill.heading), _bill_table(bill, most), [bill.note] if bill.note else []
     for name, (heading, held) in zip(("holders", "on-gpus"), largest_holders(report)):
         yield name, printable(heading), _holders(held[:most], verbose), []
     if sum(row.count for row in report.processes) > 1:
@@ -439,8 +439,9 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
+    has_note = is_brief and bool(bill.note)
     lines = [line for line in bill.lines if not (is_brief and line.is_rest)]
-    for line in lines[: None if most is None else max(1, most - 1)]:
+    for line in lines[: None if most is None else max(1, most - 1 - has_note)]:
         told = _clean(line.name)
         if details := line.largest if is_brief else line.details:
             told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))
@@ -448,6 +449,8 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
             told.no_wrap, told.overflow = True, "ellipsis"
         cells = [told, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
+    if has_note:
+        table.add_row(Text(printable(bill.note), style="dim", no_wrap=True, overflow="ellipsis"))
     return table
 
 

@@ -92,7 +92,14 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         start_s=round(growth.start_s, 2) if hours > 0 else None,
         end_s=round(growth.end_s, 2) if hours > 0 else None,
         step_unit=unit,
+        model=growth.judged.model or None,
+        model_odds=round(growth.judged.odds, 3) if growth.judged.model else None,
+        shown_bytes_per_hour=_rounded(growth.least_bytes_per_hour),
     )
+
+
+def _rounded(value: float | None) -> float | None:
+    return round(value, 1) if value is not None else None
 
 
 def _unread_mallocs(case: Case) -> list[str]:

@@ -10,7 +10,7 @@ from typing import cast
 
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
-from ..recorder.peaks import own_peak
+from ..recorder.peaks import Held, own_peak
 from ..recorder.tree import Memory, Tree
 from ..signals import signal_name
 from ..units import COUNTS_NOTE, STEP, STEP_UNITS
@@ -150,12 +150,12 @@ class Scene:
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
     _cgroups: dict[str, None] = field(default_factory=dict)
     _peak_text: str | None = None  # as the recorder told it at the end
-    _held_s: list[tuple[float, float]] = field(default_factory=list)
+    _held: list[Held] = field(default_factory=list)
 
     @property
     def peak_text(self) -> str:
         """Of the job's own memory, as the report has it: without what snapshots took for a moment."""
-        return self._peak_text or own_peak(self.figures.highest, self._held_s).text
+        return self._peak_text or own_peak(self.figures.highest, self._held).text
 
     def __iter__(self) -> Iterator[Member]:
         """The living processes that have been sampled."""
@@ -213,7 +213,7 @@ class Scene:
         elif table in GRAPH_TABLES and row.get("take") is not None:
             self.holders.add_graph(process, table, row)
             if row.get("held_s") is not None:
-                self._held_s.append((now_s, now_s + row["held_s"]))
+                self._held.append(Held(now_s, now_s + row["held_s"], row.get("reading_bytes")))
         elif table == "sources":
             self.holders.add_source(row)
         elif table == HOLDERS:

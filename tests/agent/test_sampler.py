@@ -51,6 +51,24 @@ def test_what_is_alive_is_told_with_its_line_and_size(interpreter: Interpreter, 
     assert found["figures"]["dropped"] == found["figures"]["missed"] == 0
 
 
+PEAK = """\
+kept = []
+def keep():
+    kept.append(bytearray(40_000_000))
+def pass_by():
+    bytearray(200_000_000)
+for function in keep, pass_by, keep:
+    in_thread(function)
+say(first=[row["function"] for row in one.rows()], again=[row["function"] for row in one.rows()])
+"""
+
+
+def test_who_asked_for_what_made_a_peak_and_is_gone_is_told_once(tmp_path: Path) -> None:
+    found = said(PEAK, tmp_path)
+    assert found["first"].count("pass_by") == 1 and found["first"].count("keep") >= 1
+    assert "pass_by" not in found["again"]
+
+
 OBJECTS = """\
 class Node:
     def __init__(self, number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from pathlib import Path
@@ -26,14 +27,17 @@ class Job:
         monkeypatch.setattr(schedule, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(schedule, "process_time", lambda: self.core * self.now_s)
         monkeypatch.setattr(sys, "modules", dict(sys.modules))
+        self.imports = False
+        monkeypatch.setattr(schedule, "is_importing", lambda: self.imports)
         self._schedule = schedule.Schedule(str(folder), dict(config.DEFAULTS), stress_s=None)
 
-    def runs(self, seconds: int, *, imports: bool) -> list[float]:
+    def runs(self, seconds: int, *, imports: bool, makes_modules: bool = False) -> list[float]:
         """When snapshots were due meanwhile."""
         due = []
+        self.imports = imports
         for _ in range(seconds):
             self.now_s += 1.0
-            if imports:
+            if imports or makes_modules:
                 sys.modules[f"made.at{self.now_s}"] = types.ModuleType("made")
             if self._schedule.reason(lambda *note: self.notes.append(note)) is not None:
                 self._schedule.taken(0.01)
@@ -70,6 +74,22 @@ def test_a_job_that_imports_on_and_on_is_looked_into_after_a_while_and_it_is_sai
     assert job.runs(3, imports=True)
     (note,) = job.notes
     assert note[0] == "take-skipped" and says(note[1], "imported", "10 s", "20 s of CPU time")
+
+
+def test_a_job_that_makes_modules_and_imports_none_is_looked_into_as_any_other(job: Job) -> None:
+    """Rules or plugins that it compiles itself, and leaves in sys.modules."""
+    assert len(job.runs(15, imports=False, makes_modules=True)) > 3
+    assert job.notes == []
+
+
+def test_an_import_that_goes_on_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "looked_into_meanwhile.py").write_text(
+        "from leakscope.agent.snapshots.schedule import is_importing\nseen = is_importing()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "looked_into_meanwhile", raising=False)
+    assert importlib.import_module("looked_into_meanwhile").seen
+    assert not schedule.is_importing()
 
 
 def test_on_a_busy_machine_a_start_takes_longer(job: Job) -> None:

@@ -1,50 +1,80 @@
-"""What would have fitted: the smallest set of changes, the free ones first, as a sum of bytes."""
+"""What would have been enough: what changes take off the peak, and not off the level that comes after it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from leakscope.evidence.enough import remedy
+import numpy as np
+import pytest
+
+from leakscope.evidence.enough import Fit, fit
 from leakscope.facts.case import Case
-from leakscope.findings import Finding, Subject
+from leakscope.findings import Finding, Idle, Subject
+from leakscope.units import MiB
 
 from ..builders import RecordingBuilder
-from ..sentences import says
 
-MB = 1_000_000
-
-
-def case(folder: Path, worker_mb: int = 0, workers: int = 0) -> Case:
-    builder = RecordingBuilder(folder).process(100, role="trainer").samples(100, rss=[800 * MB] * 30)
-    for pid in range(200, 200 + workers):
-        builder.process(pid, role="dataloader-worker").samples(pid, rss=[worker_mb * MB] * 30)
-    return Case(builder.ends(30.0, exit_code=0).open())
+PID = 100
+FILE = "/a/train.py"
 
 
-def wasted(holder: str, mb: int, kind: str = "held-memory", pid: int | None = None) -> Finding:
-    return Finding(kind, holder, "warning", 0.9, mb * MB, Subject(holder=holder, pid=pid), wasted=True)
+def stages(tmp_path: Path) -> Case:
+    """Three stages of 100 MiB, each made of the one before with as much for a moment, then a long flat time."""
+    held = [100, 100, 200, 200, 400, 300, 300, 500, 400, *[400] * 40]
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer")
+    builder.samples(PID, rss=[n * MiB for n in held], every_s=1.0)
+    made = [(3.0, [5]), (6.0, [5, 6]), (9.0, [5, 6, 7]), (20.0, [5, 6, 7, 9]), (40.0, [5, 6, 7, 9])]
+    for at_s, lines in made:
+        for line in lines:
+            size = 100 * MiB if line < 9 else MiB
+            builder.allocated(PID, at_s, size, f"{FILE}:20 <module>\n{FILE}:{line} main")
+    return Case(builder.ends(at_s=50.0, exit_code=0).open())
 
 
-def test_the_largest_waste_alone_may_be_enough(tmp_path: Path) -> None:
-    told = remedy(case(tmp_path), [wasted("Data.clean", 100), wasted("Data.raw", 400)], 600 * MB)
-    assert told is not None
-    assert says(told, "Data.raw", "381 MiB", "763 MiB", "572 MiB") and "Data.clean" not in told
+def waste(*idle: Idle) -> Finding:
+    subject = Subject(process="train.py", pid=PID, holder="main() raw", path="main() raw")
+    size = sum(one.bytes for one in idle)
+    return Finding("dataset-copies", "raw and clean", "note", 0.9, size, subject, wasted=True, idle=idle)
 
 
-def test_fewer_workers_come_after_what_costs_nothing(tmp_path: Path) -> None:
-    told = remedy(case(tmp_path, worker_mb=100, workers=6), [wasted("Data.raw", 200)], 900 * MB)
-    assert told is not None
-    assert told.index("Data.raw") < told.index("2 workers instead of 6")
-    assert says(told, "191 MiB", "381 MiB")  # four workers less, each 95.4 MiB
+def fitted(case: Case, *idle: Idle) -> Fit:
+    found = fit(case, [waste(*idle)])
+    assert found is not None
+    return found
 
 
-def test_what_workers_free_is_counted_once(tmp_path: Path) -> None:
-    """All that six forks have is copies of rows: without these, fewer workers save nothing."""
-    copies = wasted("Captions.rows in each worker", 600, "dataloader-workers", pid=200)
-    told = remedy(case(tmp_path, worker_mb=100, workers=6), [copies], 100 * MB)
-    assert told is not None
-    assert "Captions.rows" in told and "workers instead" not in told
+def test_what_the_peak_still_read_is_not_taken_off_it(tmp_path: Path) -> None:
+    """Raw is gone before the last stage is made; clean is what that is made of, and has to be there at the peak."""
+    raw = Idle(100 * MiB, "main() raw", FILE, 6, "main")
+    clean = Idle(100 * MiB, "main() clean", FILE, 7, "main")
+    both = fitted(stages(tmp_path), raw, clean)
+    assert both.held_bytes == 500 * MiB
+    assert both.left_bytes == pytest.approx(400 * MiB, rel=0.02)
+    assert [size for _, size in both.chosen] == [both.held_bytes - both.left_bytes]
 
 
-def test_what_fits_needs_no_change(tmp_path: Path) -> None:
-    assert remedy(case(tmp_path), [wasted("Data.raw", 400)], 2000 * MB) is None
+def test_what_is_idle_only_after_the_peak_saves_nothing(tmp_path: Path) -> None:
+    last = Idle(100 * MiB, "main() clean", FILE, 7, "main")
+    found = fitted(stages(tmp_path), last)
+    assert not found.chosen and found.left_bytes == found.held_bytes
+
+
+def test_within_a_telling_the_curve_shows_when_it_was_idle(tmp_path: Path) -> None:
+    """All stages are told of at once: what was asked for after a line has come since the process last held less."""
+    held = [100, 100, 200, 200, 400, 300, 300, 500, 400, *[400] * 40]
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer")
+    builder.samples(PID, rss=[n * MiB for n in held], every_s=1.0)
+    for at_s in (10.0, 20.0, 40.0):
+        for line in (5, 6, 7):
+            builder.allocated(PID, at_s, 100 * MiB, f"{FILE}:20 <module>\n{FILE}:{line} main")
+    case = Case(builder.ends(at_s=50.0, exit_code=0).open())
+    found = fitted(case, Idle(100 * MiB, "main() raw", FILE, 6, "main"))
+    assert found.left_bytes == pytest.approx(400 * MiB, rel=0.02)
+
+
+def test_of_what_no_line_is_known_it_counts_once_it_was_seen(tmp_path: Path) -> None:
+    case = stages(tmp_path)
+    found = fit(case, [replace(waste(Idle(100 * MiB, "main() raw")), idle=())])
+    assert found is not None and found.left_bytes == found.held_bytes, "the level comes after the peak"
+    assert np.isfinite(found.left_bytes)

@@ -92,6 +92,16 @@ def test_what_malloc_keeps_free_is_wasted_where_memory_does_not_grow(tmp_path):
     assert "fragmentation" not in {one.kind for one in report.ruled_out}
 
 
+def test_the_line_that_asked_for_what_stays_between_the_freed_is_told(tmp_path):
+    builder = service(tmp_path).source(PID, "/home/me/serve.py", "def answer(n):\n    seen.append(bytes(n))\n")
+    for at_s in (5.0, 15.0):
+        builder.allocated(PID, at_s, 4 * MiB, "/home/me/serve.py:2 answer")
+        builder.allocated(PID, at_s, 9 * MiB, "/opt/lib/python3.11/site-packages/numpy/core.py:7 empty")
+    (finding,) = asked(builder.open(), only=["fragmentation"]).findings
+    assert any(says(one.text, "4.0 MiB are there for long", "serve.py:2") for one in finding.evidence)
+    assert not any("numpy" in one.text for one in finding.evidence)
+
+
 def test_each_remedy_says_what_it_may_give(tmp_path):
     (finding,) = asked(service(tmp_path).open(), only=["fragmentation"]).findings
     fewer, trim = finding.remedy  # first what lasts

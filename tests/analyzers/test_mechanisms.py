@@ -93,6 +93,27 @@ def add(self, row):
     self.rows.add(row)
     serve(row)
     self.rows.remove(row)""")
+EXPIRES = in_class("""def __init__(self):
+    self.rows = {}
+
+def get(self, key):
+    if key in self.rows:
+        since, value = self.rows[key]
+        if clock() - since > 60:
+            del self.rows[key]
+            return None
+        return value
+    return None
+
+def add(self, key):
+    self.rows[key] = (clock(), show(self.get(key)))""")
+READS = in_class("""def __init__(self):
+    self.rows = defaultdict(Kind)
+
+def add(self, key):
+    kind = self.rows[key]
+    return kind.name""")
+CHANGES = READS.replace("kind.name", "kind.add(1)")
 FUTURES = in_class("""def __init__(self):
     self.rows = []
 
@@ -154,6 +175,9 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
+        (EXPIRES, rows_of("dict"), "removal-not-reached", ["train.py:9", "only if get() is asked", "train.py:14"]),
+        (READS, rows_of("collections.defaultdict"), "made-by-reading", ["self.rows.get(key)", "train.py:6"]),
+        (CHANGES, rows_of("collections.defaultdict"), "unbounded-container", ["delete each entry", "train.py:7"]),
         (FUTURES, of_members("_base.Future"), "finished-work", ["add_done_callback(self.rows.remove)"]),
         (COUNTS, of_members("_asyncio.Task"), "finished-work", ["add_done_callback(self.rows.remove)"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
@@ -161,8 +185,8 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "done", "unread", "match", "anew",
-         "text", "spans"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "expires", "reads",
+         "changes", "done", "unread", "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -86,6 +86,29 @@ def test_who_has_an_address_of_c_stands_for_what_lies_there(tmp_path):
     assert "behind Booster objects, outside Python" in found.title
 
 
+def test_a_string_that_leads_to_a_parsed_document_is_to_be_kept_as_a_string(tmp_path):
+    builder = growing_run(tmp_path, SOURCE)
+    owner: dict[str, Any] = {"owner": "Registry", "variable": "versions"}
+    types = [{"type_name": "boostlib.Text", "base": "str", "object_count": 44}]
+    for number, (at_s, length) in enumerate(zip(TAKES_S, EVENLY), 1):
+        text = "main() registry.versions[*]"
+        inside = {"edge_kind": "attribute", "owner": "Text", "variable": "parent", "is_user": False}
+        rows = [
+            place("main() registry", 1000, type_name="__main__.Registry"),
+            place("main() registry.versions", 900 * length, type_name="dict", length=length,
+                  member_type="boostlib.Text", **owner),
+            place(text, 800 * length, parent="main() registry.versions", edge_kind="item", type_name="boostlib.Text",
+                  object_count=length, **owner),
+            place(f"{text}.parent", 100 * length, parent=text, type_name="boostlib.Document", object_count=length,
+                  opaque=True, **inside),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, types=types, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.mechanism == "values-with-more" and "str() of each Text" in found.remedy[0]
+    assert "with the Document and what that has outside Python" in found.remedy[0]
+    assert found.edit is not None and "= str(boostlib.train(number))" in (found.edit.diff or "")
+
+
 def test_a_chain_of_handles_answers_for_memory_that_grew_with_its_length(tmp_path):
     source = SOURCE.replace("self.versions = {}", "self.last = None").replace(
         "self.versions[number] = boostlib.train(number)", "self.last = boostlib.train(number, before=self.last)"

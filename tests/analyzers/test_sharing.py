@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from leakscope.facts.growth.sharing import Family, shares
+from leakscope.facts.growth.sharing import Family, Ours, shares
 
 MiB = float(1 << 20)
 SECONDS = np.arange(0.0, 60.0, 2.0)
@@ -51,3 +51,15 @@ def test_a_share_holds_as_long_as_all_who_have_it() -> None:
     _, private, _, _ = shares(readings, family)
     assert np.allclose(private[4:9] / MiB, 133, atol=1)
     assert np.allclose(private[10:] / MiB, 400, atol=1) and np.allclose(private[:4] / MiB, 400, atol=1)
+
+
+def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> None:
+    """A graph of 40 MiB was held for 12 s, as the process went to 300 MiB and back; at rest nothing is seen of it."""
+    own = np.full(SECONDS.size, 100 * MiB)
+    own[10] = 300 * MiB
+    held = np.where((SECONDS >= 16) & (SECONDS <= 28), 40 * MiB, 0.0)
+    at_s, private, _, _ = shares(rows(own + held, 0.0), Family(), ours=[Ours(16.0, 28.0, 40 * MiB)])
+    assert at_s.tolist() == SECONDS.tolist()
+    assert np.allclose(private, own, rtol=0.01)
+    _, unsaid, _, _ = shares(rows(own + held, 0.0), Family(), ours=[Ours(16.0, 28.0, np.inf)])
+    assert np.allclose(unsaid, 100 * MiB, rtol=0.01), "how much of it is ours was not said"

@@ -77,6 +77,24 @@ def test_threads_of_a_library_are_named_by_what_they_run_and_by_what_is_made_wit
     assert says(finding.remedy[0], "one ApiClient", "score.py:5") and finding.mechanism == "not-closed"
 
 
+def test_of_objects_that_are_made_under_a_line_the_one_in_hands_is_to_be_closed(tmp_path):
+    """The client makes threads of a class of its own: it has to be closed, and no thread can be."""
+    source = "import kube\n\n\nclass Jobs:\n    def __init__(self):\n        self.kube = kube.connect()\n"
+    builder = trainer(tmp_path, thread_count=RISING).source(PID, "/home/me/score.py", source)
+    file = "/opt/lib/python3.11/site-packages/kube/client.py"
+    calls = [
+        "/home/me/score.py:9 <module>", "/home/me/score.py:6 Jobs.__init__", f"{file}:50 connect",
+        f"{file}:30 ApiClient.__init__", f"{file}:9 Sender.__init__",
+    ]  # fmt: skip
+    for number, at_s in enumerate((4, 9, 17), 1):
+        run = {"function": "Sender.run", "owner_file": file, "owner_line": 12, "object_count": 20.0 * number}
+        builder.take(PID, number, at_s, threads=[run])
+        made = {"function": "Jobs.__init__", "owner_file": "/home/me/score.py", "owner_line": 6}
+        builder.allocated(PID, at_s, number * 30 * 2**20, "\n".join(calls), **made)
+    (finding,), _ = looked(builder.open())
+    assert says(finding.remedy[0], "one ApiClient", "score.py:6")
+
+
 def test_timers_that_were_not_cancelled_are_named_by_what_they_will_call(tmp_path):
     source = "class Poll:\n  def __init__(self):\n    Timer(900, self.expire).start()\n  def expire(self): ...\n"
     builder = trainer(tmp_path, thread_count=RISING).source(PID, "/home/me/poll.py", source)

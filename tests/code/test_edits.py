@@ -147,11 +147,65 @@ def test_what_is_removed_at_the_end_is_removed_also_after_an_exception() -> None
     assert room.rows == []
 
 
+READS = """import collections
+
+rows = collections.defaultdict(complex)
+
+
+def known(key):
+    kind = rows[key]  # read
+    return kind.real
+"""
+
+
+def test_what_is_only_read_makes_no_entry() -> None:
+    names: dict[str, Any] = {}
+    exec(edited("made-by-reading", READS, "# read").text, names)
+    names["rows"]["b"] = 3j + 1
+    assert [names["known"](key) for key in "ab"] == [0, 1] and list(names["rows"]) == ["b"]
+
+
+HOOKED = """def features(layer, images):
+    seen = []
+
+    def keep(module, inputs, output):
+        seen.append(output)
+
+    layer.register(keep)
+    layer.run(images)  # may raise
+    return seen[0]
+"""
+
+
+def test_a_hook_that_a_function_made_goes_as_the_function_ends() -> None:
+    class Layer:
+        def __init__(self) -> None:
+            self.hooks: list[Any] = []
+
+        def register(self, hook: Any) -> Any:
+            self.hooks.append(hook)
+            return type("Handle", (), {"remove": lambda _: self.hooks.remove(hook)})()
+
+        def run(self, images: int) -> None:
+            for hook in self.hooks:
+                hook(self, None, 1 // images)
+
+    names: dict[str, Any] = {}
+    exec(edited("hooks", HOOKED, "register").text, names)
+    layer = Layer()
+    assert names["features"](layer, 1) == 1
+    with pytest.raises(ZeroDivisionError):
+        names["features"](layer, 0)
+    assert layer.hooks == []
+
+
 def test_each_object_gets_a_container_of_its_own() -> None:
     names: dict[str, Any] = {}
     exec(edited("class-attribute", ROOM, "append").text, names)
     room = names["Room"]("a")
-    assert (room.rows, room.name, names["Room"].__init__.__doc__) == ([], "a", "Begin.") and room.rows is not names["Room"].rows
+    assert (room.rows, room.name, names["Room"].__init__.__doc__) == ([], "a", "Begin.") and room.rows is not names[
+        "Room"
+    ].rows
 
 
 def test_what_is_done_takes_itself_out() -> None:
@@ -251,7 +305,10 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
         ("views", "rows.append(", "append", {}),
         ("views", "rows.append(match)", "append", {"type_name": "list of re.Match"}),
         ("removal-not-reached", "rows.append(row)\nrows.remove(row)", "append", {}),
-        ("removal-not-reached", ROOM.replace("(row)  # may raise", "(\"\"\"a\n\"\"\")"), "append", {}),
+        ("removal-not-reached", ROOM.replace("(row)  # may raise", '("""a\n""")'), "append", {}),
+        ("made-by-reading", READS.replace("kind.real", "kind"), "# read", {}),
+        ("hooks", HOOKED.replace("(keep)", "(shown)"), "register", {}),
+        ("hooks", HOOKED.replace("    layer.r", "    handle = layer.r", 1), "handle =", {}),
         ("finished-work", "rows.append(submit())", "append", {"type_name": "list of Future"}),
         ("class-attribute", ROOM.replace("__init__", "named"), "append", {}),
     ],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[2] / "leakscope"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 JUDGING = ("facts", "evidence", "analyzers", "reporting")  # folders of the package, those of them that there are
+JUDGING_ALONE = ("rising.py",)  # and files beside them
 
 
 class Threshold(NamedTuple):
@@ -47,7 +48,8 @@ class Threshold(NamedTuple):
 
 
 def judging_files() -> list[Path]:
-    return sorted(path for folder in JUDGING for path in (PACKAGE / folder).rglob("*.py"))
+    files = (path for folder in JUDGING for path in (PACKAGE / folder).rglob("*.py"))
+    return sorted([*files, *(PACKAGE / name for name in JUDGING_ALONE if (PACKAGE / name).exists())])
 
 
 def thresholds() -> list[Threshold]:

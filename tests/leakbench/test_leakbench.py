@@ -24,9 +24,13 @@ from leakbench import (
 from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
 from leakbench.score import Score, Share, agreement, calibration, interval, score, score_of, share
 from leakbench.table import markdown, page
+from leakbench.tools import leakscope as leakscope_tool
 from leakbench.tools import tools
 from leakscope import analyzers
+from leakscope.comparing import compare
+from leakscope.storage import open_recording
 from tests.end_to_end.programs import Place, Program
+from tests.golden import RECORDINGS
 
 FIELDS = {
     "kind",
@@ -181,6 +185,21 @@ def test_a_page_has_each_tool_in_a_row_and_shows_markup_as_text(leaky):
     text = page(told, about)
     assert "<td>peer 1.0</td><td>as theirs</td>" in text and "not offered" in text
     assert "&lt;b&gt;" in text and "<b>" not in text
+
+
+def test_growth_that_the_edit_of_the_first_advice_removes_is_a_measure(tmp_path, monkeypatch):
+    """Recorded again here is the repaired twin; where no edit is certain nothing is gone."""
+    again = open_recording(RECORDINGS / "retained_objects_numpy_views-clean.parquet")
+    monkeypatch.setattr(leakscope_tool, "prove", lambda fix, before, after: compare(before, again))
+    gone = []
+    for name in ("numpy_views", "listeners"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.parquet").symlink_to(RECORDINGS / f"retained_objects_{name}-leaky.parquet")
+        gone.append(leakscope_tool.removed_by_edit(tmp_path / name))
+    assert gone[0] > 0.9 and gone[1] == 0.0
+    scores = [Score("p", True, False, "", "", removed=one) for one in (*gone, None)]
+    about = {"seconds": 14, "at_once": 1, "date": "", "machine": "", "python": "", "torch": "", "how": {}}
+    assert "removes 90% of the growth | 1 of 2 (50%)" in markdown(scores, about)
 
 
 def test_a_sample_has_every_area_with_its_twins():

@@ -261,10 +261,20 @@ def test_what_a_snapshot_takes_is_no_peak_of_the_job(taken_s: float, text: str, 
     assert peaks.highest(figures.highest, str(tmp_path)).text == text
 
 
-@pytest.mark.parametrize(("held_s", "text"), [(3.0, "peak 60.0 MiB"), (0.2, "peak 200 MiB")])
-def test_nor_is_it_where_a_sample_meets_it(held_s: float, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("held_s", "reading_mib", "text"),
+    [
+        (3.0, None, "peak 60.0 MiB"),
+        (0.2, None, "peak 200 MiB"),
+        (3.0, 30, "peak 170 MiB"),  # what made the peak was the job's, but for the graph
+        (3.0, 150, "peak 60.0 MiB"),
+    ],
+)
+def test_nor_is_it_where_a_sample_meets_it(held_s: float, reading_mib: int | None, text: str, tmp_path: Path) -> None:
     journal = Journal(str(tmp_path), "agent-100-7")
     row = {"pid": 100, "start_ticks": 7, "take": 1, "time_mono_ns": 52_000_000_000, "held_s": held_s}
+    if reading_mib is not None:
+        row["reading_bytes"] = reading_mib * MIB
     journal.add("heap_graphs", row)
     journal.flush()
     figures, peaks = Figures(), Peaks()

@@ -20,7 +20,12 @@ def notebook() -> str:
     """One chart of every kind, one of them twice, as a notebook shows them below each other."""
     described = plots(FULL)
     charts = [_charts.of_plot(plot, "", "") for plot in described.values()]
-    charts += [_charts.of_ledger(FULL.ledger), _charts.of_heap(FULL.heap[0], "step"), charts[0]]
+    charts += [
+        _charts.of_ledger(FULL.ledger),
+        _charts.of_bill(FULL, "peak"),
+        _charts.of_heap(FULL.heap[0], "step"),
+        charts[0],
+    ]
     cells = "\n".join(chart._repr_mimebundle_()["text/html"] for chart in charts)
     return f'<!doctype html><html lang="en"><title>Notebook</title><main><h1>N</h1><h2>Charts</h2>{cells}</main></html>'
 

@@ -148,9 +148,9 @@ class FullDisk:
 def test_a_disk_that_fills_up_while_rows_are_written(tmp_path, monkeypatch):
     builder = build(tmp_path)
     builder.write_journal()
-    merge = storage.merge
+    whole = merge.merge
     monkeypatch.setattr(
-        storage, "merge", lambda journal, stream, state, **how: merge(journal, FullDisk(stream), state, **how)
+        merge, "merge", lambda journal, stream, state, **how: whole(journal, FullDisk(stream), state, **how)
     )
     with pytest.raises(LeakscopeError, match="No space left on device"):
         finalize(builder.path)

@@ -218,7 +218,7 @@ class Sampler:
         del self._pymalloc[:]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the table ``allocation_stacks``: what is alive now, the most first."""
+        """Rows of the table ``allocation_stacks``: what is alive now, or came and went as a peak was reached."""
         if not self.is_on:
             return []
         rows = [row for kind in (0, 1) for row in self._rows_of(kind, SETTLED_S)]

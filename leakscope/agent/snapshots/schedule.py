@@ -7,6 +7,7 @@ import sys
 from time import monotonic, process_time
 
 from ..interpreter import files
+from ..interpreter.names import getattr_plain
 from ..journal import FOR_ALL, REQUEST_TAKE, request_name
 from ..native.memory import rss_bytes
 from ..torch import cuda
@@ -26,6 +27,9 @@ IMPORTS_NOTED_S = 10.0  # a snapshot that imports have put off for so long is wo
 ELSEWHERE = 4  # looks in a row at lines that did not run up to the last snapshot: the program is in another stage
 MOST_LINES = 4096  # that are known
 FAILED_S = 0.25  # what a snapshot that failed is taken to have cost
+
+
+_ModuleSpec: Any = type(sys.__spec__)
 
 
 class Schedule:
@@ -74,7 +78,8 @@ class Schedule:
         """Why a snapshot is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
         elapsed_s = self.elapsed_s()
         modules, self._module_count = self._module_count, len(sys.modules)
-        if self._module_count > modules and self._may_import(elapsed_s) and self._stress_s is None:
+        may_import = self._module_count > modules and self._may_import(elapsed_s) and self._stress_s is None
+        if may_import and is_importing():
             self._say_if_put_off_for_long(elapsed_s, note)
             return None  # imports go on: all that grows now is code
         self._put_off_at_s = None
@@ -164,6 +169,15 @@ class Schedule:
         which may hold other things, and use others. Nothing is known of what grows on a device.
         """
         return self._new_count < ELSEWHERE and self.level.is_flat() and not cuda.is_used()
+
+
+def is_importing() -> bool:
+    """Whether a module is being imported just now: a program may also put some of its own making into sys.modules.
+
+    **Cost** 0.3 ms for 1,000 modules.
+    """
+    specs = (getattr_plain(module, "__spec__") for module in list(sys.modules.values()))
+    return any(type(spec) is _ModuleSpec and getattr(spec, "_initializing", False) for spec in specs)
 
 
 def request_stamp(folder: str, name: str = REQUEST_TAKE) -> int | None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...findings import LEVEL, PEAK, Bill, BillRow, Peak
+from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...units import MOST
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
-from .holdings import DATA, LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
+from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -85,6 +85,8 @@ def bills(
     level, most = (_bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
+    asked_in, file, line = _asked_at(main, peak_s) or (None, None, None)
+    most = replace(most, asked_in=asked_in, file=file, line=line)
     return [level, _with_what_no_sample_shows(most, growth, highest)]
 
 
@@ -322,9 +324,11 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
         return None
     asked: dict[tuple[str, str, int], Any] = {}
     at = {time_s: i for i, time_s in enumerate(times.tolist())}
-    columns = ("time_s", "function", "owner_file", "owner_line", "asked_bytes")
-    for time_s, function, file, line, size in cells(rows, *columns):
-        key = str(function), str(file), int(line)
+    columns = ("time_s", "function", "owner_file", "owner_line", "stack", "asked_bytes")
+    for time_s, function, file, line, stack, size in cells(rows, *columns):
+        own = f"{function}()" if re.fullmatch(r"[\w.]+", str(function)) else str(function)
+        called = _called_at(str(stack or ""), f"{file}:{line} ")
+        key = f"{called} of {own}" if called else own, str(file), int(line)
         asked.setdefault(key, np.zeros(times.size))[at[time_s]] += float(size or 0)
     i = min(int(np.searchsorted(times, at_s)), times.size - 1)
     beyond: dict[tuple[str, str, int], float] = {}
@@ -334,6 +338,13 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
         beyond[key] = float(each[i] - (np.median(others) if others.size > 1 else 0.0))
     best = max(beyond, key=lambda key: beyond[key])
     return best if beyond[best] > 0 else None
+
+
+def _called_at(stack: str, place: str) -> str | None:
+    """The library's function that a line of the user's calls: a stack tells the outermost first."""
+    calls = stack.split("\n")
+    at = max((i for i, call in enumerate(calls) if call.startswith(place)), default=len(calls))
+    return calls[at + 1].rpartition(" ")[2] if at + 1 < len(calls) else None
 
 
 # ---- others

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...findings import AGENT, BillRow
+from ...findings import AGENT, DATA, BillRow
 from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.forms import NUMERIC
@@ -23,7 +23,7 @@ from .tensors import OWNERS
 if TYPE_CHECKING:
     from ...storage import Recording
 
-DATA, MODEL = "data", "model"
+MODEL = "model"
 LEAST_BYTES = MiB
 MOST_PARTS, _MOST_DEPTH = 12, 6
 _PARTED_SHARE = 0.10  # of its process: what holds more is told with its parts

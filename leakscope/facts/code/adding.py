@@ -8,6 +8,7 @@ Pure functions: text in, lines out, best first.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -364,6 +365,7 @@ class _Uses:
         for argument in _arguments(call):
             if isinstance(argument, ast.Attribute) and adds(argument.attr):  # the method itself is handed on
                 yield _Event(call, ADDS, 0.75 * self.names.strength(argument.value, scope))
+        yield from self._given_to(call, scope)
         for keyword in call.keywords:
             if keyword.arg == "file":  # print(..., file=buffer)
                 yield _Event(call, ADDS, 0.7 * self.names.strength(keyword.value, scope))
@@ -371,6 +373,17 @@ class _Uses:
             yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[1], scope))
         elif len(call.args) > 1 and _is_feeder(last_name(func)):  # lib.table_put(handle, x)
             yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[0], scope, inside=False))
+
+    def _given_to(self, call: ast.Call, scope: Scope) -> Iterator[_Event]:
+        """``listen(engine, "connect", log)``, ``Gauge("loss", registry=REGISTRY)``: a library's, which is handed it."""
+        given = list(_arguments(call))
+        strength = max((self.names.strength(one, scope, inside=False) for one in given), default=0.0)
+        if self.names.is_own(call, scope) or strength < _WHOLE or hasattr(builtins, last_name(call.func)):
+            return
+        if any(self.names.is_function(one, scope) for one in given):
+            yield _Event(call, ADDS, 0.8 * strength)  # whoever is handed a function calls it later
+        elif last_name(call.func)[:1].isupper():
+            yield _Event(call, CALLS, 0.5 * strength)  # what is made knows it, and may be known to it
 
     def _method(self, call: ast.Call, func: ast.Attribute, scope: Scope) -> Iterator[_Event]:
         strength = self.names.strength(func.value, scope)

@@ -1,7 +1,7 @@
 """The smallest edit of a source that follows an advice, by the places of its syntax: text in, text out.
 
 Only where the sources show that the edit means what the advice says; else an ``Unsure`` says why there is none. An
-edited source differs in the one statement that is named, or by one that is put behind it, and can be parsed.
+edited source differs in the one statement that is named, or by what is put round or behind it, and can be parsed.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple, TypeVar, Union
 
-from .index import Source, last_name, lines_of, pairs
-from .statements import Statement, blocks, is_looked_up_first, statement_at, stored, taken_out_after
+from .index import FUNCTIONS, Source, last_name, lines_of, pairs
+from .statements import Statement, blocks, is_looked_up_first, only_read, statement_at, stored, taken_out_after
 
-_NAMES = (ast.Name, ast.Attribute)
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
+_FIGURES = ("subplots", "figure", "subplot_mosaic")
 _UP_TO_YOU = "what to change depends on what the program needs"
 _MISSES = "whoever reads older ones misses them"
 _MOST_WAITING = "1 << 20"  # bytes that wait for a reader
+_Node = TypeVar("_Node")
 
 
 class Edited(NamedTuple):
@@ -37,9 +38,6 @@ class Unsure(NamedTuple):
     why: str
 
 
-Result = Union[Edited, Unsure]
-
-
 class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
@@ -55,20 +53,32 @@ class Asked(NamedTuple):
     most: int
     base: str | None = None
     container: str = ""
-    why: str = ""  # the mechanism
+
+    @property
+    def kind(self) -> str:
+        return self.container or self.type_name.split(" of ")[0].rpartition(".")[2]
 
 
-def edit(mechanism: str, asked: Asked) -> Result:
+class _Unclear(Exception):
+    """Raised and caught in here: why nothing is edited."""
+
+
+def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
     """The edit for a mechanism of ``evidence.mechanisms``."""
-    how, asked = _HOW.get(mechanism), asked._replace(why=mechanism)
-    statement = statement_at(asked.sources, asked.file, asked.line)
-    if how is None:
-        return Unsure(_UP_TO_YOU)
-    if asked.file.startswith("<"):
-        return Unsure("the code is in no file")
-    if statement is None or not _is_whole(statement.source):
-        return Unsure(f"the recorded source of {asked.file.rsplit('/', 1)[-1]} has no whole statement at that line")
-    return how(asked, statement)
+    try:
+        how = _known(_HOW.get(mechanism), _UP_TO_YOU)
+        _need(not asked.file.startswith("<"), "the code is in no file")
+        found = statement_at(asked.sources, asked.file, asked.line)
+        whole = found is not None and _tree(found.source.text) is not None
+        name = asked.file.rsplit("/", 1)[-1]
+        edited = how(
+            asked,
+            _known(found if whole else None, f"the recorded source of {name} has no whole statement at that line"),
+        )
+        _need(_tree(edited.text) is not None, "the edited source could not be parsed")
+    except _Unclear as unclear:
+        return Unsure(str(unclear))
+    return edited
 
 
 def suitable(length: float) -> int:
@@ -78,316 +88,319 @@ def suitable(length: float) -> int:
     return int(next(step for step in (5, 2, 1) if step * power <= most) * power)
 
 
-def _stored_otherwise(asked: Asked, statement: Statement) -> Result:
-    """What is stored, in a form that keeps less: ``loss.detach()``, ``part.clone()``, ``bytes(view)``, ``str(x)``."""
-    pair = stored(statement) or _assigned(statement)
-    if pair is None or isinstance(pair[1], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant)):
-        return Unsure("the line stores no single value that could be changed there")
-    container, member = pair
-    text, handlers = _segment(statement.source, member), [getattr(one, "name", None) for one in statement.around]
-    behind = text if isinstance(member, (*_NAMES, ast.Call, ast.Subscript)) else f"({text})"
-    method = {"autograd-history": "detach", "views": "clone" if "torch." in asked.type_name else "copy"}.get(asked.why)
-    if method == "detach" and _is_differentiated(asked, container):
-        return Unsure(f"backward() is called on {last_name(container)}: what it is computed by is needed until then")
-    if isinstance(member, ast.Call) and last_name(member.func) in (method, "item", "numpy"):
-        return Unsure(f"the line stores {method}() of it already")
-    if asked.why == "tracebacks" and not (isinstance(member, ast.Name) and member.id in handlers):
-        return Unsure("the line does not store the exception by the name that its handler gives it")
-    if "re.Match" in asked.type_name or (asked.why == "values-with-more" and asked.base is None):
-        return Unsure("which part of it is read is yours to know")
-    base = "bytes" if "memoryview" in asked.type_name else asked.base if asked.why == "values-with-more" else None
-    new = (
-        f"{base}({text})" if base is not None else f"{behind}.{method}()" if method else f"{text}.with_traceback(None)"
-    )
-    return _replaced(statement.source, member, new)
+def _need(is_so: object, why: str = _UP_TO_YOU) -> None:
+    if not is_so:
+        raise _Unclear(why)
 
 
-def _is_differentiated(asked: Asked, container: ast.expr) -> bool:
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
-        and last_name(node.func.value) == last_name(container) != ""
-        for _, node in _nodes(asked.sources)
-    )  # fmt: skip
+def _known(found: _Node | None, why: str = _UP_TO_YOU) -> _Node:
+    if found is None:
+        raise _Unclear(why)
+    return found
 
 
-def _assigned(statement: Statement) -> tuple[ast.expr, ast.expr] | None:
+def _of(kind: type[_Node], node: object, why: str = _UP_TO_YOU) -> _Node:
+    return _known(node if isinstance(node, kind) else None, why)
+
+
+# ---- what is stored
+
+
+def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
+    """What is stored, in a form that keeps less. ``form``: given its text, and that as what a method is called on."""
+
+    def how(asked: Asked, found: Statement) -> Edited:
+        container, member = _known(
+            stored(found) or _assigned(found), "the line stores no single value that could be changed there"
+        )
+        is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
+        _need(is_value, "the line stores no single value that could be changed there")
+        text = _segment(found.source, member)
+        bracket = not isinstance(member, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        new = _known(form(asked, text, f"({text})" if bracket else text), "which part of it is read is yours to know")
+        method = new.removesuffix("()").rpartition(".")[2]
+        of_call = last_name(member.func) if isinstance(member, ast.Call) else ""
+        _need(of_call not in (method, "item", "numpy"), f"the line stores {method}() of it already")
+        if method == "detach":
+            name = last_name(container)
+            goes_back = (_receiver(node) for _, node in _nodes(asked.sources) if _called(node) == "backward")
+            _need(name not in goes_back, f"backward() is called on {name}: what it is computed by is needed until then")
+        if "traceback" in method:
+            handlers = [getattr(one, "name", None) for one in found.around]
+            by_name = isinstance(member, ast.Name) and member.id in handlers
+            _need(by_name, "the line does not store the exception by the name that its handler gives it")
+        return _replaced(found.source, member, new)
+
+    return how
+
+
+def _of_view(asked: Asked, text: str, behind: str) -> str | None:
+    if "re.Match" in asked.type_name:
+        return None
+    if "memoryview" in asked.type_name:
+        return f"bytes({text})"
+    return f"{behind}.{'clone' if 'torch.' in asked.type_name else 'copy'}()"
+
+
+def _assigned(found: Statement) -> tuple[ast.expr, ast.expr] | None:
     """``total = total + loss``: what the name becomes."""
-    node = statement.node
-    is_one = isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], _NAMES)
-    return (node.targets[0], node.value) if is_one and isinstance(node, ast.Assign) else None
+    node = found.node
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    return (target, node.value) if isinstance(node, ast.Assign) and _is_plain_name(target) and target else None
 
 
-def _bounded(asked: Asked, statement: Statement) -> Result:
-    kind = asked.container or asked.type_name.split(" of ")[0].rpartition(".")[2]
+def _not_stored(asked: Asked, found: Statement) -> Edited:
+    """What is put there by a key that nobody reads by."""
+    call = _of(ast.Call, getattr(found.node, "value", None), "what reads it again is not to be seen")
+    key = getattr(next(iter(call.args), None), "value", None)
+    key = _of(str, key, "what reads it again is not to be seen")
+    _need(sum(one.text.count(key) for one in asked.sources) == 1, f"{key!r} is read elsewhere in the sources")
+    note = f"nothing in the sources reads {key!r}; what reads it elsewhere would miss it"
+    return _replaced(found.source, found.node, f"pass  # {_segment(found.source, found.node)}", note)
+
+
+def _left_out(asked: Asked, found: Statement) -> Edited:
+    """What is put in is still worked out where that may do something; without the statement where it is not."""
+    source, node = found.source, found.node
+    pair = stored(found) if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) else None
+    container, member = _known(pair, "the line adds to it in a part of another statement")
+    works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    parts = [member, *([container.slice] if isinstance(container, ast.Subscript) else [])]
+    if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
+        note = "what it stored is still worked out: leave that out, too?"
+        return _replaced(source, node, _segment(source, member), note)
+    is_alone = len(_block(found)) == 1 or not _has_own_lines(source, node)
+    return _replaced(source, node, "pass") if is_alone else _with(source, node.lineno - 1, node.end_lineno, [])
+
+
+def _read_without_entry(asked: Asked, found: Statement) -> Edited:
+    """A defaultdict is asked for what it has, or else given what it would make and does not keep."""
+    entry = _known(only_read(found, asked.variable))
+    made = [
+        value.args[0] for _, node in _nodes(asked.sources) for target, value in pairs(node)
+        if last_name(target) == asked.variable and isinstance(value, ast.Call) and len(value.args) == 1
+    ]  # fmt: skip
+    _need(len(made) == 1 and _is_plain_name(made[0]), f"what {asked.variable} makes for a new key is not to be seen")
+    name, key = _segment(found.source, entry.value), _segment(found.source, entry.slice)
+    return _replaced(found.source, entry, f"{name}.get({key}, {ast.unparse(made[0])}())", "no entry is made by reading")
+
+
+# ---- how much is kept
+
+
+def _bounded(asked: Asked, found: Statement) -> Edited:
+    kind, node = asked.kind, found.node
     if kind in ("deque", *_QUEUES):
-        return _made_with_limit(asked, statement)
-    pair = stored(statement)
-    if (
-        pair is None
-        or not _is_plain_name(pair[0])
-        or not isinstance(statement.node, (ast.Expr, ast.Assign, ast.AugAssign))
-    ):
-        return Unsure(f"the line does not add to {asked.variable} in a statement of its own")
-    name, most = _segment(statement.source, pair[0]), asked.most
-    if last_name(pair[0]) != asked.variable:
-        return Unsure(f"the line adds to {name}, which is not known to be {asked.variable} itself")
+        return _made_with_limit(asked, found)
+    pair = stored(found) if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) else None
+    container, _ = _known(pair, f"the line does not add to {asked.variable} in a statement of its own")
+    _need(_is_plain_name(container), f"the line does not add to {asked.variable} in a statement of its own")
+    name, most = _segment(found.source, container), asked.most
+    is_it = last_name(container) == asked.variable
+    _need(is_it, f"the line adds to {name}, which is not known to be {asked.variable} itself")
     note = f"{name} keeps the latest {most:,}; {_MISSES}"
-    if kind == "list" and not isinstance(statement.node, ast.Assign):
-        beside = _filled_beside(statement, pair[0])
-        if beside is not None:
-            return Unsure(f"{beside} is filled together with {name}: both have to keep the same items")
-        return _behind(statement, [f"del {name}[:-{most}]"], note)
-    if kind in ("dict", "OrderedDict", "defaultdict") and isinstance(statement.node, ast.Assign):
-        if _is_read_by_key(asked) and not is_looked_up_first(statement, pair[0]):
-            return Unsure(f"the program reads {name} by keys: which entries may go is yours to know")
-        lines = [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"]
-        return _behind(statement, lines, note)
-    return Unsure(f"which members of a {kind} may go is yours to know")
+    if kind == "list" and not isinstance(node, ast.Assign):
+        beside = next(_filled_beside(found, container), None)
+        _need(beside is None, f"{beside} is filled together with {name}: both have to keep the same items")
+        return _behind(found.source, node, [f"del {name}[:-{most}]"], note)
+    is_mapping = kind in ("dict", "OrderedDict", "defaultdict") and isinstance(node, ast.Assign)
+    _need(is_mapping, f"which members of a {kind} may go is yours to know")
+    by_key = (
+        isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and last_name(one.value) == asked.variable
+        for _, one in _nodes(asked.sources)
+    )  # rows[key], which fails where the entry has gone
+    is_safe = is_looked_up_first(found, container) or not any(by_key)
+    _need(is_safe, f"the program reads {name} by keys: which entries may go is yours to know")
+    return _behind(found.source, node, [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"], note)
 
 
-def _filled_beside(statement: Statement, container: ast.expr) -> str | None:
-    """Another list to which a statement of the same block appends, of the same object: what is read together."""
-    root = statement.around[-1] if statement.around else ast.parse(statement.source.text)
-    block = next((part for part in blocks(root) if any(ast.dump(one) == ast.dump(statement.node) for one in part)), [])
-    for one in block:
-        found = stored(Statement(statement.source, one, ()))
-        other = found[0] if found is not None and isinstance(one, (ast.Expr, ast.AugAssign)) else None
-        alike = isinstance(other, ast.Attribute) is isinstance(container, ast.Attribute) and _is_plain_name(other)
-        if other is not None and alike and ast.dump(other) != ast.dump(container):
-            return ast.unparse(other)
-    return None
+def _filled_beside(found: Statement, container: ast.expr) -> Iterator[str]:
+    """Other lists to which statements of the same block append, of the same object: what is read together."""
+    for one in _block(found):
+        pair = stored(Statement(found.source, one, ())) if isinstance(one, (ast.Expr, ast.AugAssign)) else None
+        other = pair[0] if pair is not None and type(pair[0]) is type(container) else None
+        if other is not None and _is_plain_name(other) and ast.dump(other) != ast.dump(container):
+            yield ast.unparse(other)
 
 
-def _is_read_by_key(asked: Asked) -> bool:
-    """``rows[key]``, which fails where the entry has gone."""
-    return any(
-        isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and last_name(node.value) == asked.variable
-        for _, node in _nodes(asked.sources)
-    )
-
-
-def _made_with_limit(asked: Asked, statement: Statement) -> Result:
+def _made_with_limit(asked: Asked, found: Statement) -> Edited:
     """A deque or queue that is made in one place, without a limit."""
     made = [
-        (source, value)
-        for source, node in _nodes(asked.sources)
-        for target, value in pairs(node)
-        if last_name(target) == asked.variable and isinstance(value, ast.Call)
-        and last_name(value.func) in ("deque", *_QUEUES)
+        (source, value) for source, node in _nodes(asked.sources) for target, value in pairs(node)
+        if last_name(target) == asked.variable and _called(value) in ("deque", *_QUEUES)
     ]  # fmt: skip
-    if len(made) != 1:
-        return Unsure(f"{asked.variable} is made in {len(made)} places of the sources")
-    source, call = made[0]
-    is_queue = last_name(call.func) != "deque"
-    if len(call.args) > (0 if is_queue else 1) or call.keywords or isinstance(next(iter(call.args), None), ast.Starred):
-        return Unsure(f"{asked.variable} is made with a limit already, or by other arguments")
-    given = f"{'maxsize' if is_queue else 'maxlen'}={asked.most}"
-    inside = [_segment(source, one) for one in call.args]
+    _need(len(made) == 1, f"{asked.variable} is made in {len(made)} places of the sources")
+    source, call = made[0][0], _of(ast.Call, made[0][1])
+    is_queue = _called(call) != "deque"
+    other = (
+        len(call.args) > (0 if is_queue else 1) or call.keywords or any(isinstance(a, ast.Starred) for a in call.args)
+    )
+    _need(not other, f"{asked.variable} is made with a limit already, or by other arguments")
+    given = [*(_segment(source, one) for one in call.args), f"{'maxsize' if is_queue else 'maxlen'}={asked.most}"]
     waits = "whoever puts one more waits, also where nobody takes one out"
     note = f"at most {asked.most:,} wait: {waits}" if is_queue else f"it keeps the latest {asked.most:,}; {_MISSES}"
-    return _replaced(source, call, f"{_segment(source, call.func)}({', '.join([*inside, given])})", note)
+    return _replaced(source, call, f"{_segment(source, call.func)}({', '.join(given)})", note)
 
 
-def _cached(asked: Asked, statement: Statement) -> Result:
-    node, source = statement.node, statement.source
-    for decorator in getattr(node, "decorator_list", []):
-        func = decorator.func if isinstance(decorator, ast.Call) else decorator
-        note = f"the cache keeps {asked.most:,} results: how many repeat is yours to know"
-        if last_name(func) == "lru_cache" and isinstance(decorator, ast.Call):
-            given = [*decorator.args[:1], *(k.value for k in decorator.keywords if k.arg == "maxsize")]
-            if len(given) == 1 and isinstance(given[0], ast.Constant):
-                return _replaced(source, given[0], str(asked.most), note)
-        if last_name(func) == "cache" and isinstance(func, ast.Attribute) and func is decorator:
-            module = _segment(source, func.value)
-            return _replaced(source, decorator, f"{module}.lru_cache(maxsize={asked.most})", note)
-    return Unsure("the decorator that makes it a cache has no maxsize to set")
+def _cached(asked: Asked, found: Statement) -> Edited:
+    note = f"the cache keeps {asked.most:,} results: how many repeat is yours to know"
+    for one in getattr(found.node, "decorator_list", []):
+        sizes = (
+            [*one.args[:1], *(k.value for k in one.keywords if k.arg == "maxsize")]
+            if _called(one) == "lru_cache"
+            else []
+        )
+        if len(sizes) == 1 and isinstance(sizes[0], ast.Constant):
+            return _replaced(found.source, sizes[0], str(asked.most), note)
+        if isinstance(one, ast.Attribute) and one.attr == "cache":
+            module = _segment(found.source, one.value)
+            return _replaced(found.source, one, f"{module}.lru_cache(maxsize={asked.most})", note)
+    raise _Unclear("the decorator that makes it a cache has no maxsize to set")
 
 
-def _drained(asked: Asked, statement: Statement) -> Result:
-    node = statement.node
-    call = node.value if isinstance(node, ast.Expr) else None
-    is_write = (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("write", "writelines")
-    )
-    if not is_write or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return Unsure("the line does not write in a statement of its own")
-    writer = _segment(statement.source, call.func.value)
-    if not isinstance(statement.function, ast.AsyncFunctionDef):
-        return _to_those_that_read(statement, writer)
-    note = "each write now waits for its reader: where one may be slow for long, close its connection instead"
-    return _behind(statement, [f"await {writer}.drain()"], note)
-
-
-def _to_those_that_read(statement: Statement, writer: str) -> Result:
-    """In a function that cannot await, whoever is too slow misses what is written."""
-    own = _segment(statement.source, statement.node)
-    if "\n" in own:
-        return Unsure("the statement goes over several lines")
-    indent = _indent(lines_of(statement.source.text)[statement.node.lineno - 1])
+def _drained(asked: Asked, found: Statement) -> Edited:
+    """Each write waits for its reader; in a function that cannot await, whoever is too slow misses what is written."""
+    source, node, own = found.source, found.node, _segment(found.source, found.node)
+    func = getattr(getattr(node, "value", None), "func", None)
+    is_write = isinstance(func, ast.Attribute) and func.attr in ("write", "writelines")
+    _need(is_write and isinstance(node, ast.Expr), "the line does not write in a statement of its own")
+    writer = _segment(source, _of(ast.Attribute, func).value)
+    if isinstance(found.function, ast.AsyncFunctionDef):
+        note = "each write now waits for its reader: where one may be slow for long, close its connection instead"
+        return _behind(source, node, [f"await {writer}.drain()"], note)
+    _need("\n" not in own, "the statement goes over several lines")
+    indent = _indent(lines_of(source.text)[node.lineno - 1])
     new = f"if {writer}.transport.get_write_buffer_size() < {_MOST_WAITING}:\n{indent}    {own}"
     note = "who has 1 MiB waiting misses what is written then: where that may not be, close the connection"
-    return _replaced(statement.source, statement.node, new, note)
+    return _replaced(source, node, new, note)
 
 
-def _default_none(asked: Asked, statement: Statement) -> Result:
-    function, source = statement.function, statement.source
+# ---- whose it is
+
+
+def _default_none(asked: Asked, found: Statement) -> Edited:
+    source, name = found.source, asked.variable
+    function = found.function
     if function is None:
-        return Unsure("no function is known whose default value it is")
+        raise _Unclear("no function is known whose default value it is")
     every = function.args
     positional = [*every.posonlyargs, *every.args]
     given = [*zip(positional[len(positional) - len(every.defaults) :], every.defaults)]
     given += [(arg, value) for arg, value in zip(every.kwonlyargs, every.kw_defaults) if value is not None]
-    default = next((value for arg, value in given if arg.arg == asked.variable), None)
-    text = _segment(source, default) if default is not None else ""
-    if default is None or not _EMPTY.fullmatch(text):
-        return Unsure(f"the default value of {asked.variable} is no empty container that is written there")
-    lines = _at_the_beginning(source, function, f"if {asked.variable} is None:", f"    {asked.variable} = {text}")
-    if isinstance(lines, Unsure):
-        return lines
-    inserted = source._replace(text=_joined(source, lines))
-    after = _replaced(inserted, default, "None", "where calls were meant to share it, make it a variable of the module")
-    return after._replace(before=source.text) if isinstance(after, Edited) else after
+    default = next((value for arg, value in given if arg.arg == name), None)
+    no_empty = f"the default value of {name} is no empty container that is written there"
+    text = _segment(source, _known(default, no_empty))
+    _need(_EMPTY.fullmatch(text), no_empty)
+    inside = _at_the_beginning(source, function, f"if {name} is None:", f"    {name} = {text}", note="")
+    note = "where calls were meant to share it, make it a variable of the module"
+    after = _replaced(source._replace(text=inside.text), _known(default), "None", note)
+    return after._replace(before=source.text)
 
 
-def _at_the_beginning(
-    source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, *new: str
-) -> list[str] | Unsure:
-    """The lines of the source, with others at the beginning of a function, behind its docstring."""
-    first, lines = function.body[0], lines_of(source.text)
+def _for_each_object(asked: Asked, found: Statement) -> Edited:
+    """A container that a class body makes is made in __init__ as well, where there is one that does not do so."""
+    source, body = found.source, found.cls.body if found.cls is not None else []
+    made = [value for one in body for target, value in pairs(one) if last_name(target) == asked.variable and value]
+    inits = [one for one in body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    is_empty = inits and made and _EMPTY.fullmatch(_segment(source, made[0]))
+    _need(is_empty, "no __init__ of the class is known that could make one for each object")
+    own = f"{inits[0].args.args[0].arg}.{asked.variable} = {_segment(source, made[0])}"
+    note = "where all objects were meant to share it, remove what is no longer needed instead"
+    return _at_the_beginning(source, inits[0], own, note=note)
+
+
+def _at_the_beginning(source: Source, function: _Function, *new: str, note: str) -> Edited:
+    """Lines at the beginning of a function, behind its docstring."""
+    first = function.body[0]
     has_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
     first = function.body[1] if has_text else first
-    if lines[first.lineno - 1][: first.col_offset].strip():
-        return Unsure("the function is on one line")
-    lines[first.lineno - 1 : first.lineno - 1] = [_indent(lines[first.lineno - 1]) + one for one in new]
-    return lines
+    line = lines_of(source.text)[first.lineno - 1]
+    _need(not line[: first.col_offset].strip(), "the function is on one line")
+    return _with(source, first.lineno - 1, first.lineno - 1, [_indent(line) + one for one in new], note)
 
 
-def _collector_on(asked: Asked, statement: Statement) -> Result:
-    node = statement.node
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not isinstance(call, ast.Call) or last_name(call.func) != "disable":
-        return Unsure("the line does not turn the collector off in a statement of its own")
-    return _replaced(statement.source, node, "pass  # the collector stays on")
+# ---- when it is let go
 
 
-def _not_stored(asked: Asked, statement: Statement) -> Result:
-    """What is put there by a key that nobody reads by."""
-    node = statement.node
-    call = node.value if isinstance(node, ast.Expr) else None
-    key = call.args[0] if isinstance(call, ast.Call) and call.args else None
-    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-        return Unsure("what reads it again is not to be seen")
-    if sum(source.text.count(key.value) for source in asked.sources) > 1:
-        return Unsure(f"{key.value!r} is read elsewhere in the sources")
-    note = f"nothing in the sources reads {key.value!r}; what reads it elsewhere would miss it"
-    return _replaced(statement.source, node, f"pass  # {_segment(statement.source, node)}", note)
-
-
-def _left_out(asked: Asked, statement: Statement) -> Result:
-    """What is put in is still worked out where that may do something; without the statement where it is not."""
-    pair, source, node = stored(statement), statement.source, statement.node
-    if pair is None or not isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)):
-        return Unsure("the line adds to it in a part of another statement")
-    works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
-    parts = [pair[1], *([pair[0].slice] if isinstance(pair[0], ast.Subscript) else [])]
-    if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
-        return _replaced(
-            source, node, _segment(source, pair[1]), "what it stored is still worked out: leave that out, too?"
-        )
-    root = statement.around[-1] if statement.around else ast.parse(source.text)
-    same = [part for part in blocks(root) if any(one.lineno == node.lineno for one in part)]
-    if len(same) != 1 or len(same[0]) == 1:
-        return _replaced(source, node, "pass")
-    lines = lines_of(source.text)
-    first, last = lines[node.lineno - 1], (node.end_lineno or node.lineno) - 1
-    rest = lines[last].encode()[node.end_col_offset or 0 :].decode().strip()
-    if first.encode()[: node.col_offset].decode().strip() or rest[:1] not in ("", "#"):
-        return _replaced(source, node, "pass")
-    del lines[node.lineno - 1 : last + 1]
-    return _checked(Edited(source.file, source.text, _joined(source, lines), ""))
-
-
-def _in_finally(asked: Asked, statement: Statement) -> Result:
+def _in_finally(asked: Asked, found: Statement) -> Edited:
     """What removes the same again at the end of its block does so also after an exception."""
-    after, source = taken_out_after(statement), statement.source
-    if after is None:
-        return Unsure(_UP_TO_YOU)
-    between, removes = after
-    lines = lines_of(source.text)
-    inside = range(between[0].lineno - 1, removes.end_lineno or removes.lineno)
-    texts = [node for one in between for node in ast.walk(one) if isinstance(node, (ast.Constant, ast.JoinedStr))]
-    if any(node.end_lineno != node.lineno for node in texts):
-        return Unsure("a text between goes over several lines")
-    indent = _indent(lines[inside[0]])
-    for at in inside:
-        lines[at] = f"    {lines[at]}" if lines[at].strip() else lines[at]
-    lines[removes.lineno - 1 : removes.lineno - 1] = [f"{indent}finally:"]
-    lines[inside[0] : inside[0]] = [f"{indent}try:"]
-    return _checked(Edited(source.file, source.text, _joined(source, lines), ""))
+    between, removes = _known(taken_out_after(found))
+    lines = lines_of(found.source.text)
+    return _tried(found.source, between, removes, lines[removes.lineno - 1 : removes.end_lineno])
 
 
-def _taken_out_when_done(asked: Asked, statement: Statement) -> Result:
+def _handle_removed(asked: Asked, found: Statement) -> Edited:
+    """A hook that a function makes for itself goes as the function ends."""
+    function, node, block = found.function, found.node, _block(found)
+    if function is None:
+        raise _Unclear(_UP_TO_YOU)
+    call = _of(ast.Call, node.value if isinstance(node, ast.Expr) else None)
+    given = [*call.args, *(one.value for one in call.keywords)]
+    own = {getattr(one, "name", "") for one in function.body if isinstance(one, FUNCTIONS)}
+    is_own = any(isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in own) for one in given)
+    rest = block[block.index(node) + 1 :]
+    _need(is_own and rest and block is function.body and "handle" not in _segment(found.source, function))
+    indent = _indent(lines_of(found.source.text)[rest[0].lineno - 1])
+    after = _tried(found.source, rest, None, [f"{indent}handle.remove()"])
+    source = found.source._replace(text=after.text)
+    kept = _replaced(source, node, f"handle = {_segment(source, node)}", "where it is needed later, keep the handle")
+    return kept._replace(before=found.source.text)
+
+
+def _tried(source: Source, body: Sequence[ast.stmt], until: ast.stmt | None, last: Sequence[str]) -> Edited:
+    """Statements in a try, with the lines of others in its finally, in the place of one that comes behind them."""
+    texts = [node for one in body for node in ast.walk(one) if isinstance(node, (ast.Constant, ast.JoinedStr))]
+    _need(all(node.end_lineno == node.lineno for node in texts), "a text between goes over several lines")
+    first, end = body[0].lineno - 1, (until.lineno - 1 if until is not None else body[-1].end_lineno) or 0
+    lines = lines_of(source.text)[first:end]
+    indent = _indent(lines[0])
+    inside, after = ([f"    {one}" if one.strip() else one for one in part] for part in (lines, last))
+    new = [f"{indent}try:", *inside, f"{indent}finally:", *after]
+    return _with(source, first, until.end_lineno if until is not None else end, new)
+
+
+def _taken_out_when_done(asked: Asked, found: Statement) -> Edited:
     """A future or task takes itself out of what keeps it."""
-    pair = stored(statement)
-    if pair is None or not (_is_plain_name(pair[0]) and _is_plain_name(pair[1])):
-        return Unsure("the line stores no single name that could be taken out again")
-    kind = asked.container or asked.type_name.split(" of ")[0].rpartition(".")[2]
-    container, member = (_segment(statement.source, one) for one in pair)
-    if kind not in ("list", "set") or last_name(pair[0]) != asked.variable:
-        return Unsure(_UP_TO_YOU)
-    out = "discard" if kind == "set" else "remove"
+    pair = stored(found)
+    is_plain = pair is not None and _is_plain_name(pair[0]) and _is_plain_name(pair[1])
+    pair = _known(pair if is_plain else None, "the line stores no single name that could be taken out again")
+    container, member = (_segment(found.source, one) for one in pair)
+    _need(asked.kind in ("list", "set") and last_name(pair[0]) == asked.variable)
+    out = "discard" if asked.kind == "set" else "remove"
     note = f"who looks for results or exceptions in {container} later misses those that are done"
-    return _behind(statement, [f"{member}.add_done_callback({container}.{out})"], note)
+    return _behind(found.source, found.node, [f"{member}.add_done_callback({container}.{out})"], note)
 
 
-def _for_each_object(asked: Asked, statement: Statement) -> Result:
-    """A container that a class body makes is made in __init__ as well, where there is one that does not do so."""
-    source, body = statement.source, statement.cls.body if statement.cls is not None else []
-    made = next((one for one in body if last_name(next(pairs(one), (None,))[0]) == asked.variable), None)
-    init = next((one for one in body if getattr(one, "name", "") == "__init__"), None)
-    value = next(pairs(made), (None, None))[1] if made is not None else None
-    if value is None or not isinstance(init, ast.FunctionDef) or not _EMPTY.fullmatch(_segment(source, value)):
-        return Unsure("no __init__ of the class is known that could make one for each object")
-    own = f"{init.args.args[0].arg}.{asked.variable} = {_segment(source, value)}"
-    lines = _at_the_beginning(source, init, own)
-    if isinstance(lines, Unsure):
-        return lines
-    note = "where all objects were meant to share it, remove what is no longer needed instead"
-    return _checked(Edited(source.file, source.text, _joined(source, lines), note))
-
-
-def _closed(asked: Asked, statement: Statement) -> Result:
+def _closed(asked: Asked, found: Statement) -> Edited:
     """A figure that the same function makes and saves: closed where it is last used."""
-    node, function = statement.node, statement.function
-    call = node.value if isinstance(node, ast.Assign) else None
-    func = call.func if isinstance(call, ast.Call) else None
-    if function is None or not isinstance(node, ast.Assign) or not isinstance(func, ast.Attribute):
-        return Unsure(_UP_TO_YOU)
+    node = _of(ast.Assign, found.node)
+    func = _of(ast.Attribute, getattr(node.value, "func", None))
     target = node.targets[0].elts[0] if isinstance(node.targets[0], ast.Tuple) else node.targets[0]
-    if not isinstance(target, ast.Name) or last_name(func) not in ("subplots", "figure", "subplot_mosaic"):
-        return Unsure(_UP_TO_YOU)
-    body = next((part for part in blocks(function) if node in part), [])
-    uses = [one for one in body[body.index(node) :] if _mentions(one, target.id)] if node in body else []
-    if (
-        len(uses) < 2
-        or isinstance(uses[-1], (ast.Return, ast.Assign))
-        or sum(_mentions(n, target.id) for n in body) > len(uses)
-    ):
-        return Unsure(f"what becomes of {target.id} is not to be seen")
-    module = _segment(statement.source, func.value)
-    return _behind(Statement(statement.source, uses[-1], ()), [f"{module}.close({target.id})"], "")
+    name, body = _of(ast.Name, target).id, _block(found)
+    _need(found.function is not None and func.attr in _FIGURES)
+    uses = [one for one in body if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(one))]
+    is_used = len(uses) > 1 and uses[0] is node and not isinstance(uses[-1], (ast.Return, ast.Assign))
+    _need(is_used, f"what becomes of {name} is not to be seen")
+    return _behind(found.source, uses[-1], [f"{_segment(found.source, func.value)}.close({name})"], "")
 
 
-_HOW: dict[str, Callable[[Asked, Statement], Result]] = {
-    "autograd-history": _stored_otherwise,
-    "views": _stored_otherwise,
-    "values-with-more": _stored_otherwise,
-    "tracebacks": _stored_otherwise,
+def _collector_on(asked: Asked, found: Statement) -> Edited:
+    is_it = isinstance(found.node, ast.Expr) and _called(found.node.value) == "disable"
+    _need(is_it, "the line does not turn the collector off in a statement of its own")
+    return _replaced(found.source, found.node, "pass  # the collector stays on")
+
+
+_How = Callable[[Asked, Statement], Edited]
+_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+_HOW: dict[str, _How] = {
+    "autograd-history": _otherwise(lambda asked, text, behind: f"{behind}.detach()"),
+    "views": _otherwise(_of_view),
+    "values-with-more": _otherwise(lambda asked, text, behind: f"{asked.base}({text})" if asked.base else None),
+    "tracebacks": _otherwise(lambda asked, text, behind: f"{text}.with_traceback(None)"),
     "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,
+    "made-by-reading": _read_without_entry,
     "slow-consumer": _made_with_limit,
     "unbounded-cache": _cached,
     "cache-keeps-self": _cached,
@@ -396,28 +409,44 @@ _HOW: dict[str, Callable[[Asked, Statement], Result]] = {
     "collector-off": _collector_on,
     "stored-for-good": _not_stored,
     "library-registry": _closed,
+    "hooks": _handle_removed,
     "removal-not-reached": _in_finally,
     "finished-work": _taken_out_when_done,
     "class-attribute": _for_each_object,
 }
 
 
+# ---- texts and their syntax
+
+
+def _tree(text: str) -> ast.Module | None:
+    """Of a whole source: what is cut off is edited by nobody."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def _nodes(sources: Sequence[Source]) -> Iterator[tuple[Source, ast.AST]]:
     for source in sources:
-        if _is_whole(source):
-            yield from ((source, node) for node in ast.walk(ast.parse(source.text)))
+        tree = _tree(source.text)
+        yield from ((source, node) for node in (ast.walk(tree) if tree is not None else ()))
 
 
-def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+def _called(node: ast.AST | None) -> str:
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
 
 
-def _is_whole(source: Source) -> bool:
-    try:
-        ast.parse(source.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+def _receiver(node: ast.AST) -> str:
+    func = node.func if isinstance(node, ast.Call) else None
+    return last_name(func.value) if isinstance(func, ast.Attribute) else ""
+
+
+def _block(found: Statement) -> list[ast.stmt]:
+    """The statements that it stands among."""
+    root = found.around[-1] if found.around else _known(_tree(found.source.text))
+    same = (part for part in blocks(root) if any(one.lineno == found.node.lineno for one in part))
+    return next((part for part in same if any(ast.dump(one) == ast.dump(found.node) for one in part)), [])
 
 
 def _is_plain_name(node: ast.expr | None) -> bool:
@@ -435,38 +464,33 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _joined(source: Source, lines: Sequence[str]) -> str:
-    """With the line ends that the source has."""
-    return ("\r\n" if "\r\n" in source.text else "\n").join(lines)
-
-
-def _replaced(source: Source, node: ast.expr | ast.stmt, new: str, note: str = "") -> Result:
-    """The source with another text in place of a node, which may go over several lines."""
+def _around(source: Source, node: ast.expr | ast.stmt) -> tuple[str, str]:
+    """What stands before and behind it, on its first line and its last."""
     lines = lines_of(source.text)
-    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-    before = lines[first].encode()[: node.col_offset].decode()
-    behind = lines[last].encode()[node.end_col_offset or 0 :].decode()
-    lines[first : last + 1] = f"{before}{new}{behind}".split("\n")
-    return _checked(Edited(source.file, source.text, _joined(source, lines), note))
+    before = lines[node.lineno - 1].encode()[: node.col_offset].decode()
+    return before, lines[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset or 0 :].decode()
 
 
-def _behind(statement: Statement, new: Sequence[str], note: str) -> Result:
+def _has_own_lines(source: Source, node: ast.stmt) -> bool:
+    before, behind = _around(source, node)
+    return not before.strip() and behind.strip()[:1] in ("", "#")
+
+
+def _with(source: Source, first: int, end: int | None, new: Sequence[str], note: str = "") -> Edited:
+    """The source with other lines from ``first`` to before ``end``, and with the line ends that it has."""
+    lines = lines_of(source.text)
+    lines[first:end] = new
+    return Edited(source.file, source.text, ("\r\n" if "\r\n" in source.text else "\n").join(lines), note)
+
+
+def _replaced(source: Source, node: ast.expr | ast.stmt, new: str, note: str = "") -> Edited:
+    """The source with another text in place of a node, which may go over several lines."""
+    before, behind = _around(source, node)
+    return _with(source, node.lineno - 1, node.end_lineno, f"{before}{new}{behind}".split("\n"), note)
+
+
+def _behind(source: Source, node: ast.stmt, new: Sequence[str], note: str) -> Edited:
     """The source with statements put behind one, as far in as it."""
-    lines, node = lines_of(statement.source.text), statement.node
-    first, last = lines[node.lineno - 1], (node.end_lineno or node.lineno) - 1
-    indent = _indent(first)
-    if (
-        first.encode()[: node.col_offset].decode().strip()
-        or lines[last].encode()[node.end_col_offset or 0 :].strip()[:1] == b";"
-    ):
-        return Unsure("the statement shares its line with another")
-    lines[last + 1 : last + 1] = [indent + one for one in new]
-    return _checked(Edited(statement.source.file, statement.source.text, _joined(statement.source, lines), note))
-
-
-def _checked(edited: Edited) -> Result:
-    try:
-        ast.parse(edited.text)
-    except SyntaxError:
-        return Unsure("the edited source could not be parsed")
-    return edited
+    _need(_has_own_lines(source, node), "the statement shares its line with another")
+    end, indent = node.end_lineno or node.lineno, _indent(lines_of(source.text)[node.lineno - 1])
+    return _with(source, end, end, [indent + one for one in new], note)

@@ -37,9 +37,11 @@ class Statement:
 
 @dataclass(frozen=True)
 class Guard:
-    """Why a statement may not run: ``kind`` is uncalled, handler, condition or early; ``text``: as the source has it.
+    """Why a statement may not run. ``text``: as the source has it.
 
-    ``uncalled``: of a function whose name stands nowhere else. ``early``: a return, raise or continue may come before.
+    ``kind``: handler or condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else;
+    ``asked``: it removes what its function was asked for, and found to be of no more use; ``early``: a
+    return, raise or continue may come before.
     """
 
     kind: str
@@ -81,6 +83,8 @@ def guard_of(sources: Sequence[Source], file: str, line: int) -> Guard | None:
         if isinstance(outer, ast.If) and not _is_of_length(outer.test):
             is_other = inner in outer.orelse
             test = ast.unparse(outer.test)
+            if function is not None and _is_asked_for(found.node, function):
+                return Guard("asked", f"{function.name}()", function.lineno)
             return Guard("condition", f"not ({test})" if is_other else test, outer.lineno)
         inner = outer
     return _early(found)
@@ -210,6 +214,31 @@ def is_never_read(sources: Sequence[Source], variable: str) -> bool:
     return put > 0
 
 
+def only_read(found: Statement, variable: str) -> ast.Subscript | None:
+    """``self.kinds[key]``, where it stands once and what is there is looked at, and neither changed nor handed on."""
+    function, node = found.function, found.node
+    entries = [one for one in _own(node) if isinstance(one, ast.Subscript) and last_name(one.value) == variable]
+    if function is None or len(entries) != 1 or not isinstance(entries[0].ctx, ast.Load):
+        return None
+    around = {inner: outer for outer in ast.walk(function) for inner in ast.iter_child_nodes(outer)}
+    uses: list[ast.AST] = [entries[0]]
+    if isinstance(node, ast.Assign) and node.value is entries[0]:
+        names = [one.id for one in node.targets if isinstance(one, ast.Name)]
+        uses = [
+            one
+            for one in ast.walk(function)
+            if last_name(one) in names and isinstance(getattr(one, "ctx", None), ast.Load)
+        ]
+    for use in uses:
+        outer = around.get(use)
+        is_part = isinstance(outer, ast.Attribute) and isinstance(outer.ctx, ast.Load)
+        called = around.get(outer) if is_part and outer is not None else None
+        looks = is_part and not (isinstance(called, ast.Call) and called.func is outer)
+        if not looks and not isinstance(outer, (ast.Compare, ast.BinOp, ast.FormattedValue)):
+            return None
+    return entries[0] if uses else None
+
+
 def has_default(sources: Sequence[Source], variable: str, maker: str) -> str | None:
     """``default=[]``, where a variable is made with a container as that."""
     for tree in (parse(source.text) for source in sources if variable in source.text):
@@ -281,6 +310,37 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 def _is_of_length(test: ast.expr) -> bool:
     """It asks how many there are: a limit, and no reason why a member stays."""
     return any(isinstance(one, ast.Call) and last_name(one.func) in ("len", "qsize") for one in ast.walk(test))
+
+
+def _is_asked_for(node: ast.stmt, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """What is removed is an entry by a key that the function is given, and that it looks up for whoever called it."""
+    given = {one.arg for one in function.args.args}
+    gone: list[tuple[ast.expr, ast.expr]] = []
+    for one in _own(node):
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Del):
+            gone.append((one.value, one.slice))
+        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "pop" and one.args:
+            gone.append((one.func.value, one.args[0]))
+    every = list(ast.walk(function))
+    looked_up = {_entry(one) for one in every}
+    answers = any(
+        isinstance(one, ast.Return) and not isinstance(one.value, (ast.Constant, type(None))) for one in every
+    )
+    return answers and any(last_name(entry[1]) in given and _dumped(*entry) in looked_up for entry in gone)
+
+
+def _entry(node: ast.AST) -> tuple[str, ...] | None:
+    """Of ``rows[key]`` and ``rows.get(key)``, as they are read: the container and the key."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return _dumped(node.value, node.slice)
+    func = node.func if isinstance(node, ast.Call) and node.args else None
+    if isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and func.attr == "get":
+        return _dumped(func.value, node.args[0])
+    return None
+
+
+def _dumped(*parts: ast.AST) -> tuple[str, ...]:
+    return tuple(map(ast.dump, parts))
 
 
 def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...units import SOME
 from ..code.adding import Line
 from ..code.caps import Cap, caps
 from ..code.recorded import sources_of
@@ -20,7 +21,7 @@ from ..heap.accumulation import accumulations
 from ..heap.comparable import heap_of
 from ..heap.owners import user_place
 from ..heap.place import Place
-from ..series.arithmetic import Floats
+from ..series.arithmetic import Floats, per_second
 from .limits import Limit, limits, nearest
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _LIMIT = re.compile(r"max_?(size|len|entries|items|count|length)|capacity|^_*lim
 _LEAST_SHARE = 0.05  # of what its process gained: below, it matters to nobody
 _OVER = 1.02  # times the limit: a program that compares before it adds has one more, or a batch
 _DEARER = 1.5  # times what a member takes on average: new ones that take more are not all that grows
-_FAR = 0.1  # of the limit: what it takes when it is full is no more than a guess
+_FAR = SOME  # of the limit: what it takes when it is full is no more than a guess
 _AFTER = 0.3  # of the window: growth that goes on so long after it was full is not its own
 
 
@@ -75,7 +76,7 @@ class Filling:
 
     @property
     def level_bytes(self) -> float:
-        return self.held_bytes / max(self.full_share, 1e-9) if self.limit else self.held_bytes
+        return self.held_bytes / self.full_share if self.limit and self.length else self.held_bytes
 
     @property
     def needed_bytes(self) -> float:
@@ -114,7 +115,7 @@ def fills(recording: Recording, pid: int, growth_bytes: int, window_s: tuple[flo
     if heap is None:
         return None
     seconds = float(heap.time_s[-1] - heap.time_s[0])
-    gained = max(growth_bytes * seconds / max(window_s[1] - window_s[0], 1e-9), 1.0)
+    gained = max(per_second(growth_bytes, window_s[1] - window_s[0]) * seconds, 1.0)
     found: list[Filling] = []
     others = 0.0
     sources = sources_of(recording)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...units import FEWEST
 from ..heap.accumulation import keeps_growing
 from ..tables import narrow, only
 from .processes import ProcessGrowth
@@ -28,7 +29,7 @@ class Frozen(NamedTuple):
         return self.last_count - self.first_count
 
 
-def frozen_in(process: ProcessGrowth, growth: TreeGrowth, *, min_rises: int = 3) -> Frozen | None:
+def frozen_in(process: ProcessGrowth, growth: TreeGrowth, *, min_rises: int = FEWEST) -> Frozen | None:
     """None unless ever more objects are frozen. ``min_rises``: a start-up freezes once, or twice."""
     tables = [narrow(process.rows(name), "time_s", "gc_frozen_count") for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...signals import Signal
+from ...units import MOST
 from ..series.arithmetic import Floats
 from ..tables import cells
 from .processes import ProcessGrowth, alive_in, rounds_of
@@ -70,7 +71,7 @@ def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: F
         before = float(
             held[time_s <= end_s][-1:].max(initial=0.0)
         )  # of one that was read once, between two rounds: none
-        was_most = (process.pid, process.start_ticks) in keys and process.held_bytes[-1] >= 0.5 * before
+        was_most = (process.pid, process.start_ticks) in keys and process.held_bytes[-1] >= MOST * before
         if was_most and held[time_s > end_s].max(initial=0.0) < _NOT_REGAINED * before:
             return end_s
     return float("inf")

@@ -7,14 +7,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...units import MOST, SOME
 from ..series.arithmetic import Floats
 from ..tables import only, text_of
 from .processes import ProcessGrowth
 
-_LATE = 0.5  # of a process's life: what is kept there is no start that is soon over
-_LOW = 0.1  # quantile: a buffer that is freed and taken again each second is in use in some of the readings
+_LATE = MOST  # of a process's life: what is kept there is no start that is soon over
+_LOW = SOME  # quantile: a buffer that is freed and taken again each second is in use in some of the readings
 _LEAST_READINGS = 6
-_UNSURE = 0.1  # of what malloc says is free
+_UNSURE = SOME  # of what malloc says is free
 _LEAST_S = 5.0
 _PAGE_BYTES = 4096  # a free piece loses about one, half at each of its ends, that stays with its neighbours
 LARGE_BYTES = 128 * 1024  # from here on malloc would map a buffer of its own, if it had not learned otherwise
@@ -95,7 +96,7 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
         room = room - others
     free = np.minimum(said, np.maximum(0.0, room))
     level = float(np.quantile(free[late], _LOW, method="lower"))
-    less = np.flatnonzero(free[: int(np.argmax(late))] < 0.5 * level)
+    less = np.flatnonzero(free[: int(np.argmax(late))] < MOST * level)
     return Kept(
         round(level),
         round(float(np.median(held[late]))),
@@ -139,7 +140,7 @@ def _arenas(rows: pd.DataFrame, start_s: float, end_s: float) -> Arenas | None:
     single = np.sort(free[rows["arena"].notna().to_numpy()])[::-1]
     return Arenas(
         int(counts.sum()),
-        int(counts[free > 0.5 * system].sum()),
+        int(counts[free > MOST * system].sum()),
         round(float(free.sum())),
         round(float(free.sum() - single[:_FEW].sum())),
         round(float(top.sum())),

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...units import MOST, MiB, format_bytes, format_count, format_duration
+from ...units import FEWEST, MOST, NEARLY_ALL, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
 from ..heap.naming import MODULES
 from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
-from ..series.arithmetic import Floats, level_at
+from ..series.arithmetic import Floats, level_at, per_second
 from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
 from ..tables import cells, narrow, only
 from .filling import Fills
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 ENOUGH = 0.75  # of the growth: so much may end by itself, and nobody can tell about the rest
-_LEAST_READINGS = 9  # three of each third
-_VARIES = 0.2  # of what a process holds: by as much a heap varies with what is asked of it
-_LIBRARY = 50, 0.1  # modules more, and of those that were there: a library
+_LEAST_READINGS = FEWEST**2  # three of each third
+_VARIES = 1 - NEARLY_ALL  # of what a process holds: by as much a heap varies with what is asked of it
+_LIBRARY = 50, SOME  # modules more, and of those that were there: a library
 _LEAST_CPU_S = 0.1  # between two snapshots: it is counted in hundredths
-_LEAST_INTERVALS = 3  # between snapshots: of two, what grows steadily fills one by chance
+_LEAST_INTERVALS = FEWEST  # between snapshots: of two, what grows steadily fills one by chance
 _KEYED = ("dict", "set", "collections.OrderedDict", "collections.Counter", "collections.defaultdict")
 GPU_HISTORY_ON = "gpu-history-on"  # the agent's note
 MOST_HISTORY_BYTES = (
@@ -124,7 +124,7 @@ def starved(worker: ProcessGrowth, trend: Trend) -> str | None:
     at_s, delay_s, cpu_s = rows.to_numpy(dtype=np.float64).T
     thirds_s = np.linspace(trend.start_s, trend.end_s, 4)
     waited, done = (np.diff(np.interp(thirds_s, at_s, values)) for values in (delay_s, cpu_s))
-    share = float(waited[-1] / max(thirds_s[-1] - thirds_s[-2], 1e-9))
+    share = per_second(float(waited[-1]), float(thirds_s[-1] - thirds_s[-2]))
     if share < MOST or done[-1] > (1 - ENOUGH) * done[0]:
         return None
     return (

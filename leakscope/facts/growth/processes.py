@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
-from ..tables import Row, by_process, in_time, narrow, only, process_names, records, text_of
+from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
-from .sharing import Copied, Family, copied_by_takes, families, own_bytes, shares
+from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, shares
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -187,11 +187,12 @@ def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tu
     """The first value from birth, the last until death: a parent shares its pages from then on, seen or not."""
     first_s, last_s = float(process.time_s[0]), float(process.time_s[-1])
     if row["time_mono_ns"] is not None:
-        began_s = row["time_s"] - row["time_mono_ns"] / 1e9
-        if row["born_mono_ns"] is not None:
-            first_s = min(first_s, began_s + row["born_mono_ns"] / 1e9)
-        if row["died_mono_ns"] is not None:
-            last_s = max(last_s, began_s + row["died_mono_ns"] / 1e9)
+        born_s, died_s = (
+            row["time_s"] + (row[name] - row["time_mono_ns"]) / 1e9 if row[name] is not None else None
+            for name in ("born_mono_ns", "died_mono_ns")
+        )
+        first_s = first_s if born_s is None else min(first_s, born_s)
+        last_s = last_s if died_s is None else max(last_s, died_s)
     return (
         np.concatenate([[first_s], process.time_s, [last_s]]),
         np.concatenate([values[:1], values, values[-1:]]),
@@ -294,7 +295,7 @@ def _process(
     parted: dict[str, dict[_Key, pd.DataFrame]],
 ) -> ProcessGrowth:
     family = of_command.get(text_of(row, "cmdline") or "", Family())
-    time_s, private, shared, file = shares(rows, family, copied, _graphs_s(recording.tables["heap_graphs"], key))
+    time_s, private, shared, file = shares(rows, family, copied, _graphs_of(recording.tables["heap_graphs"], key))
     loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", "exit"))
     begun_s = float(loaded[0]) if loaded.size else None
     exit_s = float(exits[-1]) if exits.size else float("inf")
@@ -318,13 +319,14 @@ def _process(
     )
 
 
-def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
-    """From when until when the agent had a graph of the heap in the process's memory."""
+def _graphs_of(graphs: pd.DataFrame, key: _Key) -> list[Ours]:
+    """What the agent had in the process's memory, to read its heap."""
     if not len(graphs):
         return []
-    graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s")
+    graphs = narrow(graphs, "pid", "start_ticks", "time_s", "held_s", "reading_bytes")
     own = only(graphs, (graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna())
-    return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
+    told = cells(own, "time_s", "held_s", "reading_bytes")
+    return [Ours(at, at + held, float("inf") if size is None else size) for at, held, size in told]
 
 
 def _noted_s(notes: pd.DataFrame | None, note: str) -> Floats:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...units import FEWEST, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
 from ..tables import only
@@ -19,8 +20,8 @@ from ..tables import only
 if TYPE_CHECKING:
     from .processes import ProcessGrowth
 
-_LEAST_TAKES = 3  # fewer tell no steady change from a single one
-_STEADY = 0.8  # of all that a rest moved: what it moved on the whole
+_LEAST_TAKES = FEWEST  # fewer tell no steady change from a single one
+_STEADY = NEARLY_ALL  # of all that a rest moved: what it moved on the whole
 _LEAST_PACE = 0.25  # between two snapshots, of the pace of the whole
 _MOST_OF_THEM = 0.66  # of the times between two snapshots: two of three
 NONE = "NoneType"

@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ...units import FEWEST, SOME
 from ..series.arithmetic import Floats
 from ..tables import Row, cells, in_time
 
-_UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
+_UNSEEN_READINGS = FEWEST  # to either side: forks that are there half of the time meet seven in a row once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
-_SELDOM = 0.1  # of the readings
+_SELDOM = SOME  # of the readings
 _AT_ONCE_S = 1e-6
 
 
@@ -63,6 +64,14 @@ class Copied(NamedTuple):
     bytes: float
 
 
+class Ours(NamedTuple):
+    """What the agent had in a process's memory: up to ``bytes``, which may be infinite where nobody said."""
+
+    from_s: float
+    until_s: float
+    bytes: float
+
+
 def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, list[Copied]]:
     """{pid: what the recording itself made it hold more}."""
     own = [one for one in cells(takes, "pid", "time_s", "copied_bytes") if one[0] is not None and (one[2] or 0) > 0]
@@ -79,15 +88,15 @@ def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, l
 
 
 def shares(
-    rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = (), ours_s: Sequence[tuple[float, float]] = ()
+    rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = (), ours: Sequence[Ours] = ()
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users.
 
     ``copied`` is left out, as the job would not hold it without us; it is whole in the parent here, though a part of it
     is each child's, who shares the page with one less.
 
-    ``ours_s``: from when until when memory of ours was among it, some share of its own: what was sampled then is left
-    out, where anything else was.
+    ``ours``: what we had in there ourselves. It comes and goes within its time: a process is taken to have held what it
+    did before and after, as far as a sample of both does not say otherwise.
     """
 
     def values(name: str) -> Floats:
@@ -103,20 +112,31 @@ def shares(
     )
     pss, pss_anon = values("pss_bytes"), values("pss_anon_bytes")
     # From the readings, not from what is between them: that is on a line from one to the next.
-    ours = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
-    private_share = _share(time_s, pss_anon - ours, anon, family)
+    of_copies = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
+    private_share = _share(time_s, pss_anon - of_copies, anon, family)
     other = time_s, pss - pss_anon, shmem + file, family
     # What anybody else has mapped takes a little of each file: there a few percent are no noise.
     other_share, file_share = _share(*other), _share(*other, unshared=1.0)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
-    clean = use & ~np.any([(begin <= time_s) & (time_s <= end) for begin, end in ours_s], axis=0) if ours_s else use
-    use = clean if clean.sum() >= 2 else use
+    private = _without_ours(time_s, anon * private_share, use, ours)
     return (
         time_s[use],
-        (anon * private_share + swap)[use],
+        (private + swap)[use],
         (shmem * other_share)[use],
         (file * file_share)[use],
     )
+
+
+def _without_ours(time_s: Floats, private: Floats, use: NDArray[np.bool_], ours: Sequence[Ours]) -> Floats:
+    most = np.zeros_like(time_s)
+    for one in ours:
+        most = np.where((one.from_s <= time_s) & (time_s <= one.until_s), np.maximum(most, one.bytes), most)
+    clean = use & (most <= 0)
+    if not clean.any() or not most.any():
+        return private
+    else_held = np.interp(time_s, time_s[clean], private[clean])
+    without: Floats = np.clip(else_held, np.maximum(private - most, 0.0), private)
+    return without
 
 
 def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floats:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from ...units import FEWEST
 from ..heap.accumulation import keeps_growing
 from ..series.arithmetic import Floats
 from ..tables import only, without_last
@@ -116,13 +117,13 @@ class Blocks:
 def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
     """None where no three snapshots of the window read all objects and the allocator's pools."""
     graphs = process.rows("heap_graphs")
-    if len(graphs) < 3:
+    if len(graphs) < FEWEST:
         return None
     graphs = only(graphs, graphs["take"].notna()).drop_duplicates("take", keep="last")
     graphs = _of_window(without_last(graphs, process.rows("takes")), start_s, end_s)
     is_whole = ~graphs["is_sampled"].fillna(False).astype(bool)
     graphs = only(graphs, is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna())
-    if len(graphs) < 3:
+    if len(graphs) < FEWEST:
         return None
     # Objects that nothing refers to are not in the graph: a sample of pools has those.
     loose = process.rows("heap_strays").groupby("take")["loose_bytes"].sum()
@@ -145,7 +146,7 @@ def kept_by_c(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
 def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
     """With one before it where they are few, as the places of the heap are compared."""
     inside = only(graphs, (graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1))
-    if len(inside) >= 3:
+    if len(inside) >= FEWEST:
         return inside
     before = only(graphs, graphs["time_s"] < start_s).tail(1)
     return only(graphs, graphs["take"].isin([*before["take"], *inside["take"]]))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...findings import RuledOut, Skipped
 from ...units import MOST, format_bytes, format_count, format_duration, format_rate
-from ..series.arithmetic import Floats
+from ..series.arithmetic import Floats, per_second
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
 from .filling import Fills, fills
 from .job import Job, job_of
@@ -40,7 +40,8 @@ class TreeGrowth:
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
     ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
-    ``is_harmless``: it grows without end, too slowly to matter within the horizon.
+    ``is_harmless``: it grows without end, too slowly to matter within the horizon. ``judged``: what the witness who was
+    believed says; ``trend`` is of all processes.
     """
 
     leaking: bool | None
@@ -55,6 +56,7 @@ class TreeGrowth:
     fills: Fills | None = None
     least_bytes_per_hour: float | None = None
     is_harmless: bool = False
+    judged: Trend = _NO_SAMPLES
 
     @property
     def main(self) -> ProcessGrowth | None:
@@ -63,7 +65,7 @@ class TreeGrowth:
 
     @property
     def growth_bytes_per_hour(self) -> float:
-        return self.growth_bytes / max(self.end_s - self.start_s, 1e-9) * 3600
+        return per_second(self.growth_bytes, self.end_s - self.start_s) * 3600
 
     def process(self, pid: int) -> ProcessGrowth | None:
         """The process with this pid that gained most."""
@@ -105,7 +107,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
-    found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least)
+    found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least, judged=view.trend)
     return _weighed(found, nearest(limits(recording)), horizon_s)
 
 
@@ -118,7 +120,7 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
     least_per_hour = min(room, _MATTERS * float(limit.limit_bytes[-1])) / ahead_s * 3600
     within = f"within {format_duration(ahead_s)}"
     gained = growth.main.growth_bytes if growth.main.is_hidden else growth.growth_bytes
-    per_hour = gained / max(growth.end_s - growth.start_s, 1e-9) * 3600
+    per_hour = per_second(gained, growth.end_s - growth.start_s) * 3600
     if growth.leaking and 0 < per_hour < least_per_hour:
         rate = f"{format_bytes(24 * per_hour)} per day"
         reason = f"it grows by {rate}, less than {_MATTERS:.0%} of {limit.label} {within}"
@@ -211,6 +213,6 @@ def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
     return RuledOut(kind, f"memory does not keep growing: {growth.reason}", figures)
 
 
-def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = 0.5) -> str:
+def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = MOST) -> str:
     """``critical`` for what explains half of a growing tree or more, ``warning`` for less."""
     return "critical" if growth.leaking and bytes >= critical_share * growth.growth_bytes else "warning"

@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...units import MOST, format_bytes
+from ...rising import LEAST_BLOCKS
+from ...units import FEWEST, MOST, NEARLY_ALL, SOME, format_bytes
 from ..heap.accumulation import accumulations
 from ..heap.comparable import Heap, heap_of, heap_to_the_end
 from ..heap.owners import user_holder
 from ..heap.place import Place
-from ..series.arithmetic import Floats, level_at, retained
-from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
+from ..series.arithmetic import Floats, level_at, per_second, retained
+from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, GROWTH, LEAST_STEPS, Trend, judge
 from ..tables import narrow, only
 from .job import Job
 from .passing import ENOUGH
@@ -34,10 +35,9 @@ _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches a
 _SLOWER = 0.6, 0.9  # of the pace at first: above, time is as good a clock; and where time alone cannot tell
 _LEAST_S = 10.0  # of a process that is starved: the judge wants as much of anybody
 _IDLE_S = 8.0  # between two bursts: shorter pauses belong to the work
-_AT_WORK = 0.2  # of the CPU time that it takes when it is at work
-_LITTLE = 0.1  # of a run, or of what was gained in it
-_LEAST_READINGS = 8
-_FEW, _STEADY, _IN_STEP = 4, 6, 4  # snapshots: of fewer some rise by chance; to be believed; if in step with the work
+_AT_WORK = 1 - NEARLY_ALL  # of the CPU time that it takes when it is at work
+_LITTLE = SOME  # of a run, or of what was gained in it
+_FEW, _STEADY = 4, 6  # snapshots: of fewer some rise by chance, unless in step with the work; to be believed
 _APART = 0.05  # of its members, from a straight line by steps
 _TWICE = 2.0  # the usual pace, or half of it: no steady rise is further from it in any interval
 
@@ -89,7 +89,7 @@ def _of_each(job: Job) -> Iterator[Witness]:
 
 def _lived(process: ProcessGrowth, job: Job) -> float:
     """For which share of the run."""
-    return float((process.time_s[-1] - process.time_s[0]) / max(job.time_s[-1] - job.time_s[0], 1e-9))
+    return per_second(float(process.time_s[-1] - process.time_s[0]), float(job.time_s[-1] - job.time_s[0]))
 
 
 def _by_work_done(job: Job, plain: Witness) -> Iterator[Witness]:
@@ -107,7 +107,7 @@ def _by_work_done(job: Job, plain: Witness) -> Iterator[Witness]:
     own_s = np.maximum.accumulate(at_s - delay_s)  # the two are not read at one instant
     yield from _by_pace(job, plain, at_s, own_s, "counted in time that it did not wait for a core", _LEAST_S)
     at_s, delay_s, cpu_s = rows.dropna().to_numpy(dtype=np.float64).T
-    if plain.trend.verdict != CANNOT_TELL or at_s.size < _LEAST_READINGS:
+    if plain.trend.verdict != CANNOT_TELL or at_s.size < LEAST_BLOCKS:
         return
     thirds_s = np.quantile(job.time_s, [0.0, 1 / 3, 2 / 3, 1.0])
     waited, done = (np.diff(np.interp(thirds_s, at_s, values)) for values in (delay_s, cpu_s))
@@ -120,7 +120,7 @@ def _by_pace(job: Job, plain: Witness, at_s: Floats, work: Floats, words: str, l
 
     The work has to leak as before to the end: a job that stopped working is judged by time alone.
     """
-    if at_s.size < _LEAST_READINGS:
+    if at_s.size < LEAST_BLOCKS:
         return
     inside = (job.time_s >= at_s[0]) & (job.time_s <= at_s[-1])
     if inside.sum() < 2:
@@ -137,7 +137,9 @@ def _by_pace(job: Job, plain: Witness, at_s: Floats, work: Floats, words: str, l
 def _judged(clock_s: Floats, held: Floats, time_s: Floats, words: str) -> Witness:
     trend = judge(clock_s, held)
     start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s, time_s)
-    return Witness(replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s)))
+    of_work = f"{GROWTH} in proportion to work" if trend.model == GROWTH else trend.model
+    told = replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s), model=of_work)
+    return Witness(told)
 
 
 def _slowed_down(time_s: Floats, at_s: Floats, work: Floats, max_pace: float) -> bool:
@@ -163,7 +165,7 @@ def _by_bursts(worker: ProcessGrowth) -> Iterator[Witness]:
     """
     rows = narrow(worker.rows("process_samples"), "time_s", "cpu_s").dropna()
     rows = only(rows, rows["time_s"] <= worker.time_s[-1])
-    if len(rows) < 2 * _LEAST_READINGS:
+    if len(rows) < 2 * LEAST_BLOCKS:
         return
     at_s, cpu_s = rows.to_numpy(dtype=np.float64).T
     lasted_s = np.maximum(np.diff(at_s), 1e-9)
@@ -204,7 +206,7 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     at_s, in_use, free = in_use_of(worker.rows("sentinels"))
     if at_s.size < 2:
         return
-    trend = judge(at_s, in_use, min_samples=_LEAST_READINGS + 2)  # the allocators are asked once a second
+    trend = judge(at_s, in_use, min_samples=LEAST_BLOCKS + 2)  # the allocators are asked once a second
     if trend.verdict != GROWING:
         return
     ends_s = [trend.start_s, trend.end_s]
@@ -278,7 +280,8 @@ class Riser:
         pace = self.growth_bytes / (end_s - start_s)
         how = "step" if self.is_in_step else "second"
         reason = f"{self._seen}, by as much in each {how}"
-        trend = Trend(GROWING, reason, start_s, end_s, round(self.growth_bytes), pace, pace, pace)
+        model = f"{GROWTH} in proportion to work" if self.is_in_step else GROWTH
+        trend = Trend(GROWING, reason, start_s, end_s, round(self.growth_bytes), pace, pace, pace, model, 1.0)
         return Witness(trend, False, None, self.process, _HIDES)
 
     @property
@@ -364,7 +367,7 @@ def _is_steady(heap: Heap, place: Place) -> bool:
     if gained < 2 * DRIFT_BYTES or time_s[-1] - time_s[0] < 1.5 * _LEAST_S:
         return False
     if _is_in_step(heap.step, place):
-        return len(time_s) >= _IN_STEP
+        return len(time_s) >= _FEW
     if not heap.is_exact or len(time_s) < _STEADY:
         return False
     paces = [_paces(time_s, place.deep_bytes)]
@@ -374,7 +377,7 @@ def _is_steady(heap: Heap, place: Place) -> bool:
 
 def _paces(time_s: Floats, values: Floats) -> Floats:
     """Of each interval, as a share of the whole one's; zeros where nothing was gained."""
-    usual = float(values[-1] - values[0]) / max(float(time_s[-1] - time_s[0]), 1e-9)
+    usual = per_second(float(values[-1] - values[0]), float(time_s[-1] - time_s[0]))
     found: Floats = np.diff(values) / np.diff(time_s) / usual if usual > 0 else np.zeros(len(values) - 1)
     return found
 
@@ -383,7 +386,7 @@ def _fell_after(process: ProcessGrowth, takes_s: Floats) -> float:
     """How much less the process held after the last snapshot than between the last two."""
     before = process.held_bytes[(process.time_s > takes_s[-2]) & (process.time_s <= takes_s[-1])]
     after = process.held_bytes[process.time_s > takes_s[-1]]
-    return float(np.median(before) - np.median(after)) if before.size >= 3 and after.size >= 3 else 0.0
+    return float(np.median(before) - np.median(after)) if min(before.size, after.size) >= FEWEST else 0.0
 
 
 def _was_seen_to_stop(process: ProcessGrowth, takes_s: Floats, gained_bytes: float) -> bool:
@@ -391,7 +394,7 @@ def _was_seen_to_stop(process: ProcessGrowth, takes_s: Floats, gained_bytes: flo
     end_s = float(process.time_s[-1])
     levels = [level_at(process.time_s, process.held_bytes, at_s) for at_s in (takes_s[0], takes_s[-1], end_s)]
     seen, since = np.diff(levels)
-    expected = gained_bytes * (end_s - takes_s[-1]) / max(float(takes_s[-1] - takes_s[0]), 1e-9)
+    expected = per_second(gained_bytes, float(takes_s[-1] - takes_s[0])) * (end_s - takes_s[-1])
     held = process.held_bytes[process.time_s >= takes_s[0]]
     if not held.size or float((held - retained(held)).max()) > MOST * gained_bytes:  # it may hide anything
         return False

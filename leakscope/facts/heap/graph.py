@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...agent.graph.rows import LEAST_CHILDREN
 from ...findings import AGENT
 from ...units import MOST
 from .chains import chain, chains, names_its_like
 from .history import History, history_of
-from .naming import RESULTS, Names
+from .naming import LEAST_CHILDREN, RESULTS, Names
 from .nodes import Node, from_roots, nodes_of
 from .place import GRAPH_TYPE, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place, Reference, copied
 from .sharing import Sharers, give_members, give_to_holder, sharers_of

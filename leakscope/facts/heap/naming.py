@@ -16,6 +16,7 @@ from .place import GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Plac
 if TYPE_CHECKING:
     import pandas as pd
 
+LEAST_CHILDREN = 8  # of one type, to be told together
 MODULES = "sys.modules"  # the path of the dict that has all modules
 _REPEATS = 4  # of one step in a path: more of it are dots
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...agent.graph import rows
 from ..code.names import Holder
 
 Floats = NDArray[np.float64]
 
 # The first objects of a graph are none of Python's: they stand for groups of roots. Among these are the table of
 # modules, running functions, and what only C code refers to.
-GROUPS = len(rows.GROUPS)
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
-OF_MODULES, OF_THREADS, OF_OUTSIDE = map(rows.GROUPS.index, ("module", "thread", OUTSIDE))
+_GROUPS = ("", "module", "thread", "recorder", OUTSIDE, "unreached")  # as agent/graph/rows.py has them
+GROUPS = len(_GROUPS)
+OF_MODULES, OF_THREADS, OF_OUTSIDE = map(_GROUPS.index, ("module", "thread", OUTSIDE))
 GRAPH_TYPE = "torch autograd graph"  # as the agent names it
 # Where a torch module keeps what the user wrote as ``model.part``.
 MODULE_DICTS = ("_modules", "_parameters", "_buffers")

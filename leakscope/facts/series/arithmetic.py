@@ -8,15 +8,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import NEARLY_ALL, SOME
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no question asked here needs a finer grain
-_MOST_TIME = 0.8  # passes in gaps no longer than stretches are; the rest are holes
+_MOST_TIME = NEARLY_ALL  # passes in gaps no longer than stretches are; the rest are holes
 _COARSE_POINTS = 16  # fewer tell nothing
 _RESAMPLES = 200
 _BESIDE = 2  # samples before one, and after it, are those around it: two that differ are told by the other three
-_FAR, _FAR_OF_ALL = 5.0, 0.1  # times the usual distance from those around; and of all that the series moves
+_FAR, _FAR_OF_ALL = 5.0, SOME  # times the usual distance from those around; and of all that the series moves
 _FEW = 0.15  # of the samples
 
 
@@ -29,6 +31,11 @@ def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
         return 0.0
     nearest = np.argsort(np.abs(time_s - at_s), kind="stable")[:3]
     return float(np.median(value_bytes[nearest]))
+
+
+def per_second(amount: float, seconds: float) -> float:
+    """A rate; 0 where no time passed."""
+    return amount / seconds if seconds > 0 else 0.0
 
 
 def retained(y: Floats) -> Floats:

@@ -43,12 +43,12 @@ DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of sev
 LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
 FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
-_LIFTED = 0.5  # of what floors rise by: if what comes and goes becomes less by more, the roofs stand
+_LIFTED = MOST  # of what floors rise by: if what comes and goes becomes less by more, the roofs stand
 _STRAIGHT_S = 60.0  # of a straight line: no drift does that
 _STEP = 0.4  # of all that was gained
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
 _LEAST_FALL = 3 * MiB
-_LATER = 1 / 2, 1 / 4, 1 / 8  # of the run
+_LATER = MOST, MOST**2, MOST**3  # of the run
 _LITTLE = 0.05  # of the time: peaks of a moment, as of a copy that is saved; of what was gained: it began
 
 
@@ -132,7 +132,8 @@ def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_gr
         if trend.verdict != GROWING:
             continue
         if not _was_there_before(t, y, from_s, trend) and not _fades_since_before(t, y, trend):
-            return replace(trend, reason=f"{trend.reason}, since {format_duration(trend.start_s - t[0])}")
+            since = f"since {format_duration(trend.start_s - t[0])}"
+            return replace(trend, reason=f"{trend.reason}, {since}", model=f"{GROWTH} {since}")
     return None
 
 
@@ -143,7 +144,7 @@ def _was_there_before(t: Floats, y: Floats, from_s: float, trend: Trend) -> bool
     """
     y = without_blips(y)
     kept = float(np.interp(trend.end_s, t, retained(y)))
-    above = y > kept - 0.5 * trend.growth_bytes
+    above = y > kept - MOST * trend.growth_bytes
     edges = np.flatnonzero(np.diff(np.concatenate(([0], above.astype(int), [0]))))
     begins, ends = edges[::2], edges[1::2] - 1
     earlier = (t[begins] < from_s) & (ends < t.size - 1)
@@ -254,7 +255,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if started_s is not None and t[0] < started_s < t[-1]:
         told = f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show"
         return cannot_tell(told, RAMP)
-    if rises_late and (not rest.ends or rest.count < BLOCKS):  # of few stretches the last third is two or three
+    if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
     is_late = rest.risen[0] >= rises.size // 2 and len(rest.risen) >= FEWEST and rest.quiet == 0
     if is_late and floors[: rest.risen[0]].max() <= floors[-1] - MOST * to_end:
@@ -386,7 +387,7 @@ def _falls(y: Floats, *, of_all: float = 0.3) -> tuple[list[float], list[float]]
     falls: list[tuple[float, float]] = []
     peak = trough = float(y[0])
     for value in [*y.tolist(), float("inf")]:
-        if least_fall and peak - trough >= least_fall and value - trough >= 0.5 * least_fall:
+        if least_fall and peak - trough >= least_fall and value - trough >= MOST * least_fall:
             falls.append((peak - trough, trough))
             peak = trough = value
         elif value > peak:

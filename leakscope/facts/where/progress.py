@@ -5,6 +5,13 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from ...findings import Idle
+from ...units import FULL
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
@@ -26,10 +33,91 @@ def reached(process: ProcessGrowth, at_s: float) -> Reached:
         takes = only(takes, (figures(takes, "time_s") <= at_s) & takes["seen_lines"].notna())
         stacks |= {lines for (lines,) in cells(takes, "seen_lines")}
     for stack in stacks:
-        for call in stack.split("\n"):
-            place, _, function = call.rpartition(" ")
-            file, _, line = place.rpartition(":")
-            if line.isdigit():
-                name = None if function == _MODULE else function.rpartition(".")[2]
-                found[file, name] = max(found.get((file, name), 0), int(line))
+        for file, name, line in _calls(stack):
+            found[file, name] = max(found.get((file, name), 0), line)
+    return found
+
+
+_Call = tuple[str, Optional[str], int]  # file, function, line
+
+
+def _calls(stack: str) -> Iterator[_Call]:
+    for call in stack.split("\n"):
+        place, _, function = call.rpartition(" ")
+        file, _, line = place.rpartition(":")
+        if line.isdigit():
+            yield file, None if function == _MODULE else function.rpartition(".")[2], int(line)
+
+
+class Asked(NamedTuple):
+    """What one stack asked for between two tellings. ``gained``: more of it is alive."""
+
+    since_s: float
+    until_s: float
+    calls: tuple[_Call, ...]
+    gained: float
+
+
+def passed_s(process: ProcessGrowth, idle: Idle, asked: Sequence[Asked]) -> float | None:
+    """When the program had gone on from the line that read it last; None: it was not seen to.
+
+    ``asked``: what ``asked_in_turn`` says of the process.
+
+    Who asks for memory is told every few seconds. Within those the curve shows it: what later lines asked for has come
+    since the last moment at which the process held less than it did without that.
+    """
+    if idle.file is None or idle.line is None:
+        return None
+    name = idle.function and idle.function.rpartition(".")[2]
+    inside = [one for one in asked if _line_in(one, idle.file, name) is not None]
+    last_s = max((one.until_s for one in inside if _line_in(one, idle.file, name) == idle.line), default=0.0)
+    left_s = max((one.until_s for one in inside), default=float("inf"))
+    later = [one for one in asked if _is_past(_line_in(one, idle.file, name), idle.line, one, last_s, left_s)]
+    if not later:
+        return _seen_past_s(process, idle, name)
+    until_s = min(one.until_s for one in later)
+    begin_s = max(one.since_s for one in later if one.until_s == until_s)
+    gained = sum(one.gained for one in later if one.until_s == until_s)
+    time_s, held = process.time_s, process.held_bytes
+    within = (time_s >= begin_s) & (time_s <= until_s)
+    if not within.any():
+        return until_s
+    less = np.flatnonzero(within & (held < held[within][-1] - FULL * max(0.0, gained)))
+    return float(time_s[min(less[-1] + 1, time_s.size - 1)]) if less.size else float(time_s[within][0])
+
+
+def _line_in(one: Asked, file: str, name: str | None) -> int | None:
+    return max((line for at, function, line in one.calls if (at, function) == (file, name)), default=None)
+
+
+def _is_past(at: int | None, line: int, one: Asked, last_s: float, left_s: float) -> bool:
+    """Whether it asked behind the line in its function, or elsewhere after the function was last seen."""
+    return at > line and one.until_s >= last_s if at is not None else one.since_s >= left_s
+
+
+def _seen_past_s(process: ProcessGrowth, idle: Idle, name: str | None) -> float | None:
+    """By snapshots, each of which says what ran before it."""
+    takes = process.rows("takes")
+    takes = only(takes, takes["seen_lines"].notna()) if len(takes) else takes
+    for time_s, lines in cells(takes, "time_s", "seen_lines"):
+        if any((file, of) == (idle.file, name) and at > (idle.line or 0) for file, of, at in _calls(lines)):
+            return float(time_s)
+    return None
+
+
+def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
+    """What asked for memory, telling by telling."""
+    rows = process.rows(TABLE)
+    rows = only(rows, rows["stack"].notna()) if len(rows) else rows
+    times = np.unique(figures(rows, "time_s")) if len(rows) else np.empty(0)
+    before = dict(zip(times.tolist(), [0.0, *times.tolist()]))
+    known: dict[str, tuple[float, float]] = {}
+    found = []
+    for time_s, told in rows.groupby("time_s") if len(rows) else ():
+        sums = told.groupby("stack")[["asked_bytes", "live_bytes"]].sum()
+        for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
+            asked_before, live_before = known.get(stack, (0.0, 0.0))
+            if asked > asked_before:
+                found.append(Asked(before[time_s], time_s, tuple(_calls(stack)), live - live_before))
+            known[stack] = max(asked, asked_before), live
     return found

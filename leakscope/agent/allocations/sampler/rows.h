@@ -1,19 +1,38 @@
 /* What is alive, for the recorder. */
 
-static double settled[STACKS], variance[STACKS];
+static double settled[STACKS], variance[STACKS], much[STACKS];
 
-static int by_live_bytes(const void *one, const void *other)
+static int by_how_much(const void *one, const void *other)
 {
-    double a = stacks[*(const uint16_t *)one].live_bytes, b = stacks[*(const uint16_t *)other].live_bytes;
+    double a = much[*(const uint16_t *)one], b = much[*(const uint16_t *)other];
     return a > b ? -1 : a < b;
 }
 
-/* The stacks of this kind under which most is alive, each as "kind\tlive bytes\tof them alive for settled_s\tstandard
+/* Whether the process has held more since it was last asked, for this kind, than ever before. */
+static int has_new_peak(int kind)
+{
+    static long most[KINDS];
+    struct rusage use;
+    if (getrusage(RUSAGE_SELF, &use) || use.ru_maxrss <= most[kind])
+        return 0;
+    most[kind] = use.ru_maxrss;
+    return 1;
+}
+
+/* How much is alive under a stack; of one under which all was freed, after a peak, how much was asked for until then. */
+static double told_of(struct stack *one, double least)
+{
+    double asked = one->asked_bytes - one->told_bytes;
+    one->told_bytes = one->asked_bytes;
+    return one->live_count ? one->live_bytes : asked >= least ? asked : 0;
+}
+
+/* The stacks of this kind under which most is alive, or came and went as the process held most, each as "kind\tlive bytes\tof them alive for settled_s\tstandard
  * error of live bytes\tsamples\tasked bytes\n", its native functions ("path\nfunction\0"), \1, those of Python
  * ("file\nline\nfirst line\nname\0") and \2, innermost first. Returns how many bytes, at most ``room``. */
 EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, double settled_s)
 {
-    enum { LONGEST = (MOST_FRAMES + MOST_NATIVE) * 1000 + 200 };
+    enum { LONGEST = (MOST_FRAMES + MOST_NATIVE) * 1000 + 200, LEAST_PART = 16 };
     static uint16_t order[STACKS];
     uint64_t used = 0;
     uint32_t count = 0;
@@ -33,10 +52,14 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
         if (tick_s - one->born_s >= settled_s)
             settled[one->stack] += weight;
     }
+    double all = 0;
     for (uint32_t i = 0; i < stack_count; i++)
-        if (stacks[i].key && stacks[i].kind == (uint32_t)kind && stacks[i].live_count)
+        all += stacks[i].key && stacks[i].kind == (uint32_t)kind ? stacks[i].live_bytes : 0;
+    double least = has_new_peak(kind) ? all / LEAST_PART : HUGE_VAL;
+    for (uint32_t i = 0; i < stack_count; i++)
+        if (stacks[i].key && stacks[i].kind == (uint32_t)kind && (much[i] = told_of(&stacks[i], least)) > 0)
             order[count++] = (uint16_t)i;
-    qsort(order, count, sizeof order[0], by_live_bytes);
+    qsort(order, count, sizeof order[0], by_how_much);
     for (uint32_t i = 0; i < count && i < most && used + LONGEST < room; i++) {
         const struct stack *one = &stacks[order[i]];
         used += (uint64_t)sprintf(to + used, "%u\t%.0f\t%.0f\t%.0f\t%u\t%.0f\n", one->kind, one->live_bytes, settled[order[i]],

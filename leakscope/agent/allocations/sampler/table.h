@@ -16,7 +16,7 @@ struct sample {
 
 struct stack {
     uint64_t key; /* 0: free */
-    double live_bytes, asked_bytes;
+    double live_bytes, asked_bytes, told_bytes; /* told: of what was asked for, as it was last told */
     uint32_t live_count;
     uint32_t frame_count, native_count;
     uint16_t kind, is_resolved;
