@@ -28,7 +28,7 @@ from ..facts.code.starts import calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, only, text_of
 from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -54,7 +54,14 @@ _MENDS = {
     ),
     ("==", "obj_id", "id match"): ("keep the value that changes out of the compiled function, or make it a tensor",),
 }
-_OWN_LIBRARIES = (None, "torch", "triton")
+# Of tf.function, by what differs from one trace to the next (agent/compilers/tensorflow.py says it).
+_TRACED_FOR = {
+    "value ": "pass it as a tensor: tf.function traces again for each new number or string of Python's, and keeps "
+    "each graph",
+    "shape ": "give the function an input_signature with None for the size that differs, or reduce_retracing=True: one "
+    "graph then serves all",
+}
+_OWN_LIBRARIES = (None, "torch", "triton", "tensorflow")
 _DYNAMO = "/torch/_dynamo/"  # in a stack: it asks other libraries while it compiles
 
 
@@ -69,6 +76,11 @@ class _Compiled:
     graphs: int
     middle: int
     late: int
+    is_traced: bool  # by tf.function
+
+    @property
+    def name(self) -> str:
+        return "tf.function" if self.is_traced else "torch.compile"
 
     @property
     def after_warm_up(self) -> int:
@@ -90,9 +102,9 @@ def findings(
     min_seen: float = 0.7,  # of the process's life that has to lie before the last look
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that compiles on and on, or how many graphs there were."""
-    seen = [_compiled(process, process.rows("compile_counters")) for process in case.growth.processes]
-    compiled = [one for one in seen if one is not None]
-    others = [*_of_others(case, so_far)]
+    compiled = [one for process in case.growth.processes for one in _compiled(process)]
+    traced = {one.process.pid for one in compiled if one.is_traced}
+    others = [one for one in _of_others(case, so_far) if one.subject.pid not in traced]
     yield from others
     if not compiled and not others:
         yield Skipped(_KIND, "torch.compile was not used", applies=False)
@@ -129,9 +141,16 @@ def _of_others(case: Case, so_far: Sequence[Finding]) -> Iterator[Finding]:
         )
 
 
-def _compiled(process: ProcessGrowth, rows: pd.DataFrame) -> _Compiled | None:
-    if not len(rows):
-        return None
+def _compiled(process: ProcessGrowth) -> Iterator[_Compiled]:
+    """By torch.compile, and by tf.function, of which no frames are counted."""
+    rows = process.rows("compile_counters")
+    is_traced = rows["compiled_frame_count"].isna()
+    for part, by_tensorflow in ((only(rows, ~is_traced), False), (only(rows, is_traced), True)):
+        if len(part):
+            yield _counted(process, part, by_tensorflow)
+
+
+def _counted(process: ProcessGrowth, rows: pd.DataFrame, is_traced: bool) -> _Compiled:
     time_s = rows["time_s"].to_numpy(dtype=np.float64)
     graphs = rows["unique_graph_count"].astype("float64").fillna(0).to_numpy()
     again = rows["recompile_count"].astype("float64").to_numpy()  # torch 2.0 does not count them apart
@@ -140,7 +159,7 @@ def _compiled(process: ProcessGrowth, rows: pd.DataFrame) -> _Compiled | None:
     third_s = (time_s[-1] - begin_s) / 3
     first, second = (_count_after(time_s, again, begin_s + n * third_s, third_s / 2) for n in (1, 2))
     middle, late = round(second - first), round(again[-1] - second)
-    return _Compiled(process, rows.iloc[-1], time_s, again, int(_never_falling(graphs)[-1]), middle, late)
+    return _Compiled(process, rows.iloc[-1], time_s, again, int(_never_falling(graphs)[-1]), middle, late, is_traced)
 
 
 def _count_after(time_s: Floats, count: NDArray[Any], at_s: float, within_s: float) -> float:
@@ -164,17 +183,17 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
     bytes = _unexplained_bytes(case, one, so_far)
     function, reason = text_of(one.last, "function"), text_of(one.last, "recompile_reason")
     file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
-    asked = _asked_for(case.sources, file)
+    asked = _called(case, one.process, function) if one.is_traced else _asked_for(case.sources, file)
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
     again = f"after the warm-up functions were compiled again {one.middle} times in the middle of the run and "
     again += f"{one.late} times at its end; {one.graphs} graphs in all"
     taken = (
         f"all growth without another explanation ({format_bytes(bytes)}) is attributed to the graphs: the size of a "
     )
-    newest = f"the newest reason dynamo gave: {reason}"
+    newest = f"{'the arguments that differed last' if one.is_traced else 'the newest reason dynamo gave'}: {reason}"
     return case.finding(
         _KIND,
-        f"torch.compile compiles {function or 'functions'} again and again: "
+        f"{one.name} compiles {function or 'functions'} again and again: "
         f"{one.after_warm_up} times after the warm-up, with no end in sight",
         grounds=[
             Ground("compilations were counted", SURE),
@@ -184,15 +203,15 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
         process=one.process,
         line=asked or definition_of(one.last, function),
         holder=f"{one.graphs} compiled graphs",
-        library="torch._dynamo",
+        library="tensorflow" if one.is_traced else "torch._dynamo",
         evidence=[
             Evidence(again, figures),
             Evidence(f"most often lately: {function} ({file}:{line})", {"line": line}) if function else None,
-            at_line(asked, "asks for it"),
+            at_line(asked, "calls it" if one.is_traced else "asks for it"),
             Evidence(newest, {"recompile_reason": reason}) if reason else None,
         ],
         doubts=[f"{taken}graph was not measured" if bytes else None],
-        remedy=_remedy(reason),
+        remedy=_remedy_of_traces(reason) if one.is_traced else _remedy(reason),
         series=[curve("compiled again", one.time_s, one.again, "compilations")],
     )
 
@@ -206,6 +225,12 @@ def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
     asked = [call.line for call in calls(sources, "compile") if call.module == "torch"]
     is_users = any(source.file == file for source in sources)
     return asked[0] if len(asked) == 1 or (asked and not is_users) else None
+
+
+def _called(case: Case, process: ProcessGrowth, function: str | None) -> GrowthLine | None:
+    """The line that was seen to call it as memory was asked for that stays."""
+    lines = growth_lines(case.growth, process, case.sources) if function else []
+    return next((line for line in lines if f"{function}(" in line.text), None)
 
 
 def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> int:
@@ -233,6 +258,13 @@ def _remedy(reason: str | None) -> list[str]:
     """By what dynamo's reason says; it then compiles once, or once for each size."""
     said = (how for words, how in _MENDS.items() if any(word in (reason or "").lower() for word in words))
     return [*next(said, ()), "TORCH_LOGS=recompiles prints every reason as it happens"]
+
+
+def _remedy_of_traces(reason: str | None) -> list[str]:
+    """By what differed: which argument, and how."""
+    said = [(name, how) for name, _, text in (part.partition(": ") for part in (reason or "").split("; "))
+            for word, how in _TRACED_FOR.items() if word in text]  # fmt: skip
+    return [f"{name}: {how}" for name, how in said] or [*_TRACED_FOR.values()]
 
 
 def _ruled_out(one: _Compiled) -> RuledOut:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -14,6 +15,8 @@ from ..units import ENDS_S, FEWEST, MOST
 
 _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, and the locals of main() were gone
+# The program that a spawned child, a fork server or a tracker of segments runs says nothing of whose it is.
+_STARTED = re.compile(r"\s-c\s.{0,9}from (multiprocess|loky)")
 Row = Union["pd.Series[Any]", Mapping[str, Any]]
 Floats = NDArray[np.float64]
 
@@ -44,6 +47,18 @@ def process_name(row: Row | None) -> str:
         if word.endswith((".py", ".pyz")):
             return word.rsplit("/", 1)[-1]
     return text_of(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
+
+
+def process_names(rows: Sequence[Row]) -> dict[tuple[int, int], str]:
+    """{(pid, start_ticks): what it is called}; what multiprocessing started afresh is called as who started it."""
+    by_pid = {int_of(row, "pid"): row for row in rows}
+
+    def name(row: Row, depth: int = 0) -> str:
+        above = by_pid.get(int_of(row, "ppid"))
+        is_started = _STARTED.search(text_of(row, "cmdline") or "") is not None
+        return name(above, depth + 1) if is_started and above is not None and depth < len(rows) else process_name(row)
+
+    return {(int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0): name(row) for row in rows}
 
 
 def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import pytest
 
@@ -71,3 +71,46 @@ def test_torch_before_2_6_kept_reasons_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert row["recompile_reason"] == "tensor 'x' size mismatch expected 2, actual 3"
     assert list(utils.counters) == ["frames", "stats"]  # nothing was added by asking
     assert not utils.counters["stats"]
+
+
+def test_tf_function_is_read_from_its_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins with the attributes that TensorFlow 2.21 has; a cache of each object that a method was called on."""
+    library = ModuleType("tensorflow.python.eager.polymorphic_function.polymorphic_function")
+
+    class Thing:
+        def __init__(self, **attributes: object) -> None:
+            self.__dict__.update(attributes)
+
+    class Function(Thing):
+        pass
+
+    class Literal(Thing):
+        pass
+
+    class Parameter:
+        __slots__ = ("_annotation",)
+
+        def __init__(self, annotation: object) -> None:
+            self._annotation = annotation
+
+    def traced_for(rate: float) -> Thing:
+        same = Thing(_shape=Thing(_dims=(3, 64)))
+        parameters = {"x": Parameter(same), "rate": Parameter(Literal(value=rate))}
+        return Thing(_parameters=MappingProxyType(parameters))
+
+    def update(x: object, rate: float) -> None:
+        """What is traced."""
+
+    cache = Thing(_primary=OrderedDict(((None, traced_for(rate)), object()) for rate in (0.25, 0.5, 0.75)))
+    bound = Function(_python_function=update, _variable_creation_config=Thing(function_cache=cache))
+    method = Function(_descriptor_cache=Thing(data={object(): bound}))
+    library.Function = Function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, library.__name__, library)
+    for name in ("train", "serve"):  # one has it from the other
+        module = ModuleType(name)
+        module.__dict__.update(Trainer=type("Trainer", (), {"update": method}), __file__=f"/home/me/{name}.py")
+        monkeypatch.setitem(sys.modules, name, module)
+    (row,) = compile_counters.rows(None)
+    assert (row["unique_graph_count"], row["recompile_count"]) == (3, 2)
+    assert (row["function"], row["owner_file"]) == ("update", __file__)
+    assert row["recompile_reason"] == "rate: value 0.5, then value 0.75"

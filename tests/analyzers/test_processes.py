@@ -206,3 +206,20 @@ def test_no_process_lived_less_than_nothing(tmp_path):
     rows = analyze(builder.open()).processes
     assert len(rows) == 3
     assert all(row.lifetime_s >= 0 and row.last_s >= row.first_s for row in rows)
+
+
+def test_what_multiprocessing_starts_afresh_is_called_as_who_started_it(tmp_path):
+    """A fork of a spawned child, too; of what a user gives to ``python -c`` nobody else's name is told."""
+    spawned = (
+        "python -c 'from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)' --multiprocessing-fork"
+    )
+    builder = recorded(tmp_path)
+    for pid, ppid, command in ((201, PID, spawned), (202, 201, spawned), (203, PID, "python -c 'import job'")):
+        builder.process(pid, "python-spawn", ppid=ppid, cmdline=command)
+        builder.samples(pid, [50 * MiB] * COUNT, every_s=0.25)
+    rows = analyze(builder.open()).processes
+    assert {(row.process, row.role, row.count) for row in rows} == {
+        ("train.py", "trainer", 1),
+        ("train.py", "python-spawn", 2),
+        ("python -c", "python-spawn", 1),
+    }

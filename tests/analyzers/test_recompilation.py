@@ -155,3 +155,34 @@ def test_a_function_of_the_users_is_named_by_the_one_call_that_compiles(calls, l
     text = "import torch\n" + "step = torch.compile(model, dynamic=False)\n" * calls
     (finding,), _, _ = looked(compiled(tmp_path, RISING).source(PID, "/home/me/train.py", text).open())
     assert finding.subject.line == line
+
+
+def traced(folder, again, reason):
+    """As ``compiled``, by tf.function, of which no frames are counted; and samples below a call of it."""
+    builder = compiled(folder, again, reason=reason, compiled_frame_count=None, function="update")
+    builder.source(PID, "/home/me/train.py", "import trainer\n\n\ndef fit(rate):\n    trainer.update(batch, rate)\n")
+    stack = "/home/me/train.py:5 fit\n/tensorflow/python/framework/func_graph.py:1 trace"
+    for at_s in (5, 10, 15, 20):
+        place = {"owner_file": "/home/me/train.py", "owner_line": 5, "function": "fit"}
+        builder.allocated(PID, at_s, MiB * at_s, stack, **place)
+    return builder
+
+
+@pytest.mark.parametrize(
+    "reason, word", [("rate: value 0.2, then value 0.1", "tensor"), ("x: shape (3), then shape (4)", "input_signature")]
+)
+def test_tf_function_that_traces_on_and_on_is_told_with_the_argument(tmp_path, reason, word):
+    (finding,), _, _ = looked(traced(tmp_path, RISING, reason).open())
+    assert (finding.subject.file, finding.subject.line, finding.subject.library) == (
+        "/home/me/train.py",
+        5,
+        "tensorflow",
+    )
+    assert "update" in finding.title and "tf.function" in finding.title
+    assert word in finding.remedy[0] and reason.partition(":")[0] in finding.remedy[0]
+
+
+def test_tf_function_that_settled_is_ruled_out_with_its_graphs(tmp_path):
+    findings, (ruled_out,), _ = looked(traced(tmp_path, [5] * 20, None).open())
+    assert not findings
+    assert ruled_out.figures["unique_graph_count"] == 8

@@ -1,4 +1,4 @@
-"""How often torch.compile compiled so far, and why again: read from dynamo's own counters, nothing is imported.
+"""How often torch.compile and tf.function compiled, and why again: read from what they keep, nothing is imported.
 
 The counters exist since torch 2.0; the history of compilations (bounded, the newest 64) and with it the function since
 2.1; the reason is part of that history since 2.6 and was kept apart before.
@@ -10,6 +10,7 @@ import sys
 import types
 from _collections import deque
 
+from ..compilers import tensorflow
 from ..interpreter import names, reading
 
 TYPE_CHECKING = False
@@ -26,15 +27,19 @@ _RESUMED = "torch_dynamo_resume_in_"  # what dynamo calls the rest of a function
 
 
 def rows(snapshot: Snapshot | None) -> Iterator[dict[str, Any]]:
-    """One row, or none where dynamo never looked at a frame. **Cost** 40 us: a dict, and 64 entries of history."""
-    try:
-        row = _row()
-    except Exception as error:
-        if names.is_foreign(error):
-            raise
-        return
-    if row is not None:
-        yield row
+    """A row of dynamo's, if it ever looked at a frame, and one of tf.function's.
+
+    **Cost** 40 us of dynamo: a dict, and 64 entries of history.
+    """
+    for look in (_row, tensorflow.row):
+        try:
+            row = look()
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+            continue
+        if row is not None:
+            yield row
 
 
 def _row() -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
-from ..tables import Row, by_process, cells, in_time, narrow, only, process_name, records, text_of
+from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
 from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, shares
 
@@ -118,9 +118,20 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     samples = dict(by_process(recording.tables["process_samples"]))
     of_command = families(known, samples)
     row_of = {(row["pid"], row["start_ticks"]): row for row in known}
+    names = process_names(known)
     parted = {"process_samples": samples, "agent_notes": dict(by_process(recording.tables["agent_notes"]))}
     processes = (
-        _process(recording, key, row_of.get(key), rows, steps.get(key), of_command, copied.get(key[0], ()), parted)
+        _process(
+            recording,
+            key,
+            names.get(key, "process"),
+            row_of.get(key),
+            rows,
+            steps.get(key),
+            of_command,
+            copied.get(key[0], ()),
+            parted,
+        )
         for key, rows in samples.items()
     )
     seen = _with_what_forks_share([process for process in processes if process.time_s.size], row_of, samples)
@@ -275,6 +286,7 @@ def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
 def _process(
     recording: Recording,
     key: _Key,
+    name: str,
     row: Row | None,
     rows: pd.DataFrame,
     first_step_s: float | None,
@@ -292,7 +304,7 @@ def _process(
         time_s, private, shared, file = (values[at_work] for values in (time_s, private, shared, file))
     return ProcessGrowth(
         *key,
-        process_name(row),
+        name,
         text_of(row, "role"),
         time_s,
         private,

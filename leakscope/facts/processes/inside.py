@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ... import outside
 from ...units import GiB, format_bytes
 from .. import imported
-from ..tables import Row, cells, figures, only, process_name, records, text_of
+from ..tables import Row, cells, figures, only, process_name, process_names, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ def _reduced(recording: Recording) -> list[str]:
     notes = only(notes, notes["note"] == "reduced-take").drop_duplicates(["pid", "start_ticks"])
     if not len(notes):
         return []
-    known = {(row["pid"], row["start_ticks"]): process_name(row) for row in records(recording.tables["processes"])}
+    known = process_names(records(recording.tables["processes"]))
     return _of_each_reason(
         (text, f"{known.get((pid, ticks), '')}[{int(pid)}]")
         for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
@@ -120,8 +120,12 @@ def _without_inside_view(recording: Recording) -> list[str]:
         return ["no inside view: recorded with --agent off"]
     if imported.files(recording):
         return []  # there was no agent anywhere, and each format says what it lacks
+    known = process_names(records(recording.tables["processes"]))
     blind = (
-        (_refused(recording, row) or _reason(recording, row), f"{process_name(row)}[{int(row['pid'])}]")
+        (
+            _refused(recording, row) or _reason(recording, row),
+            f"{known[row['pid'], row['start_ticks']]}[{int(row['pid'])}]",
+        )
         for row in _blind(recording)
     )
     return [f"no inside view of {said}" for said in _of_each_reason(blind)]

@@ -19,7 +19,7 @@ from ...units import FEWEST, HARDLY, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import Row, by_process, cells, int_of, process_name, records, series, text_of
+from ..tables import Row, by_process, cells, int_of, process_names, records, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -200,14 +200,16 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
     found = []
     samples = dict(by_process(recording.tables["process_samples"]))
     none = recording.tables["process_samples"].iloc[:0]
-    for row in records(recording.tables["processes"], *_TOLD):
+    rows = records(recording.tables["processes"], *_TOLD)
+    names = process_names(rows)
+    for row in rows:
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         born_s = _seconds(row, "born_mono_ns", 0.0)
         found.append(
             Process(
                 pid=key[0],
                 ppid=int_of(row, "ppid") or 0,
-                name=process_name(row),
+                name=names[key],
                 role=told.get(int_of(row, "ns_pid") or key[0]) or told.get(key[0]) or text_of(row, "role") or "other",
                 command=text_of(row, "cmdline") or text_of(row, "comm") or "",
                 born_s=born_s,

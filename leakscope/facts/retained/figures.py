@@ -19,7 +19,7 @@ from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..where.allocations import NATIVE, OBJECTS
-from ..where.holders import holder_name, named_in
+from ..where.holders import are_results_of_cells, holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
@@ -72,9 +72,10 @@ class Retained:
 
     @property
     def line(self) -> Line | None:
-        """Where it is added. Calls that ran once added no hundreds of members: what allocated these did."""
+        """Where it is added; of results of cells, or where calls ran once that added hundreds: what allocated it."""
         made = self.made_at or self._asked_through_owner
-        if made is not None and self.lines and all(line.is_once and line.kind == CALLS for line in self.lines):
+        is_told = bool(self.lines) or are_results_of_cells(self.place)
+        if made is not None and is_told and all(line.is_once and line.kind == CALLS for line in self.lines):
             return Line(made.file, made.line, made.function, made.text, CALLS, made.share)
         return self.lines[0] if self.lines else None
 
