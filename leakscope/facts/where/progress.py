@@ -119,6 +119,6 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
         for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
             asked_before, live_before = known.get(stack, (0.0, 0.0))
             if asked > asked_before:
-                found.append(Asked(before[time_s], time_s, tuple(_calls(stack)), live - live_before))
+                found.append(Asked(before[float(time_s)], float(time_s), tuple(_calls(stack)), live - live_before))
             known[stack] = max(asked, asked_before), live
     return found
