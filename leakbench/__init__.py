@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.end_to_end.programs import FIXTURES, Place, Program, programs
 
@@ -60,7 +61,7 @@ def all_programs() -> list[Program]:
 def snapshots() -> list[Program]:
     """Memory snapshots of torch's; a line is told as ``file:number`` there, since no source comes with them."""
     found = []
-    for name, truth in json.loads((SNAPSHOTS / "truths.json").read_text()).items():
+    for name, truth in json.loads(Path(__file__).with_name("snapshots.json").read_text()).items():
         places = (Place(truth["kind"], None, truth["line"]),) if truth["kind"] else ()
         found.append(Program(SNAPSHOTS / f"{name}.pickle.gz", places, truth["grows"]))
     return found

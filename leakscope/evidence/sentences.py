@@ -13,10 +13,10 @@ POINTS = 2000  # of a curve, at most
 
 
 @overload
-def at_line(line: Line, does: str) -> Evidence: ...
+def at_line(line: Line | GrowthLine, does: str) -> Evidence: ...
 @overload
-def at_line(line: Line | None, does: str) -> Evidence | None: ...
-def at_line(line: Line | None, does: str) -> Evidence | None:
+def at_line(line: Line | GrowthLine | None, does: str) -> Evidence | None: ...
+def at_line(line: Line | GrowthLine | None, does: str) -> Evidence | None:
     """``train.py:31 adds to it: history.append(loss)``; None where no line is known."""
     return None if line is None else Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
 
