@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .units import FEWEST, MOST, SOME
 
@@ -22,8 +22,7 @@ PART = 0.25  # of a rise or of its pace: so much is no chance, and the pace of a
 _SURE = 2 / 3  # of the odds: of either model
 
 
-@dataclass(frozen=True)
-class Rise:
+class Rise(NamedTuple):
     """What the floors of a window did. ``odds``: 0 to 1, that they rise as before rather than stay where they are.
 
     ``share``: of all pairs of floors, those of which the later is higher; equal ones count half. ``spread``: how many

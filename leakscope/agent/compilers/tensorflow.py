@@ -22,7 +22,7 @@ _CONFIGS = ("_no_variable_creation_config", "_variable_creation_config")
 _MOST_CHARACTERS = 40
 _MOST_DEEP = 4
 _known: list[Any] = [0, []]  # how many modules there were, and which were the user's
-_PLAIN = frozenset((int, float, str, bool, type(None)))
+_PLAIN = frozenset(map(id, (int, float, str, bool, type(None))))  # a class is never hashed
 
 
 def row() -> dict[str, Any] | None:
@@ -114,7 +114,7 @@ def _arguments(function_type: Any) -> Iterator[tuple[str, Any]]:
 def _said(one: Any, depth: int) -> str:
     """``value 0.02`` of a number or string of Python's, ``shape (3, 64)`` of a tensor; else what it has inside."""
     kind, attributes = type(one), _attributes(one)
-    if kind in _PLAIN:
+    if id(kind) in _PLAIN:
         return str(one)[:_MOST_CHARACTERS]
     if depth >= _MOST_DEEP:
         return ""
