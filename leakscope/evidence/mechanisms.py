@@ -430,10 +430,12 @@ def _finished_work(one: Held) -> str | None:
     return "discard" if one.place.type_name == "set" else "remove"
 
 
+_QUEUE = re.compile(r"(.*\.)?(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)")
+
+
 def _slow_consumer(one: Held) -> dict[str, str] | None:
     """A queue: what is put in is also taken out, but more slowly."""
-    queues = r"(.*\.)?(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)"
-    is_queue = any(re.fullmatch(queues, at.type_name) for at in (one.named, one.place))
+    is_queue = any(_QUEUE.fullmatch(at.type_name) for at in (one.named, one.place))
     if not is_queue or not one.found.removing or one.found.limit is not None:
         return None
     kind = tail(one.found.kept.type_name)

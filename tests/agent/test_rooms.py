@@ -26,7 +26,8 @@ ROOMS = {
     "graph": {"interpreter", "journal", "libraries", "native", "plain_json"},  # the whole heap, read in C
     "allocations": {"interpreter", "graph", "native"},  # what was allocated and is alive: samples, drawn in C
     "torch": {"interpreter"},
-    "probes": {"interpreter"},
+    "compilers": {"interpreter"},  # what compiles functions of the job, and how often
+    "probes": {"interpreter", "compilers"},
     # When and how.
     "snapshots": {"interpreter", "journal", "outbox", "native", "life", "graph", "torch", "probes"},
     "refusal": {"config", "journal", "masking"},  # Pythons in which nothing else of this can be imported

@@ -175,7 +175,7 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
-        (EXPIRES, rows_of("dict"), "removal-not-reached", ["train.py:9", "only if get() is asked", "train.py:14"]),
+        (EXPIRES, rows_of("dict"), "removal-not-reached", ["train.py:9", "only if get() is asked", "train.py:15"]),
         (READS, rows_of("collections.defaultdict"), "made-by-reading", ["self.rows.get(key)", "train.py:6"]),
         (CHANGES, rows_of("collections.defaultdict"), "unbounded-container", ["delete each entry", "train.py:7"]),
         (FUTURES, of_members("_base.Future"), "finished-work", ["add_done_callback(self.rows.remove)"]),
