@@ -247,7 +247,7 @@ def main():
     for _ in range(50):
         trainer.losses.append(model(torch.randn(400, 256)).mean())
     mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + 40 * 1024 * 1024, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + 64 * 1024 * 1024, resource.RLIM_INFINITY))
     take(); take()
 main()
 """,
