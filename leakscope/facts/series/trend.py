@@ -230,7 +230,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         always = whole.share == 1.0
         if always and t[-1] - t[0] >= _STRAIGHT_S and to_end >= PART * least and whole.is_even:
             return growing(", by as much in each stretch of it", floors, whole.odds)
-        if always and growth >= (1 - PART) * least:
+        if always and growth >= (1 - PART) * least and not whole.ends:
             told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
             return cannot_tell(f"{told}; a longer run would show", GROWTH)
         return replace(window, reason=_stood(y, least))
