@@ -316,16 +316,18 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
     """
     kept = retained(y)
     rises = np.diff(retained(y[floors_at]))
-    usual = float(np.median(rises))
+    apart_s = np.diff([t[part].mean() for part in stretches(t.size)])  # a hole in the samples is no step
+    usual = float(np.median(rises / apart_s)) * apart_s
     others, steps = rises, []
     for _ in range(2):
-        at = int(np.argmax(others))
-        beyond = np.maximum(others[:-1] - usual, 0.0).sum()  # more of a leak hides no step
-        if others[at] - usual < max(MOST * least, _STEP * beyond, FEWEST * usual):
+        at = int(np.argmax(others - usual))
+        beyond = np.maximum(others[:-1] - usual[:-1], 0.0).sum()  # more of a leak hides no step
+        if others[at] - usual[at] < max(MOST * least, _STEP * beyond, FEWEST * usual[at]):
             break
         beside = slice(max(0, at - 1), at + 2)
-        is_part = others[beside] - usual >= SOME * (others[at] - usual)
-        step = float((others[beside] - usual)[is_part].sum())
+        beyond_usual = (others - usual)[beside]
+        is_part = beyond_usual >= SOME * (others[at] - usual[at])
+        step = float(beyond_usual[is_part].sum())
         inside = slice(floors_at[at], floors_at[at + 1] + 1)
         few = max(1, (inside.stop - inside.start) // 4)
         sudden = kept[inside][few:] - kept[inside][:-few]
@@ -333,7 +335,7 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
             break  # it goes on
         steps.append((float(t[inside][few:][np.argmax(sudden)]), step))
         others = others.copy()
-        others[beside] = np.where(is_part, usual, others[beside])
+        others[beside] = np.where(is_part, usual[beside], others[beside])
     return np.concatenate([[0.0], np.cumsum(rises - others)]), steps
 
 
