@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leakscope.facts.growth.tree import tree_growth
@@ -62,11 +62,21 @@ def test_a_longer_rest_makes_no_leak(shape, seed, times):
 
 
 @given(st.sampled_from(NOT_ALIASED), seeds)
+@example(curves.ramp, 51)
+@example(curves.leak_that_slows_a_little, 144)
 @settings(max_examples=60)
 def test_half_the_samples_turn_no_verdict_round(shape, seed):
     """Teeth shorter than two of the samples left are not seen as teeth: of those nobody asks."""
     t, y = run(shape, seed)
     assert {judge(t[::2], y[::2]).verdict, judge(t, y).verdict} != {FLAT, GROWING}
+
+
+def test_a_hole_in_the_samples_is_no_step_of_a_leak():
+    t = np.arange(0, 60, 0.25)
+    t = t[(t < 25) | (t > 45)]
+    trend = judge(t, (100 + 2 * t) * MiB)
+    assert trend.verdict == GROWING
+    assert trend.start_s < 15 and trend.growth_bytes > 80 * MiB
 
 
 def test_a_load_beside_a_leak_is_a_step_however_large_the_leak():

@@ -61,5 +61,6 @@ def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> No
     at_s, private, _, _ = shares(rows(own + held, 0.0), Family(), ours=[Ours(16.0, 28.0, 40 * MiB)])
     assert at_s.tolist() == SECONDS.tolist()
     assert np.allclose(private, own, rtol=0.01)
-    _, unsaid, _, _ = shares(rows(own + held, 0.0), Family(), ours=[Ours(16.0, 28.0, np.inf)])
+    known_s, unsaid, _, _ = shares(rows(own + held, 0.0), Family(), ours=[Ours(16.0, 28.0, np.inf)])
+    assert known_s.tolist() == [at for at in SECONDS if not 16 <= at <= 28], "what nobody measured is no sample"
     assert np.allclose(unsaid, 100 * MiB, rtol=0.01), "how much of it is ours was not said"

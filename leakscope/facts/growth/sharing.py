@@ -96,7 +96,8 @@ def shares(
     is each child's, who shares the page with one less.
 
     ``ours``: what we had in there ourselves. It comes and goes within its time: a process is taken to have held what it
-    did before and after, as far as a sample of both does not say otherwise.
+    did before and after, as far as a sample of both does not say otherwise. Where nobody said how much, a sample says
+    nothing of the job and is left out, unless all are such.
     """
 
     def values(name: str) -> Floats:
@@ -118,7 +119,7 @@ def shares(
     # What anybody else has mapped takes a little of each file: there a few percent are no noise.
     other_share, file_share = _share(*other), _share(*other, unshared=1.0)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
-    private = _without_ours(time_s, anon * private_share, use, ours)
+    private, use = _without_ours(time_s, anon * private_share, use, ours)
     return (
         time_s[use],
         (private + swap)[use],
@@ -127,16 +128,18 @@ def shares(
     )
 
 
-def _without_ours(time_s: Floats, private: Floats, use: NDArray[np.bool_], ours: Sequence[Ours]) -> Floats:
+def _without_ours(
+    time_s: Floats, private: Floats, use: NDArray[np.bool_], ours: Sequence[Ours]
+) -> tuple[Floats, NDArray[np.bool_]]:
     most = np.zeros_like(time_s)
     for one in ours:
         most = np.where((one.from_s <= time_s) & (time_s <= one.until_s), np.maximum(most, one.bytes), most)
     clean = use & (most <= 0)
-    if not clean.any() or not most.any():
-        return private
+    if clean.sum() < 2:
+        return private, use
     else_held = np.interp(time_s, time_s[clean], private[clean])
     without: Floats = np.clip(else_held, np.maximum(private - most, 0.0), private)
-    return without
+    return without, use & np.isfinite(most)
 
 
 def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floats:

@@ -43,7 +43,7 @@ DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of sev
 LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
 FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
-_LIFTED = MOST  # of what floors rise by: if what comes and goes becomes less by more, the roofs stand
+_LIFTED = MOST  # of what floors rise by: roofs that rise by less stand
 _STRAIGHT_S = 60.0  # of a straight line: no drift does that
 _STEP = 0.4  # of all that was gained
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
@@ -230,7 +230,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         always = whole.share == 1.0
         if always and t[-1] - t[0] >= _STRAIGHT_S and to_end >= PART * least and whole.is_even:
             return growing(", by as much in each stretch of it", floors, whole.odds)
-        if always and growth >= (1 - PART) * least:
+        if always and growth >= (1 - PART) * least and not whole.ends:
             told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
             return cannot_tell(f"{told}; a longer run would show", GROWTH)
         return replace(window, reason=_stood(y, least))
@@ -244,7 +244,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if _is_repeated(steps, at, least):
             return cannot_tell(f"grew in {seen}; a longer run would show", STEPS)
         return replace(window, reason=f"grew in {seen} only", model=STEPS)
-    if _narrows(roofs - floors, others, np.diff(taken) > 0):
+    if _narrows(roofs - taken, others, np.diff(taken) > 0):
         return replace(window, reason=_stood(y, least, up_to=float(roofs.max())), model=UPS_AND_DOWNS)
     rises_late = rest.keeps_rising and rest.late >= PART * least
     if rises_late and rest.is_spread:
@@ -294,15 +294,18 @@ def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
     return int(first[0]), int(last[-1])
 
 
-def _narrows(heights: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
-    """Whether what comes and goes becomes less, by most of what the floors rise by: they rise below one ceiling."""
-    higher = np.maximum(heights[1:], heights[:-1])[~has_step]  # a tooth may end in every second one
-    if higher.size < LEAST_BLOCKS // 2 or share_that_rises((-higher).tolist()) < 1 - PART:
+def _narrows(roofs: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
+    """Whether what comes and goes becomes less, and roofs hardly rise as floors do: they have a ceiling.
+
+    Of two stretches the higher roof: a tooth may end in every second one.
+    """
+    heights, tops = (np.maximum(of[1:], of[:-1])[~has_step] for of in (roofs - floors, roofs))
+    if heights.size < LEAST_BLOCKS // 2 or share_that_rises((-heights).tolist()) < 1 - PART:
         return False
-    (before, after), (first, last) = (
-        [float(np.median(half)) for half in np.array_split(values, 2)] for values in (higher, floors)
+    lifted, rose = (
+        float(np.median(later) - np.median(early)) for early, later in (np.array_split(of, 2) for of in (tops, floors))
     )
-    return before - after > _LIFTED * (last - first) > 0
+    return rose > 0 and lifted < _LIFTED * rose
 
 
 def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> tuple[Floats, list[tuple[float, float]]]:
@@ -313,16 +316,18 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
     """
     kept = retained(y)
     rises = np.diff(retained(y[floors_at]))
-    usual = float(np.median(rises))
+    apart_s = np.diff([t[part].mean() for part in stretches(t.size)])  # a hole in the samples is no step
+    usual = float(np.median(rises / apart_s)) * apart_s
     others, steps = rises, []
     for _ in range(2):
-        at = int(np.argmax(others))
-        beyond = np.maximum(others[:-1] - usual, 0.0).sum()  # more of a leak hides no step
-        if others[at] - usual < max(MOST * least, _STEP * beyond, FEWEST * usual):
+        at = int(np.argmax(others - usual))
+        beyond = np.maximum(others[:-1] - usual[:-1], 0.0).sum()  # more of a leak hides no step
+        if others[at] - usual[at] < max(MOST * least, _STEP * beyond, FEWEST * usual[at]):
             break
         beside = slice(max(0, at - 1), at + 2)
-        is_part = others[beside] - usual >= SOME * (others[at] - usual)
-        step = float((others[beside] - usual)[is_part].sum())
+        beyond_usual = (others - usual)[beside]
+        is_part = beyond_usual >= SOME * (others[at] - usual[at])
+        step = float(beyond_usual[is_part].sum())
         inside = slice(floors_at[at], floors_at[at + 1] + 1)
         few = max(1, (inside.stop - inside.start) // 4)
         sudden = kept[inside][few:] - kept[inside][:-few]
@@ -330,7 +335,7 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
             break  # it goes on
         steps.append((float(t[inside][few:][np.argmax(sudden)]), step))
         others = others.copy()
-        others[beside] = np.where(is_part, usual, others[beside])
+        others[beside] = np.where(is_part, usual[beside], others[beside])
     return np.concatenate([[0.0], np.cumsum(rises - others)]), steps
 
 
