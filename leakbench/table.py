@@ -68,10 +68,6 @@ def from_results(path: Path = RESULTS) -> str:
     return markdown([Score(**row) for row in results["programs"]], results["about"])
 
 
-def peers_from_results() -> str:
-    return from_results(PEERS)
-
-
 def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
     return "\n".join(_as_markdown(section) for section in _sections(scores, about))
 

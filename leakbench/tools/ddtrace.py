@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ def command(program: Path, seconds: float, folder: Path) -> list[str]:
         "DD_TRACE_ENABLED": "false",
     }
     run = [str(Path(sys.executable).with_name("ddtrace-run")), sys.executable, str(program), f"{seconds:g}"]
-    return ["env", *(f"{name}={value}" for name, value in settings.items()), *run]
+    return [shutil.which("env") or "env", *(f"{name}={value}" for name, value in settings.items()), *run]
 
 
 def answer(folder: Path, program: Path) -> Answer:

@@ -229,15 +229,12 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
 def _has(*, container: str = "", attribute: str = "", edge: str = "", member: str = "") -> Callable[[Held], bool]:
     """It is of such a type, by such a name, held in such a way, and has such members: as regular expressions."""
 
+    patterns = tuple(re.compile(pattern or ".*") for pattern in (container, attribute, edge, member))
+
     def proof(one: Held) -> bool:
         named, reference = one.named, one.place.reference
-        known = (
-            (container, named.type_name),
-            (attribute, str(reference.variable)),
-            (edge, str(named.reference.edge_kind)),
-            (member, one.member_type),
-        )
-        return all(not pattern or re.fullmatch(pattern, text) for pattern, text in known)
+        known = named.type_name, str(reference.variable), str(named.reference.edge_kind), one.member_type
+        return all(pattern.fullmatch(text) for pattern, text in zip(patterns, known))
 
     return proof
 

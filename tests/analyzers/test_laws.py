@@ -17,7 +17,9 @@ from .curves import MiB
 
 GiB = 1024 * MiB
 SHAPES = (*curves.LEAKS, *curves.RESIDENT_INNOCENTS)
-NOT_ALIASED = tuple(shape for shape in SHAPES if shape is not curves.tops_of_a_fragmenting_heap)
+# Not true of two shapes yet: of three or four jumps in a short run every second sample may miss what tells them apart.
+_ALIASED = (curves.tops_of_a_fragmenting_heap, curves.one_jump_per_validation)
+NOT_ALIASED = tuple(shape for shape in SHAPES if shape not in _ALIASED)
 seeds = st.integers(0, 10_000)
 
 
