@@ -24,7 +24,7 @@ import click
 import pytest
 
 import leakscope
-from leakbench.table import PEERS, SEALED
+from leakbench.table import PEERS
 from leakbench.table import from_results as leakbench
 from leakscope import cli, options, schema
 from leakscope.errors import BadInput, LeakscopeError
@@ -153,8 +153,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "fleet-scores": lambda: scores.as_markdown(json.loads(scores.RESULTS.read_text(encoding="utf-8"))),
     "fleet-costs": lambda: fleet.as_markdown(json.loads(fleet.RESULTS.read_text(encoding="utf-8"))),
     "leakbench": leakbench,  # measured: shown as the last whole run left it
-    "leakbench-peers": lambda: leakbench(PEERS),
-    "leakbench-sealed": lambda: leakbench(SEALED),
+    "side-by-side": lambda: leakbench(PEERS),
 }
 
 
