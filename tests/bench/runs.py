@@ -72,7 +72,8 @@ def spent_by(
         run.communicate()  # ends when nobody has its pipes any more
         raise TookTooLong(f"stopped after {most_s:.0f} s") from None
     if status is not None and run.returncode != status % 256:  # a benchmark of failures measures nothing
-        raise SystemExit(f"{' '.join(command[:3])} failed:\n{complaint}")
+        named = " ".join([Path(command[0]).name, *command[1:3]])  # no folder of this machine stands in results
+        raise SystemExit("\n".join([f"{named} failed", *filter(None, [complaint.strip()])]))
     wall_s, cpu_s, peak_kib = map(float, told.split())
     return Spent(wall_s, cpu_s, int(peak_kib) * 1024)
 
