@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakscope.facts.growth.tree import tree_growth
@@ -17,10 +17,8 @@ from .curves import MiB
 
 GiB = 1024 * MiB
 SHAPES = (*curves.LEAKS, *curves.RESIDENT_INNOCENTS)
-# Not true of two shapes yet: of three or four jumps in a short run every second sample may miss what tells them apart.
-_ALIASED = (curves.tops_of_a_fragmenting_heap, curves.one_jump_per_validation)
-NOT_ALIASED = tuple(shape for shape in SHAPES if shape not in _ALIASED)
 seeds = st.integers(0, 10_000)
+SEEDS = range(30)
 
 
 def run(shape, seed):
@@ -63,15 +61,22 @@ def test_a_longer_rest_makes_no_leak(shape, seed, times):
         assert judge(longer_s, longer).verdict != GROWING
 
 
-@pytest.mark.xfail(reason="two or three of a thousand series still turn round", strict=False)
-@given(st.sampled_from(NOT_ALIASED), seeds)
-@example(curves.ramp, 51)
-@example(curves.leak_that_slows_a_little, 144)
-@settings(max_examples=60)
+@pytest.mark.parametrize(("shape", "seed"), [(curves.ramp, 51), (curves.leak_that_slows_a_little, 144)])
 def test_half_the_samples_turn_no_verdict_round(shape, seed):
-    """Teeth shorter than two of the samples left are not seen as teeth: of those nobody asks."""
+    assert not turned_by_half_the_samples(shape, seed)
+
+
+def test_half_the_samples_turn_hardly_any_verdict_round():
+    """Half of them may miss a tooth, or what tells two loads from growth: of a hundred series in one at most."""
+    turned = [
+        (shape.__name__, seed) for shape in SHAPES for seed in range(30) if turned_by_half_the_samples(shape, seed)
+    ]
+    assert len(turned) <= 0.01 * len(SEEDS) * len(SHAPES), turned
+
+
+def turned_by_half_the_samples(shape, seed):
     t, y = run(shape, seed)
-    assert {judge(t[::2], y[::2]).verdict, judge(t, y).verdict} != {FLAT, GROWING}
+    return {judge(t[::2], y[::2]).verdict, judge(t, y).verdict} == {FLAT, GROWING}
 
 
 def test_a_hole_in_the_samples_is_no_step_of_a_leak():
