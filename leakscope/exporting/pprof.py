@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ..facts.case import Case
+from ..storage.varints import varint
 from ._curves import Clock
 from ._stacks import Frame, Stack, stacks_by_process
 
@@ -67,23 +68,13 @@ def _value_type(name: int, unit: int) -> bytes:
 # ---- protocol buffers: of the wire format, what this takes
 
 
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value) if value else b""  # 0 is what a reader takes for what is not there
+    return varint(field << 3) + varint(value) if value else b""  # 0 is what a reader takes for what is not there
 
 
 def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
+    return varint(field << 3 | 2) + varint(len(content)) + content
 
 
 def _packed(field: int, values: Iterable[int]) -> bytes:
-    return _message(field, b"".join(map(_varint, values)))
+    return _message(field, b"".join(map(varint, values)))

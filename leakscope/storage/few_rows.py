@@ -20,6 +20,7 @@ from ..errors import LeakscopeError
 from . import seal
 from .account import Facts, Row, blocks, verdict
 from .meta import FOOTER_KEY, read_meta
+from .varints import text_at, varint
 
 EMPTY = Path(__file__).with_name("empty.parquet")
 _TAIL = struct.Struct("<I4s")  # the footer's length, and PAR1
@@ -105,22 +106,10 @@ def _parts_of_empty() -> tuple[bytes, dict[str, bytes], bytes]:
     count, at = rest[1] >> 4, 2
     pairs = {}
     for _ in range(count):
-        key, at = _text_at(rest, at + 1)
-        text, at = _text_at(rest, at + 1)
+        key, at = text_at(rest, at + 1)
+        text, at = text_at(rest, at + 1)
         pairs[key.decode()], at = text, at + 1
     return before, pairs, rest[at:]
-
-
-def _text_at(data: bytes, at: int) -> tuple[bytes, int]:
-    """A text that begins with its length, and where it ends."""
-    length = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return data[at : at + length], at + length
-        shift += 7
 
 
 def _data(kind: str, values: Sequence[Any], is_nullable: bool) -> bytes:
@@ -152,9 +141,9 @@ def _encoded(kind: str, values: Sequence[Any]) -> Iterator[bytes]:
 def _levels(has_value: Sequence[bool]) -> bytes:
     """Which rows have a value, a bit each: as one run where all are alike, else eight in a byte."""
     if any(has_value) and not all(has_value):
-        runs = _varint(-(-len(has_value) // 8) << 1 | 1) + _bits(has_value)
+        runs = varint(-(-len(has_value) // 8) << 1 | 1) + _bits(has_value)
     else:
-        runs = _varint(len(has_value) << 1) + bytes([bool(has_value) and has_value[0]])
+        runs = varint(len(has_value) << 1) + bytes([bool(has_value) and has_value[0]])
     return struct.pack("<I", len(runs)) + runs
 
 
@@ -188,22 +177,13 @@ def _field(after: int, kind: int) -> bytes:
 
 
 def _list_of(items: Sequence[bytes], kind: int) -> bytes:
-    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + _varint(len(items))
+    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + varint(len(items))
     return head + b"".join(items)
 
 
 def _binary(text: bytes) -> bytes:
-    return _varint(len(text)) + text
+    return varint(len(text)) + text
 
 
 def _number(value: int) -> bytes:
-    return _varint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def _varint(value: int) -> bytes:
-    said = bytearray()
-    while value >= 0x80:
-        said.append(value & 0x7F | 0x80)
-        value >>= 7
-    said.append(value)
-    return bytes(said)
+    return varint(value << 1 if value >= 0 else (-value << 1) - 1)

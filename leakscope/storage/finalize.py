@@ -71,9 +71,8 @@ def finalize(
     ``output`` may also name the journal folder. ``checkpoint`` leaves the journal to the recorder that still writes it.
     ``salvages``: of a damaged journal what is sound, with a note of what is not. ``few_rows``: without pyarrow, for a
     recording that ended in order. **Errors** BadInput while a recorder or the job still writes; DoesNotFit if
-    ``few_rows`` and there is more to it: then nothing was done; UnreadableRecording if there is nothing to finalise,
-    it is of a newer format, or damaged;
-    LeakscopeError if the file cannot be written: the journal stays as it was.
+    ``few_rows`` and there is more to it: then nothing was done; UnreadableRecording if there is nothing to finalise, it
+    is of a newer format, or damaged; LeakscopeError if the file cannot be written: the journal stays as it was.
     """
     path = Path(output)
     if path.name.endswith(JOURNAL_SUFFIX):

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from ..errors import UnreadableRecording
 from . import seal
 from .meta import FOOTER_KEY, meta_of_footer
+from .varints import text_at
 
 # What leakscope wrote, and behind it Arrow's schema: 69 KB for 276 columns, each with its unit and meaning.
 TAIL_BYTES = 128 * 1024
@@ -70,16 +71,10 @@ def _value(tail: bytes, key: str) -> bytes | None:
     at = tail.rfind(mark)
     if at < 0:
         return None
-    at += len(mark)
-    length = shift = 0
-    while at < len(tail) and shift < 35:
-        byte = tail[at]
-        at += 1
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return tail[at : at + length] if at + length <= len(tail) else None
-    return None
+    try:
+        return text_at(tail, at + len(mark))[0]
+    except ValueError:
+        return None
 
 
 def _by_pyarrow(tail: bytes, where: object) -> tuple[bytes, bytes]:

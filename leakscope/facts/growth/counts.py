@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...units import NEARLY_ALL, SOME
+from ...units import MUCH, SOME
 from ..series.arithmetic import Floats
 from ..series.trend import Trend, judge
 from .processes import ProcessGrowth
 
 _LAST_SHARE = SOME  # of the run: what is taken down then is taken down because the run is over
-_TAKEN_DOWN = 1 - NEARLY_ALL  # of the rise: a pile loses a member now and then
+_TAKEN_DOWN = MUCH  # of the rise: a pile loses a member now and then
 
 
 def up_to_the_end(time_s: Floats, count: Floats, owner: ProcessGrowth | None) -> tuple[Floats, Floats]:

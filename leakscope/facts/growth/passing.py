@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...units import FEWEST, MOST, NEARLY_ALL, SOME, MiB, format_bytes, format_count, format_duration
+from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
 from ..heap.naming import MODULES
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 ENOUGH = 0.75  # of the growth: so much may end by itself, and nobody can tell about the rest
-_LEAST_READINGS = FEWEST**2  # three of each third
-_VARIES = 1 - NEARLY_ALL  # of what a process holds: by as much a heap varies with what is asked of it
+_LEAST_READINGS = 3 * FEWEST  # of each third so many
+_VARIES = MUCH  # of what a process holds: by as much a heap varies with what is asked of it
 _LIBRARY = 50, SOME  # modules more, and of those that were there: a library
 _LEAST_CPU_S = 0.1  # between two snapshots: it is counted in hundredths
 _LEAST_INTERVALS = FEWEST  # between snapshots: of two, what grows steadily fills one by chance

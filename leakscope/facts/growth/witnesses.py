@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
-from ...units import FEWEST, MOST, NEARLY_ALL, SOME, format_bytes
+from ...units import FEWEST, MOST, MUCH, SOME, format_bytes
 from ..heap.accumulation import accumulations
 from ..heap.comparable import Heap, heap_of, heap_to_the_end
 from ..heap.owners import user_holder
@@ -35,7 +35,7 @@ _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches a
 _SLOWER = 0.6, 0.9  # of the pace at first: above, time is as good a clock; and where time alone cannot tell
 _LEAST_S = 10.0  # of a process that is starved: the judge wants as much of anybody
 _IDLE_S = 8.0  # between two bursts: shorter pauses belong to the work
-_AT_WORK = 1 - NEARLY_ALL  # of the CPU time that it takes when it is at work
+_AT_WORK = MUCH  # of the CPU time that it takes when it is at work
 _LITTLE = SOME  # of a run, or of what was gained in it
 _FEW, _STEADY = 4, 6  # snapshots: of fewer some rise by chance, unless in step with the work; to be believed
 _APART = 0.05  # of its members, from a straight line by steps
