@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ..confidence import FAIR, NEUTRAL, PROVEN, Ground, graded
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
-from ..evidence.use import use_of
+from ..evidence.use import first_reader, use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
@@ -65,15 +65,21 @@ def findings(
     modules = {source.module for source in case.sources}
     containers = 0
     found = False
-    for process in growth.processes:
+    seen: list[tuple[Sequence[Form], float, list[ProcessGrowth]]] = []
+    for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
         containers += len(forms)
-        held = float(process.held_bytes[-1])
         for group, agreement in groups_of(forms, min_agreement, min_correlation):
-            copies = _Copies(case, process, group, agreement, held)
-            if copies.wasted >= max(min_wasted_bytes, min_wasted_share * held):
-                found = True
-                yield copies.finding()
+            inherited = next((by for of, _, by in seen if process.is_fork and _is_same_memory(group, of)), None)
+            if inherited is not None:
+                inherited.append(process)
+            else:
+                seen.append((group, agreement, [process]))
+    for group, agreement, processes in seen:
+        copies = _Copies(case, processes, group, agreement)
+        if copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
+            found = True
+            yield copies.finding()
     for team in case.teams:
         if team.is_loader:  # dataloader-workers tells of them
             continue
@@ -97,20 +103,29 @@ def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list
     return forms_of(case.heap(process.pid), rows, int(takes["take"].iloc[-1]), modules) if is_any else []
 
 
+def _is_same_memory(group: Sequence[Form], other: Sequence[Form]) -> bool:
+    """A fork has what its parent had at the same addresses, if under another name."""
+    return {form.addresses for form in group} <= {form.addresses for form in other}
+
+
 # ---- what to say
 
 
 class _Copies:
-    """The forms of one content, each with what is known of its use."""
+    """The forms of one content, each with what is known of its use.
 
-    def __init__(
-        self, case: Case, process: ProcessGrowth, group: Sequence[Form], agreement: float, held: float
-    ) -> None:
-        self._case, self._process, self._group = case, process, group
-        self._agreement, self._held = agreement, held
+    ``processes``: whose they are, then its forks, which share them: what one of these still reads is used.
+    """
+
+    def __init__(self, case: Case, processes: Sequence[ProcessGrowth], group: Sequence[Form], agreement: float) -> None:
+        self._case, self._process, self._group, self._agreement = case, processes[0], group, agreement
+        self.held = float(self._process.held_bytes[-1])
         self._lines = {form.name: _line(case, form) for form in group}
         made = {line.place for line in self._lines.values() if line is not None}
-        self._uses = {form.name: use_of(case, process, form.holder, form.path, made) for form in group}
+        self._uses = {
+            form.name: first_reader(use_of(case, process, form.holder, form.path, made) for process in processes)
+            for form in group
+        }
         self._over = [form for form in group if self._uses[form.name].is_over]
         self._used = [form for form in group if self._uses[form.name].is_over is False]
 
@@ -139,7 +154,7 @@ class _Copies:
         return case.finding(
             _KIND,
             f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
-            severity="warning" if is_scarce or self.wasted >= _MUCH * self._held else "note",
+            severity="warning" if is_scarce or self.wasted >= _MUCH * self.held else "note",
             grounds=[
                 Ground(
                     f"{self._agreement:.0%} of the rows that were compared agree", graded(self._agreement, FAIR, PROVEN)
@@ -185,10 +200,10 @@ class _Copies:
             if of == "columns":
                 text = f"{self._agreement:.0%} of the columns that were compared order their rows alike"
             yield Evidence(text, {"agreement": round(self._agreement, 3)})
-        share = self.wasted / max(self._held, 1.0)
+        share = self.wasted / max(self.held, 1.0)
         which = "those that nothing reads any more" if self._knows_use else "all but the largest"
         text = f"{which} are {format_bytes(self.wasted)}, {share:.0%} of what the process held at the end"
-        yield Evidence(text, {"wasted_bytes": self.wasted, "process_bytes": int(self._held)})
+        yield Evidence(text, {"wasted_bytes": self.wasted, "process_bytes": int(self.held)})
 
     def _doubts(self, tokens: Sequence[Form], by_content: bool) -> Iterator[str]:
         if self._knows_use:

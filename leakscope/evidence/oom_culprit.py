@@ -111,8 +111,11 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
 def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> Evidence | None:
     """How much memory the process would have needed without what filled it, and how long more of it would have lasted.
 
-    None: nothing is known to have filled it, and it did not grow.
+    None: nothing is known to have filled it, and it did not grow; or it was there at once, as waste is, of which
+    ``enough`` tells.
     """
+    if blamed is not None and blamed.finding is not None and blamed.finding.wasted:
+        return None
     held = hog.held_bytes or 0
     per_s = blamed.bytes_per_s if blamed is not None else None
     if per_s is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.code.adding import Line, adding_lines
@@ -77,6 +77,12 @@ def use_of(
     lines = {(line.file, line.function and line.function.rpartition(".")[2], line.line)
              for line in adding_lines(case.sources, holder) if line.kind == "adds"}  # fmt: skip
     return Use(True, reads[-1].line if reads else None, sum((*at, line) in lines for at, line in progress.items()))
+
+
+def first_reader(uses: Iterable[Use]) -> Use:
+    """Of uses by several processes that share it, the first that goes on; the first of all where none is known to."""
+    known = list(uses)
+    return next((use for use in known if use.is_over is False), known[0])
 
 
 def _reached(case: Case, process: ProcessGrowth) -> Reached:

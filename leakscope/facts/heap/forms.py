@@ -97,6 +97,11 @@ class Form:
         return self.place.path
 
     @property
+    def addresses(self) -> frozenset[int]:
+        """Of the rows or columns that were looked at."""
+        return frozenset(one.address for one in (*self.rows.values(), *self.columns))
+
+    @property
     def holder(self) -> Holder:
         """The name to look for in the sources."""
         named = self.named.as_holder()
