@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...units import SOME, WORTH, KiB
+from ...units import MOST, SOME, WORTH, KiB
 from ..growth.processes import ProcessGrowth
 from ..series.arithmetic import Floats
 from ..tables import figures, only, series
@@ -38,7 +38,9 @@ class LastRise(NamedTuple):
 
 
 def last_rise(process: ProcessGrowth, kill: Kill, until_s: float, explained_bytes_per_s: float) -> LastRise | None:
-    """None: little came that no snapshot saw, beyond what is known to have grown at a rate all the time."""
+    """None: little came that no snapshot saw, beyond what is known to have grown at a rate all the time; or it came
+    for most of its life.
+    """
     samples = process.rows("process_samples")
     samples = only(samples, samples["anon_bytes"].notna() & (figures(samples, "rss_bytes") > 0))
     if not len(samples):
@@ -54,6 +56,8 @@ def last_rise(process: ProcessGrowth, kill: Kill, until_s: float, explained_byte
         return None
     before = np.flatnonzero((held <= then + SOME * came) & (time_s < until_s))
     since_s = float(time_s[before[-1]]) if before.size else float(time_s[0])
+    if until_s - since_s > MOST * (until_s - float(time_s[0])):
+        return None  # that is its course, and no end of it
     at, virtual = series(samples, "virtual_bytes")
     asked_bytes = None
     if last_virtual is not None and at.size:
