@@ -223,11 +223,10 @@ def _evidence(
         yield from blamed.finding.evidence[:2]
     if hog is not None and (without := would_have_been_enough(case, hog, blamed)) is not None:
         yield without
-    rise = _curve(case, hog)
-    if rise:
-        first, last = rise[0].y[0], rise[0].y[-1]
-        text = f"{rise[0].name} went from {format_bytes(first)} to {format_bytes(last)} in"
-        span_s = rise[0].x[-1] - rise[0].x[0]
+    for curve in _curve(case, hog):
+        first, last = curve.y[0], curve.y[-1]
+        text = f"{curve.name} went from {format_bytes(first)} to {format_bytes(last)} in"
+        span_s = curve.x[-1] - curve.x[0]
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
     for one in sure[:LISTED]:
         yield from _of_kill(case, one)
@@ -247,7 +246,7 @@ def _of_rise(rise: LastRise) -> Evidence:
     )  # fmt: skip
     text = f"{_came(rise)} before the kill{_by(rise)}; {seen}"
     if rise.asked_bytes is not None and rise.untouched_bytes >= MUCH * rise.bytes:
-        text += f"; {format_bytes(rise.asked_bytes)} had been asked for, of which it was the first part to be written to"
+        text += f"; {format_bytes(rise.asked_bytes)} had been asked for, of which it was the part that was written to"
     if rise.asked is None:
         text += "; who asked for it is not known"
     return Evidence(text, figures)
@@ -298,7 +297,7 @@ def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
 
 
 def _enough(case: Case, kill: Kill, so_far: Sequence[Finding], rise: LastRise | None) -> str | None:
-    """First: what would have fitted, in bytes. What was asked for and not written to yet would have been needed, too."""
+    """First: what would have fitted, in bytes. What was asked for and not written to yet was needed, too."""
     near = case.nearest_limit
     size = float(_limit(case, kill) or (near.limit_bytes[-1] if near else 0.0))
     held = float(_held_bytes(kill))

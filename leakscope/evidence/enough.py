@@ -38,7 +38,7 @@ class Change(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """What was asked for at last and at once. ``where``: `` in load() (train.py:3)``, or nothing where it is unknown."""
+    """What was asked for at last and at once. ``where``: `` in load() (train.py:3)``; empty where it is not known."""
 
     where: str
     since_s: float
@@ -112,9 +112,7 @@ def fit(
     return Fit(chosen, held, held - sum(size for _, size in chosen))
 
 
-def changes(
-    case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | None = None
-) -> Iterator[Change]:
+def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | None = None) -> Iterator[Change]:
     """What costs nothing first: what nothing needs, the largest of it first; then what costs time, or digits."""
     time_s = case.growth.time_s
     always = np.ones_like(time_s)
@@ -135,8 +133,9 @@ def changes(
             alive = _alive(time_s, [*forks.values()])
             yield Change(f"{_KEPT_WORKERS} workers instead of {format_count(row.count or 0)}", saved * alive)
     told = {finding.subject.path for finding in wasted} | {idle.path for f in wasted for idle in f.idle}
+    within = tuple(f"{path}{step}" for path in told if path for step in ".[")
     for row in _arrays(bill):
-        if row.name not in told:
+        if row.name not in told and not row.name.startswith(within):
             yield Change(f"memory-map {row.name} instead of reading it in", row.bytes * always)
     activations = sum(row.bytes for row in bill.rows if row.account == "activations")
     if activations:

@@ -389,7 +389,7 @@ def test_that_nobody_saw_who_asked_is_said(tmp_path: Path) -> None:
 
 
 def test_what_would_have_fitted_is_the_first_remedy_and_counts_what_was_still_to_come(tmp_path: Path) -> None:
-    """860 MiB were needed, not the 500 that were seen; without the burst 260 MiB, and a tenth of the limit stays free."""
+    """860 MiB were needed, not the 500 that were seen; without the burst 260, and a tenth of the limit stays free."""
     (first, *_) = burst(tmp_path, asked=True).remedy
     assert first.startswith("to fit into 500 MiB: take at most 190 MiB at once in largest_batch() (train.py:34)")
     assert first.endswith("860 MiB → 450 MiB")

@@ -23,7 +23,12 @@ _EACH = 0.6
 _SAME = 0.85  # the object itself by another name, and not one that only may be it
 _LEAST = 0.3
 # Types of which a part is a copy; that of an array or a table may show the memory of the whole.
-_COPYING = frozenset(("", "array.array", "bytearray", "bytes", "collections.deque", "dict", "list", "set", "str", "tuple"))
+_COPYING = frozenset(("", "array.array", "bytearray", "bytes", "collections.deque", "dict", "list", "str", "tuple"))
+# Attributes and methods of arrays and tables that may show a part of them, or all in another shape.
+_SHOWING = frozenset((
+    "T", "chunk", "data", "detach", "expand", "flat", "iloc", "imag", "loc", "mT", "narrow", "permute", "ravel", "real",
+    "reshape", "split", "squeeze", "swapaxes", "transpose", "unbind", "unfold", "unsqueeze", "values", "view",
+))  # fmt: skip
 
 
 class Holder(NamedTuple):
@@ -199,8 +204,9 @@ class Names:
                 found *= _PASSED_ON
             elif step in (PART, EACH):
                 continue
-            elif step == "[:]" and self._holder.type_name not in _COPYING:
+            elif self._holder.type_name not in _COPYING and (step == "[:]" or step[1:] in _SHOWING):
                 found *= _PASSED_ON
+                at += path[at : at + 1] == (CALLED,)
             elif not inside or step[0] not in ".[":
                 return 0.0
             elif step[0] == "[":

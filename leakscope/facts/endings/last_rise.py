@@ -73,7 +73,7 @@ def _shared(samples: pd.DataFrame) -> Floats:
 
 
 def _at_the_end(process: ProcessGrowth, kill: Kill, sampled: float) -> tuple[float, float | None]:
-    """What it held, and its address space: as the kernel wrote down of who it killed; else as the last sample has it."""
+    """What it held, and its address space: as the kernel wrote of who it killed; else as the last sample has it."""
     event, victim = kill.event, kill.victim
     at, virtual = series(process.rows("process_samples"), "virtual_bytes")
     last_virtual = float(virtual[-1]) if at.size else None
