@@ -65,7 +65,7 @@ def findings(
     modules = {source.module for source in case.sources}
     containers = 0
     found = False
-    seen: list[tuple[Sequence[Form], float, list[ProcessGrowth]]] = []
+    seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
         containers += len(forms)

@@ -99,7 +99,7 @@ class Form:
     @property
     def addresses(self) -> frozenset[int]:
         """Of the rows or columns that were looked at."""
-        return frozenset(one.address for one in (*self.rows.values(), *self.columns))
+        return frozenset([row.address for row in self.rows.values()] + [column.address for column in self.columns])
 
     @property
     def holder(self) -> Holder:
