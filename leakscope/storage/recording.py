@@ -613,6 +613,7 @@ def _plain(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     def bits(buffer: pa.Buffer) -> NDArray[np.bool_]:
         return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")[span].astype(bool)
 
+    values: NDArray[Any]
     if column.type in _NUMBERS:
         values = np.frombuffer(data, _NUMBERS[column.type])[span]
     elif column.type == pa.bool_():

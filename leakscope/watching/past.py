@@ -83,14 +83,15 @@ def rows_of(recording: Recording) -> Iterator[tuple[str, Row]]:
 def _in_time(parts: list[Columns]) -> Iterator[Row]:
     """Rows of those that have a time, some at once."""
     names = list(parts[0]) if parts else []
-    whole = {name: tuple(map(np.concatenate, zip(*(part[name] for part in parts)))) for name in names}
+    each = {name: list(zip(*(part[name] for part in parts))) for name in names}
+    whole: Columns = {name: (np.concatenate(values), np.concatenate(there)) for name, (values, there) in each.items()}
     if parts:
         times_ns, is_told = whole["time_mono_ns"]
         order = np.argsort(times_ns, kind="stable")
         order = order[is_told[order]]
         for at in range(0, order.size, _AT_ONCE):
             chosen = _taken(whole, order[at : at + _AT_ONCE]).values()
-            lists = (np.where(is_there, values.astype(object), None).tolist() for values, is_there in chosen)
+            lists = ([one if there else None for one, there in zip(*map(np.ndarray.tolist, each))] for each in chosen)
             yield from (dict(zip(names, row)) for row in zip(*lists))
 
 
@@ -153,9 +154,9 @@ def _kept_seconds(tables: Tables) -> NDArray[np.int64] | None:
     return np.union1d(seconds[largest], seconds[seconds > seconds[-1] - _WHOLE_END_S])
 
 
-def _totals(second: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _totals(second: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
     seconds, which = np.unique(second, return_inverse=True)
-    return seconds, np.bincount(which, values)
+    return seconds, np.bincount(which, values).astype(np.float64)
 
 
 def _is_new(part: Columns) -> NDArray[np.bool_]:
