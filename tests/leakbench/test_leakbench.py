@@ -22,7 +22,7 @@ from leakbench import (
     unseen_programs,
 )  # fmt: skip
 from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
-from leakbench.score import Score, Share, agreement, calibration, interval, score, score_of, share
+from leakbench.score import Score, Share, agreement, calibration, fitted, interval, score, score_of, share
 from leakbench.table import added, markdown, page, write
 from leakbench.tools import leakscope as leakscope_tool
 from leakbench.tools import tools
@@ -176,6 +176,18 @@ def test_every_tool_says_what_it_offers_and_how_it_is_used(tmp_path, leaky):
         for command in (tool.command and tool.command(leaky.path, 14.0, tmp_path),
                         tool.reading and tool.reading(leaky.path, tmp_path)):  # fmt: skip
             assert command is None or str(leaky.path) in command, name
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.35, 0.6, 0.8, 0.9, 0.95]), st.booleans()), min_size=1, max_size=60))
+def test_fitted_steps_rise_and_have_every_finding_once(told):
+    blank = Score("a/leaky.py", True, False, "", "")
+    steps = fitted([blank._replace(confidence=sure, kind=right) for sure, right in told])
+    shares = [right.count / right.of for _, _, right in steps]
+    assert all(earlier < later for earlier, later in zip(shares, shares[1:]))
+    assert sum(right.of for *_, right in steps) == len(told)
+    assert sum(right.count for *_, right in steps) == sum(right for _, right in told)
+    bounds = [bound for low, high, _ in steps for bound in (low, high)]
+    assert bounds == sorted(bounds)
 
 
 def test_a_tool_that_ran_alone_is_put_beside_the_others(leaky, tmp_path):
