@@ -46,7 +46,7 @@ def findings(
     *,
     high_fraction: float = 0.85,  # a batch of unusual length, or one more worker, may take the rest
     full_fraction: float = 0.95,  # the kernel reclaims all the time by now: the job is slow before it is killed
-    others_fraction: float = MOST,  # of what is in use: with more in other hands the job is not the one to mend
+    others_fraction: float = MOST,  # of what is in use: with more in other hands the job is not the one to fix
     so_far: Sequence[Finding] = (),
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield a finding for the limit of memory that was nearest, for one rlimit and for /dev/shm, if they came near."""

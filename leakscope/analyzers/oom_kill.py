@@ -5,7 +5,7 @@ Why:           SIGKILL leaves no last words: the log, the counters and the curve
 Decides by:    the log's line with name, cgroup and size; else the counter of the job's own cgroup; else, as a mere
                possibility, the machine's counter. A counter that stood still clears the kernel.
 Mistaken when: something else sends SIGKILL to the job just as the kernel kills another process of the same cgroup.
-Do:            mend what grew, or raise the limit that was hit.
+Do:            fix what grew, or raise the limit that was hit.
 """
 
 from __future__ import annotations
