@@ -123,7 +123,7 @@ def _title(
 
 
 def _came(rise: LastRise) -> str:
-    return f"{format_bytes(rise.bytes)} came in the last {format_duration(max(0.1, rise.until_s - rise.since_s))}"
+    return f"{format_bytes(rise.bytes)} came in the last {format_duration(rise.until_s - rise.since_s)}"
 
 
 def _where(rise: LastRise) -> str:
