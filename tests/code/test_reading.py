@@ -123,3 +123,32 @@ def test_what_a_method_that_adds_gives_back_may_be_read() -> None:
     holder = Holder("groups", "main", "__main__", FILE, "local", "dict")
     (read,) = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): 4})
     assert read.is_over is False
+
+
+SHOWN = """\
+def main():
+    frame = read()
+    table = frame.to_numpy()
+    part = table[:100]
+    columns = table.T
+    own = table.copy()
+    while True:
+        step({read})
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "type_name", "is_shared", "goes_on"),
+    [
+        ("part", "numpy.ndarray", False, True),
+        ("columns[3]", "numpy.ndarray", False, True),
+        ("part", "list", False, False),  # a slice of a list is a copy
+        ("own", "numpy.ndarray", False, False),
+        ("frame", "numpy.ndarray", True, True),  # the heap says that something shows its memory
+        ("frame", "numpy.ndarray", False, False),
+    ],
+)
+def test_an_array_is_read_by_what_shows_its_memory(read: str, type_name: str, is_shared: bool, goes_on: bool) -> None:
+    holder = Holder("table", "main", "__main__", FILE, "local", type_name, is_shared=is_shared)
+    found = reads_of([Source("__main__", FILE, SHOWN.format(read=read))], holder, {(FILE, "main"): 8})
+    assert any(one.is_over is False for one in found) is goes_on

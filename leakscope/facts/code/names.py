@@ -22,8 +22,8 @@ _MEMBER = 0.75  # adding to a member: the holder may be a dict of lists
 _EACH = 0.6
 _SAME = 0.85  # the object itself by another name, and not one that only may be it
 _LEAST = 0.3
-# Types of which a part is a copy; that of an array or a table may show the memory of the whole.
-_COPYING = frozenset(("", "array.array", "bytearray", "bytes", "collections.deque", "dict", "list", "str", "tuple"))
+# Libraries of arrays and tables, of which a part may show the memory of the whole; that of a list is a copy.
+_OF_ARRAYS = frozenset(("cupy", "jax", "numpy", "pandas", "polars", "pyarrow", "tensorflow", "torch"))
 # Attributes and methods of arrays and tables that may show a part of them, or all in another shape.
 _SHOWING = frozenset((
     "T", "chunk", "data", "detach", "expand", "flat", "iloc", "imag", "loc", "mT", "narrow", "permute", "ravel", "real",
@@ -54,6 +54,7 @@ class Names:
         self._index = index
         self._graph = points_to(index)
         self._holder = holder
+        self._is_array = holder.type_name.partition(".")[0] in _OF_ARRAYS
         self._names: dict[Node, float] = {}
         self._attributes: dict[str, dict[str | None, float]] = {}  # attribute, then class it belongs to
         self._waiting: list[tuple[float, int, Node]] = []  # a heap, the surest first
@@ -204,7 +205,7 @@ class Names:
                 found *= _PASSED_ON
             elif step in (PART, EACH):
                 continue
-            elif self._holder.type_name not in _COPYING and (step == "[:]" or step[1:] in _SHOWING):
+            elif self._is_array and (step == "[:]" or step[1:] in _SHOWING):
                 found *= _PASSED_ON
                 at += path[at : at + 1] == (CALLED,)
             elif not inside or step[0] not in ".[":
