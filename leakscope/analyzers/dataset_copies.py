@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, Ground, graded
+from ..evidence.sentences import frees
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import first_reader, use_of
@@ -227,9 +228,10 @@ class _Copies:
         """Where it is not known which form is read, what is saved depends on that: it is the user's to know."""
         if self._knows_use:
             after = f" once {_listed(self._used)} is made" if self._used else ""
+            parts = [(form.place.member_type, form.bytes / form.row_count) for form in self._over]
             return (
                 f"drop {_listed(self._over)}, which nothing reads any more,{after} (del, or let a function make them "
-                f"and return only what is needed): frees about {format_bytes(self.wasted)}"
+                f"and return only what is needed): {frees(self._process, self.wasted, parts)}"
             )
         savings = "; ".join(f"{format_bytes(total - form.bytes)} if {form.name} is enough" for form in self._group[:3])
         return (

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
+from ..evidence.sentences import frees
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
@@ -185,13 +186,19 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
         remedy=[
             "release it after its last read (del, or return only what is needed from the function that makes it): "
-            f"frees about {format_bytes(total)}"
+            f"{frees(process, total, [_members(one) for one in idle])}"
         ],
         mechanism="idle",
         wasted=True,
         idle=[one.use.idle(one.bytes, one.place.path) for one in idle],
         **(about(first.named, first.place) | Held(holder=names[0])),
     )
+
+
+def _members(one: _Idle) -> tuple[str | None, float]:
+    """Their type, and bytes of one."""
+    count = float(one.place.length[-1]) if one.place.has_length else 0.0
+    return one.place.member_type, one.bytes / count if count else 0.0
 
 
 def _after(process: ProcessGrowth, last_s: float, min_share: float = 0.15) -> float | None:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
 
 from ..facts.code.adding import Line
 from ..facts.series.arithmetic import Floats
+from ..facts.tables import only
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Series
+from ..units import LARGEST_SMALL, LEAST_MAPPED, format_bytes
+
+if TYPE_CHECKING:
+    from ..facts.growth.processes import ProcessGrowth
 
 POINTS = 2000  # of a curve, at most
+_ONE_PIECE = (
+    "builtins.str",
+    "bytearray",
+    "bytes",
+    "numpy.ndarray",
+    "str",
+    "torch.Tensor",
+)  # of malloc's each, where large
 
 
 @overload
@@ -51,3 +65,17 @@ def _through(line: GrowthLine) -> str:
 def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Series:
     """The beginning of a series, no longer than a report may be."""
     return Series(name, time_s.tolist()[:POINTS], values.tolist()[:POINTS], "s", unit)
+
+
+def frees(process: ProcessGrowth, size: float, parts: Sequence[tuple[str | None, float]]) -> str:
+    """What releasing it gives, and to whom. ``parts``: of each container the type of its members, and bytes of one.
+
+    Python's own arenas and large pieces go back to the system. What lies between stays with glibc's malloc, which gives
+    back only the end of its heap: for what the program asks for next, unless it is told to.
+    """
+    text = f"frees about {format_bytes(size)}"
+    kept = any(kind in _ONE_PIECE and LARGEST_SMALL < one < LEAST_MAPPED for kind, one in parts)
+    rows = process.rows("sentinels")
+    if not kept or not len(rows) or len(only(rows, rows["malloc_library"].notna())):
+        return text
+    return f"{text}, which malloc keeps for what comes next; ctypes.CDLL(None).malloc_trim(0) gives it to the system"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from leakscope.evidence.enough import Fit, fit
+from leakscope.evidence.sentences import frees
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Idle, Subject
 from leakscope.units import MiB
@@ -78,3 +79,24 @@ def test_of_what_no_line_is_known_it_counts_once_it_was_seen(tmp_path: Path) -> 
     found = fit(case, [replace(waste(Idle(100 * MiB, "main() raw")), idle=())])
     assert found is not None and found.left_bytes == found.held_bytes, "the level comes after the peak"
     assert np.isfinite(found.left_bytes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "library", "keeps"),
+    [
+        ("str", 540, None, True),  # each a piece of malloc's heap
+        ("str", 150, None, False),  # Python's own arenas, which go back once they are empty
+        ("numpy.ndarray", 4 * MiB, None, False),  # mapped by itself
+        ("dict", 900, None, False),  # of how many pieces is not known
+        ("str", 540, "libjemalloc.so.2", False),
+    ],
+)
+def test_what_malloc_keeps_is_not_promised_to_the_system(
+    tmp_path: Path, kind: str, size: int, library: str | None, keeps: bool
+) -> None:
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer").samples(PID, rss=[200 * MiB] * 9)
+    builder.sentinels(PID, malloc_in_use_bytes=[150 * MiB] * 9, malloc_library=library)
+    (process,) = Case(builder.ends(at_s=9.0, exit_code=0).open()).growth.processes
+    told = frees(process, 130 * MiB, [(kind, size)])
+    assert told.startswith("frees about 130 MiB")
+    assert ("malloc_trim" in told) is keeps

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
-from ...units import FEWEST, MOST, MUCH, over
+from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, over
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.imports import package_of
 from ..code.index import tail
@@ -24,7 +24,6 @@ from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
 _CALLED = re.compile(r"(?<!\w)(\w+)\(")
-_LARGEST_SMALL = 512  # bytes: larger objects are malloc's
 _SOME = MUCH  # of what stays: below, a line's function took no part in it
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
@@ -193,7 +192,7 @@ def _is_large(place: Place) -> bool:
     if buffers >= MOST * place.growth_bytes:
         return True
     added = place.length[-1] - place.length[0] if place.has_length else 0.0
-    return bool(added > 0 and place.growth_bytes > _LARGEST_SMALL * added)
+    return bool(added > 0 and place.growth_bytes > LARGEST_SMALL * added)
 
 
 def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence[Line]:
