@@ -31,7 +31,7 @@ from typing import Any
 
 from leakbench import UNSEEN_S, all_programs, is_snapshot, sample, sealed_programs, unseen_programs
 from leakbench.score import Score, score, score_of
-from leakbench.table import PEERS, RESULTS, SEALED, UNSEEN, markdown, page, write
+from leakbench.table import PEERS, RESULTS, SEALED, UNSEEN, added, markdown, page, write
 from leakbench.tools import Tool, tools
 from leakbench.tools.leakscope import removed_by_edit
 from tests.bench.runs import Spent, spent_by
@@ -83,16 +83,18 @@ def main() -> None:
         if (tool.reading if is_snapshot(program) else tool.command)
     ]
     scores: list[Score] = []
+    loads: dict[str, list[float]] = {}
     with _busy(options.load), ThreadPoolExecutor(options.at_once) as pool:
         try:
             for scored in pool.map(lambda job: judge(job[0], job[1], job[2], options), jobs):
                 print(line(scored), flush=True)
                 scores.append(scored)
+                loads.setdefault(scored.tool, []).append(os.getloadavg()[0])
         except KeyboardInterrupt:  # what has run by now is worth a table
             pool.shutdown(wait=False, cancel_futures=True)
             for program, tool, _ in jobs[len(scores) :]:
                 scores.append(score_of(program, None, tool.offers, tool.name, "the bench was stopped before"))
-        about = {**circumstances(chosen), "seconds": options.seconds, "at_once": options.at_once}
+        about = {**circumstances(chosen, loads), "seconds": options.seconds, "at_once": options.at_once}
     print("\n" + markdown(scores, about))
     write(scores, about, options.folder / "results.json")
     (options.folder / "page.html").write_text(page(scores, about), encoding="utf-8")
@@ -100,7 +102,10 @@ def main() -> None:
     if options.commit and not options.only:
         ours = [tool.name for tool in chosen] == ["leakscope"]
         parts = {UNSEEN: options.unseen, SEALED: options.sealed, RESULTS: ours}
-        write(scores, about, next((path for path, is_it in parts.items() if is_it), PEERS))
+        path = next((path for path, is_it in parts.items() if is_it), PEERS)
+        if path == PEERS and len(chosen) < len(every):
+            scores, about = added(scores, about, path)
+        write(scores, about, path)
 
 
 @contextmanager
@@ -184,14 +189,14 @@ def line(scored: Score) -> str:
     return f"{mark} {scored.wall_s or 0:5.1f} s  {scored.tool:11} {scored.program}: {scored.said}{wanted}"
 
 
-def circumstances(chosen: list[Tool]) -> dict[str, Any]:
+def circumstances(chosen: list[Tool], loads: dict[str, list[float]]) -> dict[str, Any]:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    packages = {"torch": "torch"} | {tool.name: name for tool in chosen for name in tool.requires}
+    packages = {"torch": "torch"} | {tool.name: tool.requires[0] for tool in chosen if tool.requires}
     versions = {tool: _version_of(package) for tool, package in packages.items()}
     return {
         "date": datetime.date.today().isoformat(),
         "machine": f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, {memory_gib:.0f} GiB",
-        "load": round(os.getloadavg()[2], 1),  # of the last quarter of an hour
+        "loads": {name: round(sum(seen) / len(seen), 1) for name, seen in loads.items()},  # as its runs ended
         "python": platform.python_version(),
         "torch": versions.pop("torch"),
         "versions": versions,

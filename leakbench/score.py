@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from leakbench.answer import HOLDER, KIND, LINE, VERDICT, Answer, function_of, place_of, text_of
@@ -190,3 +191,20 @@ def calibration(scores: Sequence[Score]) -> list[tuple[str, float, Share]]:
             mean = sum(s.confidence or 0.0 for s in inside) / len(inside)
             rows.append((f"{low:.0%} to {high:.0%}", mean, share(inside, lambda s: s.first_is_right)))
     return rows
+
+
+def fitted(scores: Iterable[Score]) -> list[tuple[float, float, Share]]:
+    """(lowest and highest confidence, share that was right), rising: the monotone steps that fit first findings best.
+
+    Neighbours of which the surer were less often right are one step (pool adjacent violators).
+    """
+    steps: list[tuple[float, float, Share]] = []
+    told = sorted((s.confidence, s.first_is_right) for s in scores if s.confidence is not None)
+    for sure, several in groupby(told, key=lambda one: one[0]):
+        right = [is_right for _, is_right in several]
+        step = sure, sure, Share(sum(right), len(right))
+        while steps and steps[-1][2].count * step[2].of >= step[2].count * steps[-1][2].of:
+            low, _, before = steps.pop()
+            step = low, step[1], Share(before.count + step[2].count, before.of + step[2].of)
+        steps.append(step)
+    return steps

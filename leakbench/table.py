@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .score import Score, agreement, calibration, interval, share
+from .score import Score, Share, agreement, calibration, fitted, interval, share
 
 RESULTS = Path(__file__).with_name("results.json")
 UNSEEN = Path(__file__).with_name("unseen.json")
@@ -62,10 +62,54 @@ def write(scores: Sequence[Score], about: dict[str, Any], path: Path = RESULTS) 
     path.write_text(f'{{\n"about": {json.dumps(about)},\n"programs": [\n{lines}\n]\n}}\n', encoding="utf-8")
 
 
+def read(path: Path) -> tuple[list[Score], dict[str, Any]]:
+    results = json.loads(path.read_text(encoding="utf-8"))
+    return [Score(**row) for row in results["programs"]], results["about"]
+
+
+def added(scores: Sequence[Score], about: dict[str, Any], path: Path) -> tuple[list[Score], dict[str, Any]]:
+    """A run of some tools in the place of what the committed run says of them. What they take is left out: that is
+    told beside the program alone, of the same run.
+    """
+    before, of_all = read(path)
+    programs, theirs = {s.program for s in before}, {s.tool for s in scores} - {"bare"}
+    rows = [s for s in scores if s.program in programs and s.tool in theirs]
+    rows = [s._replace(wall_s=None, cpu_s=None, peak_bytes=None) for s in rows]
+    merged = {name: {**of_all[name], **about[name]} for name in ("versions", "how", "loads")}
+    return [s for s in before if s.tool not in theirs] + rows, of_all | merged
+
+
 def from_results(path: Path = RESULTS) -> str:
     """A section of the documentation, from the run whose figures are committed."""
-    results = json.loads(path.read_text(encoding="utf-8"))
-    return markdown([Score(**row) for row in results["programs"]], results["about"])
+    return markdown(*read(path))
+
+
+def how_sure() -> str:
+    """A section of the documentation: how sure first findings were, and how often right, of all committed runs."""
+    ours = {path: [s for s in read(path)[0] if s.tool == "leakscope"] for path in (RESULTS, PEERS, UNSEEN, SEALED)}
+    known = [s for path, scores in ours.items() for s in scores if path != SEALED]
+    steps = [(f"{low:.0%} to {high:.0%}", *_right(right)) for low, high, right in fitted(known)]
+    tables = [
+        "All committed runs but the sealed:\n",
+        _calibrated(known),
+        "The sealed one, by which nothing is fixed:\n",
+        _calibrated(ours[SEALED]),
+        "The rising steps that fit the former best:\n",
+        Table(("confidence", *_RIGHT), steps),
+    ]
+    return "\n".join(map(_as_markdown, tables))
+
+
+_RIGHT = ("right kind and name", "95 times in a hundred")
+
+
+def _right(right: Share) -> tuple[str, str]:
+    return str(right), "{:.0%} to {:.0%}".format(*interval(right))
+
+
+def _calibrated(scores: Sequence[Score]) -> Table:
+    bins = [(label, f"{mean:.0%}", *_right(right)) for label, mean, right in calibration(scores)]
+    return Table(("confidence of the first finding", "on average", *_RIGHT), bins)
 
 
 def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
@@ -83,7 +127,8 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
     names = list(dict.fromkeys(s.tool for s in scores))
     run = [s for s in scores if not s.not_run]
     programs = {s.program: s for s in run}.values()
-    load = f", load {about['load']:g}" if "load" in about else ""
+    loads = sorted(about.get("loads", {}).values())
+    load = f", load {' to '.join(f'{one:g}' for one in dict.fromkeys([loads[0], loads[-1]]))}" if loads else ""
     times = max((s.run for s in run), default=1)
     often = f", {times} times each" if times > 1 else ""
     sections: list[str | Table] = [
@@ -100,12 +145,7 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
         measured = [(name, share(ours, field), share(torch, field)) for name, field in MEASURES]
         measures = [(name, str(every), str(some)) for name, every, some in measured if every.of]
         sections.append(Table(("leakscope", "all", "with PyTorch"), measures))
-        bins = [
-            (label, f"{mean:.0%}", str(right), "{:.0%} to {:.0%}".format(*interval(right)))
-            for label, mean, right in calibration(ours)
-        ]
-        head = ("confidence of the first finding", "on average", "right kind and name", "95 times in a hundred")
-        sections.append(Table(head, bins))
+        sections.append(_calibrated(ours))
         if (same := agreement(ours)).of:
             sections.append(f"Every run of a program gave the same answer in {same}.\n")
     for name in names:
@@ -136,7 +176,7 @@ def _side_by_side(scores: Sequence[Score], about: dict[str, Any], names: Sequenc
             rows.append([name, *(str(one) if one.of else _NOT_OFFERED for one in shares)])
             if times > 1:
                 rows[-1].append(str(agreement(run)))
-        pairs = [(s, bare[s.program, s.run]) for s in run if (s.program, s.run) in bare]
+        pairs = [(s, bare[s.program, s.run]) for s in run if s.wall_s is not None and (s.program, s.run) in bare]
         if pairs and name != "bare":
             taken.append([
                 name,
@@ -145,7 +185,9 @@ def _side_by_side(scores: Sequence[Score], about: dict[str, Any], names: Sequenc
                 f"{statistics.median((s.peak_bytes or 0) / (b.peak_bytes or 1) for s, b in pairs):.2f} x",
             ])  # fmt: skip
     how = [
-        [f"{name} {about['versions'].get(name, '')}".strip(), about["how"][name]] for name in names if name != "bare"
+        [f"{name} {about['versions'].get(name, '')}".strip(), about["how"][name], f"{about['loads'].get(name, '')}"]
+        for name in names
+        if name != "bare"
     ]
     columns = [name for name, _ in COLUMNS] + ["every run the same"] * (times > 1)
     sections: list[str | Table] = [Table(("tool", *columns), rows)]
@@ -153,7 +195,7 @@ def _side_by_side(scores: Sequence[Score], about: dict[str, Any], names: Sequenc
         sections.append(
             Table(("median beside the program alone", "time", "CPU time", "peak of the largest process"), taken)
         )
-    return [*sections, Table(("tool", "how it was used"), how)]
+    return [*sections, Table(("tool", "how it was used", "load"), how)]
 
 
 def _by(s: Score, names: Sequence[str]) -> str:

@@ -24,8 +24,9 @@ import click
 import pytest
 
 import leakscope
-from leakbench.table import PEERS
+from leakbench.table import PEERS, SEALED
 from leakbench.table import from_results as leakbench
+from leakbench.table import how_sure as how_sure_it_is
 from leakscope import cli, options, schema
 from leakscope.errors import BadInput, LeakscopeError
 from leakscope.facts.case import Case
@@ -154,6 +155,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "fleet-costs": lambda: fleet.as_markdown(json.loads(fleet.RESULTS.read_text(encoding="utf-8"))),
     "leakbench": leakbench,  # measured: shown as the last whole run left it
     "side-by-side": lambda: leakbench(PEERS),
+    "sealed": lambda: leakbench(SEALED),
+    "calibration": how_sure_it_is,
 }
 
 

@@ -24,6 +24,8 @@ def command(program: Path, seconds: float, folder: Path) -> list[str]:
         "DD_PROFILING_OUTPUT_PPROF": str(folder / "profile"),
         "DD_PROFILING_UPLOAD_INTERVAL": str(_UPLOAD_S),
         "DD_TRACE_ENABLED": "false",
+        "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",  # without its service some programs would never end
+        "DD_REMOTE_CONFIGURATION_ENABLED": "false",
     }
     run = [str(Path(sys.executable).with_name("ddtrace-run")), sys.executable, str(program), f"{seconds:g}"]
     return [shutil.which("env") or "env", *(f"{name}={value}" for name, value in settings.items()), *run]

@@ -6,7 +6,7 @@ Decides by:    the ledger: min_native_share of what a process gained is native, 
                the line and the library are those that allocated most of what stays, by samples of allocations. Or
                blocks of Python's own allocator grow, and objects in them do not: C code may ask there, too.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
-Do:            check whether a newer version mends it, or a setting bounds what it keeps; or call it in a process that
+Do:            check whether a newer version fixes it, or a setting bounds what it keeps; or call it in a process that
                ends now and then.
 """
 

@@ -17,12 +17,13 @@ from ..facts.accounts.ledger import growth_of
 from ..facts.code.imports import STANDARD_LIBRARY, package_in
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.strays import piles_up, strays_of
+from ..facts.growth.strays import outside_once, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats, level_at
+from ..facts.tables import series
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding
@@ -64,7 +65,7 @@ def leaked(case: Case, process: ProcessGrowth, left: int, kind: str, *, min_own_
     handles = leaked_handles(process, case.growth)
     most = handles or _most_alone(process, case.growth)
     if handles is None and (most is None or most.bytes < min_own_share * left):
-        most = leaked_large(case, process)
+        most = leaked_large(case, process) or _seen_once(case, process)
     if most is not None and (most is handles or most.bytes >= min_own_share * left):
         yield _finding(case, process, left, kind, most)
 
@@ -151,6 +152,26 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     evidence = Evidence(f"{text}no {type_name} for it", {"bytes": round(bytes), "samples": count})
     ground = "samples saw them made and never freed, and the graph has none of them"
     return Leaked(bytes, type_name, ground, evidence, has_native=True)
+
+
+def _seen_once(case: Case, process: ProcessGrowth) -> Leaked | None:
+    """What leaks was soon too much to be read whole again: it was counted once, and Python's allocator counts on.
+
+    None where it was not most of what had come into use by then, or what names reach gained as the allocator did.
+    """
+    once, gained = outside_once(process), case.gained(process, "pymalloc_in_use_bytes")
+    if once is None or once.type_name.split(".", 1)[0] == "torch" or gained is None:
+        return None
+    at_s, in_use = series(process.rows("sentinels"), "pymalloc_in_use_bytes")
+    then, first, last = np.interp([once.at_s, *once.later_s], at_s, in_use)
+    is_reached = once.reached_bytes[1] - once.reached_bytes[0] >= _IN_GRAPH * (last - first)
+    if is_reached or gained < MOST * process.growth_bytes or once.bytes < max(MOST * (then - in_use[0]), SOME * gained):
+        return None
+    text = f"at {format_duration(once.at_s)} there were {format_count(once.count)} objects of type {once.type_name} "
+    text += f"that no object refers to, {format_bytes(once.bytes)} with all they hold; later there were too many to "
+    text += f"count again. {format_bytes(gained)} more of small objects came into use, and names reach hardly more"
+    figures = {"count": once.count, "own_bytes": round(once.bytes), "gained_bytes": round(gained)}
+    return Leaked(gained, once.type_name, "objects were counted once that nothing refers to", Evidence(text, figures))
 
 
 def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: Leaked) -> Finding:

@@ -22,8 +22,8 @@ from leakbench import (
     unseen_programs,
 )  # fmt: skip
 from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
-from leakbench.score import Score, Share, agreement, calibration, interval, score, score_of, share
-from leakbench.table import markdown, page
+from leakbench.score import Score, Share, agreement, calibration, fitted, interval, score, score_of, share
+from leakbench.table import added, markdown, page, write
 from leakbench.tools import leakscope as leakscope_tool
 from leakbench.tools import tools
 from leakscope import analyzers
@@ -178,12 +178,43 @@ def test_every_tool_says_what_it_offers_and_how_it_is_used(tmp_path, leaky):
             assert command is None or str(leaky.path) in command, name
 
 
+@given(st.lists(st.tuples(st.sampled_from([0.35, 0.6, 0.8, 0.9, 0.95]), st.booleans()), min_size=1, max_size=60))
+def test_fitted_steps_rise_and_have_every_finding_once(told):
+    blank = Score("a/leaky.py", True, False, "", "")
+    steps = fitted([blank._replace(confidence=sure, kind=right) for sure, right in told])
+    shares = [right.count / right.of for _, _, right in steps]
+    assert all(earlier < later for earlier, later in zip(shares, shares[1:]))
+    assert sum(right.of for *_, right in steps) == len(told)
+    assert sum(right.count for *_, right in steps) == sum(right for _, right in told)
+    bounds = [bound for low, high, _ in steps for bound in (low, high)]
+    assert bounds == sorted(bounds)
+
+
+def test_a_tool_that_ran_alone_is_put_beside_the_others(leaky, tmp_path):
+    """Its older rows go, the others' stay; what it takes was not measured beside the program alone."""
+    about = {"seconds": 14, "at_once": 1, "date": "then", "machine": "", "python": "", "torch": ""}
+    then, now = (
+        {"versions": {"peer": v}, "how": {"peer": v}, "loads": {"peer": load}} for v, load in (("1", 2), ("2", 9))
+    )
+    rows = [score_of(leaky, Answer(), frozenset({LINE}), name)._replace(wall_s=5.0) for name in ("bare", "peer", "old")]
+    write(rows, about | then, tmp_path / "all.json")
+    right = score_of(leaky, Answer(lines=((str(leaky.path), 3),)), frozenset({LINE}), "peer")._replace(wall_s=7.0)
+    elsewhere = right._replace(program="other/leaky.py")
+    scores, told = added([rows[0]._replace(wall_s=9.0), right, elsewhere], about | now, tmp_path / "all.json")
+    assert [(s.tool, s.line, s.wall_s) for s in scores] == [
+        ("bare", False, 5.0),
+        ("old", False, 5.0),
+        ("peer", True, None),
+    ]
+    assert told == about | now
+
+
 def test_a_page_has_each_tool_in_a_row_and_shows_markup_as_text(leaky):
     told = [score_of(leaky, Answer(holders=("<b>",)), frozenset({HOLDER}), name) for name in ("leakscope", "peer")]
     about = {"seconds": 14, "at_once": 1, "date": "", "machine": "", "python": "", "torch": ""}
-    about |= {"versions": {"peer": "1.0"}, "how": {"leakscope": "as ours", "peer": "as theirs"}}
+    about |= {"versions": {"peer": "1.0"}, "how": {"leakscope": "as ours", "peer": "as theirs"}, "loads": {"peer": 4.5}}
     text = page(told, about)
-    assert "<td>peer 1.0</td><td>as theirs</td>" in text and "not offered" in text
+    assert "<td>peer 1.0</td><td>as theirs</td><td>4.5</td>" in text and "not offered" in text
     assert "&lt;b&gt;" in text and "<b>" not in text
 
 

@@ -19,11 +19,11 @@ def with_snapshots(sentinels: pd.DataFrame, graphs: pd.DataFrame, takes: pd.Data
     What was read as it ended, when the locals of main() were gone, is left out where there are two other readings.
     """
     at_work = without_last(graphs, takes)
+    ended_s = graphs["time_s"][~graphs["take"].isin(at_work["take"])].min()
     at_work = only(at_work, at_work["arena_bytes"].notna() & at_work["block_bytes"].notna())
     if not len(at_work):
         return sentinels
     read = narrow(at_work, *_WHEN).assign(**{ours: at_work[theirs] for ours, theirs in _OF_GRAPHS.items()})
-    ended_s = graphs["time_s"][~graphs["take"].isin(at_work["take"])].min()
     is_late = sentinels["time_s"].to_numpy(dtype=np.float64) >= ended_s - _JUST_BEFORE_S
     known = sentinels["pymalloc_bytes"].notna().to_numpy()
     if is_late.any() and int((known & ~is_late).sum()) + len(read) >= 2:

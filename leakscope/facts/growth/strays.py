@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ...units import FEWEST
+from ...units import FEWEST, MOST
 from ..heap.accumulation import keeps_growing
 from ..series.arithmetic import Floats
 from ..tables import only, without_last
@@ -94,6 +94,37 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
         weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).astype(bool).all()),
         types=tuple(_by_type(rows, numbers)),
     )
+
+
+class Outside(NamedTuple):
+    """Objects of one type that C code alone referred to when one snapshot read all, and what names reached later.
+
+    ``later_s`` and ``reached_bytes``: of the first and the last of the snapshots that found too many to read.
+    """
+
+    type_name: str
+    count: float
+    bytes: float
+    at_s: float
+    later_s: tuple[float, float]
+    reached_bytes: tuple[float, float]
+
+
+def outside_once(process: ProcessGrowth) -> Outside | None:
+    """The type of which C code alone held most, in the one snapshot that read all. None where others had as much."""
+    rows = only(process.rows("heap_strays"), process.rows("heap_strays")["outside_bytes"] > 0)
+    graphs = without_last(process.rows("heap_graphs"), process.rows("takes"))
+    is_whole = graphs["take"].isin(rows["take"])
+    whole, later = only(graphs, is_whole), only(graphs, ~is_whole & graphs["retained_bytes"].notna())
+    if len(whole) != 1 or len(later) < 2:
+        return None
+    most = rows.loc[rows["outside_bytes"].idxmax()]
+    if most["outside_bytes"] < MOST * rows["outside_bytes"].sum():
+        return None
+    count, bytes = float(most["outside_count"]), float(most["outside_bytes"])
+    ends = later.iloc[[0, -1]]
+    times, reached = ((float(one.iloc[0]), float(one.iloc[1])) for one in (ends["time_s"], ends["retained_bytes"]))
+    return Outside(str(most["type_name"]), count, bytes, float(whole["time_s"].iloc[0]), times, reached)
 
 
 @dataclass(frozen=True, eq=False)

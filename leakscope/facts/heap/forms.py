@@ -106,7 +106,7 @@ class Form:
         """The name to look for in the sources."""
         named = self.named.as_holder()
         variable = self.named.reference.variable or self.path
-        return named._replace(variable=variable, type_name=self.place.type_name)
+        return named._replace(variable=variable, type_name=self.place.type_name, is_shared=self.is_shared)
 
     @property
     def name(self) -> str:
