@@ -118,7 +118,7 @@ def outside_once(process: ProcessGrowth) -> Outside | None:
     whole, later = only(graphs, is_whole), only(graphs, ~is_whole & graphs["retained_bytes"].notna())
     if len(whole) != 1 or len(later) < 2:
         return None
-    most = rows.loc[rows["outside_bytes"].idxmax()]
+    most = rows.sort_values("outside_bytes", kind="stable").iloc[-1]
     if most["outside_bytes"] < MOST * rows["outside_bytes"].sum():
         return None
     count, bytes = float(most["outside_count"]), float(most["outside_bytes"])
