@@ -32,7 +32,7 @@ class Library:
     marshalled code)}."""
 
     def __init__(self, folder, code):
-        # type: (str, Optional[Dict[str, Tuple[str, bool, bytes]]]) -> None
+        # type: (str, Optional[Dict[str, Tuple[str, bool, Any]]]) -> None
         self._folder = folder
         self._code = code or {}
         self._modules = {"sys": sys, "builtins": builtins}  # type: Dict[str, Any]

@@ -36,7 +36,7 @@ def _begin(above):
 
 
 def _compiled(above):
-    # type: (str) -> Optional[Dict[str, Tuple[str, bool, bytes]]]
+    # type: (str) -> Optional[Dict[str, Tuple[str, bool, Any]]]
     """All modules of ours in one file, where the recorder made one for this interpreter: looking for 70 takes three
     times as long. {name: (file, is it a package, marshalled code)}; None: another Python, from its sources."""
     try:
@@ -44,7 +44,12 @@ def _compiled(above):
         from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
 
         file = above + "/code-" + MAGIC_NUMBER.hex()
-        return marshal.loads(SourceFileLoader("", file).get_data(file))
+        data = memoryview(SourceFileLoader("", file).get_data(file))
+        index = marshal.loads(data)  # distances from the end
+        return {
+            name: (path, is_package, data[len(data) - at : len(data) - at + size])
+            for name, (path, is_package, at, size) in index.items()
+        }
     except Exception:
         return None
 

@@ -162,10 +162,12 @@ def _answer(output: Path, repeats: int) -> Figure:
 
 
 def _rounds(script: Path, seconds: float) -> int:
-    """Rounds that take about ``seconds``, from the difference of two runs: start-up is not work."""
-    few, idle_s = 20, spent_by([PYTHON, str(script), "1"]).wall_s
+    """Rounds that take about ``seconds`` of CPU time, from the difference of two runs: start-up is not work. By the
+    clock, a busy machine would do less, and what recording costs once would be a larger part of it.
+    """
+    few, idle_s = 20, spent_by([PYTHON, str(script), "1"]).cpu_s
     while True:
-        busy_s = spent_by([PYTHON, str(script), str(few)]).wall_s
+        busy_s = spent_by([PYTHON, str(script), str(few)]).cpu_s
         if busy_s - idle_s > 0.5:
             return max(1, round(few * max(0.1, seconds - idle_s) / (busy_s - idle_s)))
         few *= 4
