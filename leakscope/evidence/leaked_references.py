@@ -167,10 +167,10 @@ def _seen_once(case: Case, process: ProcessGrowth) -> Leaked | None:
     is_reached = once.reached_bytes[1] - once.reached_bytes[0] >= _IN_GRAPH * (last - first)
     if is_reached or gained < MOST * process.growth_bytes or once.bytes < max(MOST * (then - in_use[0]), SOME * gained):
         return None
-    text = f"at {format_duration(once.at_s)} there were {format_count(once.count)} objects of type {once.type_name} "
-    text += f"that no object refers to, {format_bytes(once.bytes)} with all they hold; later there were too many to "
+    text = f"at {format_duration(once.at_s)} there were {format_count(once.object_count)} objects of type "
+    text += f"{once.type_name} that no object refers to, {format_bytes(once.bytes)} with all they hold; later there were too many to "
     text += f"count again. {format_bytes(gained)} more of small objects came into use, and names reach hardly more"
-    figures = {"count": once.count, "own_bytes": round(once.bytes), "gained_bytes": round(gained)}
+    figures = {"count": once.object_count, "own_bytes": round(once.bytes), "gained_bytes": round(gained)}
     return Leaked(gained, once.type_name, "objects were counted once that nothing refers to", Evidence(text, figures))
 
 

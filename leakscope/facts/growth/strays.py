@@ -103,7 +103,7 @@ class Outside(NamedTuple):
     """
 
     type_name: str
-    count: float
+    object_count: float
     bytes: float
     at_s: float
     later_s: tuple[float, float]
