@@ -119,7 +119,7 @@ A recording holds figures, and the texts of this table. Of values it holds finge
 (`data_forms.content_sketch`). Of the environment it holds what says where it belongs (`belongs`, `labels`: job, rank,
 pod, commit), of files the sources of your modules, and nothing else. It holds no address of a webhook, no command of
 `--on-alert` and no login of a URL. Only their owner can read the file and its journal. leakscope sends nothing anywhere
-but where you tell it to: alerts to a webhook, a recording to the URL of `-o`.
+but where you ask it to: alerts to a webhook, a recording to the URL of `-o`.
 
 {table(("texts", "columns", "in the footer"), rows)}
 ## What is masked as it is recorded

@@ -1,7 +1,8 @@
 """What each kind of finding looks like: a committed recording's report, its picture, and the code before and after.
 
 ``python -m tests.kind_reports [KIND]...`` (part of ``make docs``) writes the reports and pictures into
-docs/kinds/reports; ``docs_pages`` makes pages of them. Nothing in them is written by hand, so that none can drift.
+docs/kinds/reports; ``docs_pages`` makes pages of them. Nothing in them is written by hand, so that none can drift, but
+the changes of what ran on a device: those programs have no twins, and docs/kinds/changes has what one would change.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.golden import RECORDINGS, golden_programs
 
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "docs" / "kinds" / "reports"
+CHANGES = ROOT / "docs" / "kinds" / "changes"
 SNAPSHOTS = ROOT / "fixtures" / "snapshots"
 ON_GPUS = ROOT / "tests" / "gpu"
 WIDTH = 88
@@ -41,7 +43,7 @@ SOURCES = {
     "gpu-out-of-memory": "snapshots/full.pickle.gz",
     "gpu-peak": "snapshots/peak_of_attention.pickle.gz",
     "gpu-retention": "gpu/outputs_kept",
-    "held-memory": "events_beside_a_large_index-leaky",
+    "held-memory": "held_memory_stages-leaky",
     "map-pileup": "map_pileup-leaky",
     "mapped-files": "shards_mapped_and_changed-leaky",
     "memory-pressure": "killed_by_its_cgroup-leaky",
@@ -100,7 +102,10 @@ def picture(report: Report, finding: Finding) -> str | None:
 
 
 def before_and_after(kind: str) -> str:
-    """The program that leaks, and what its clean twin does instead; where there is none, the line that is meant."""
+    """The program that leaks, and what its clean twin does instead. Empty: there is nothing to change."""
+    by_hand = CHANGES / f"{kind}.diff"
+    if by_hand.exists():
+        return by_hand.read_text(encoding="utf-8")
     program = _program(SOURCES[kind]) if kind in SOURCES else None
     if program is None:
         return ""
@@ -115,11 +120,7 @@ def before_and_after(kind: str) -> str:
 
 
 def _program(source: str) -> Path | None:
-    room, _, name = source.rpartition("/")
-    if room:
-        path = ON_GPUS / "programs" / f"{name}.py"
-        return path if room == "gpu" and path.exists() else None
-    return next((program.path for program in golden_programs() if program.name == name), None)
+    return next((program.path for program in golden_programs() if program.name == source), None)
 
 
 def write(kinds: list[str]) -> None:

@@ -16,8 +16,12 @@ BANNED = re.compile(
     re.IGNORECASE,
 )
 ALLOWED = re.compile(r"\b(cannot|can not|can)[ -]tell\b|beside-ranks|leakscope\.beside", re.IGNORECASE)  # a verdict
-GUIDE = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md"),
-         *(ROOT / "docs" / "tutorials").glob("*.md"), *PACKAGE.glob("skills/**/*.md")]  # fmt: skip
+ROOMS = ("how-to", "kinds", "reference", "tutorials")  # not development: that is for its developers
+GUIDE = [
+    ROOT / "README.md", *(ROOT / "docs").glob("*.md"),
+    *(path for room in ROOMS for path in (ROOT / "docs" / room).glob("*.md")),
+    *PACKAGE.glob("skills/**/*.md"),
+]  # fmt: skip
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|\]\([^)]*\)|<!--.*?-->", re.DOTALL | re.MULTILINE)
 
 

@@ -4,10 +4,10 @@ Looks for:     an uncaught exception, a fatal signal, a known fatal text at the 
 Why:           many of these look like a lack of memory but are not, and some lacks of memory look like other errors.
 Decides by:    the type and message of the exception, or the text with which Python, malloc, torch or C++ give up,
                weighed against the limits and counters in the recording; the program's own source is not searched.
-               Calls of leakscope's own agent in the thread that crashed, and its libraries in what is told of the
+               Calls of leakscope's own agent in the thread that crashed, and its libraries in what is known of the
                crash, are said before anything else. Where it sampled allocations, no text clears it: that is a doubt.
 Mistaken when: a program quotes a fatal text in a message of its own.
-Do:            as the finding says; an ordinary exception only needs its line mended.
+Do:            as the finding says; an ordinary exception only needs its line fixed.
 """
 
 from __future__ import annotations

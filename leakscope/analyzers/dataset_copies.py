@@ -65,7 +65,7 @@ def findings(
     modules = {source.module for source in case.sources}
     containers = 0
     found = False
-    seen: list[tuple[Sequence[Form], float, list[ProcessGrowth]]] = []
+    seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
         containers += len(forms)
@@ -75,8 +75,8 @@ def findings(
                 inherited.append(process)
             else:
                 seen.append((group, agreement, [process]))
-    for group, agreement, processes in seen:
-        copies = _Copies(case, processes, group, agreement)
+    for alike, agreement, processes in seen:
+        copies = _Copies(case, processes, alike, agreement)
         if copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
             found = True
             yield copies.finding()
@@ -145,6 +145,8 @@ class _Copies:
     def finding(self) -> Finding:
         case, group = self._case, self._group
         first = self._made_first() or group[0]
+        if first in self._used and self._over:
+            first = self._over[0]  # what is to go
         line = self._lines[first.name]
         total = sum(form.bytes for form in group)
         tokens = [form for form in group if form.is_tokens]

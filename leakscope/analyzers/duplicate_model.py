@@ -29,12 +29,11 @@ from ..facts.subject import About
 from ..facts.tables import int_of, only
 from ..facts.weights.named import named_sets, without_number
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
-from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import FEWEST, HARDLY, LISTED, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration
+from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,8 +113,7 @@ def findings(
         return
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
     growth = case.growth
-    histories: list[tuple[ProcessGrowth, History]] = []
-    told = False
+    told, set_count = False, 0
     for process in growth.processes:
         takes = process.rows("takes")
         takes = only(takes, takes["take"].notna())
@@ -123,8 +121,8 @@ def findings(
         rounds = by_last_path(_at_work(rounds_of(rows), takes))
         if not rounds:
             continue
-        histories.append((process, _history(case, process, rounds, takes, places)))
-        alike = list(pairs(histories[-1][1], thresholds))
+        alike = list(pairs(_history(case, process, rounds, takes, places), thresholds))
+        set_count += len(rounds[-1].sets)
         told = told or bool(alike)
         by_size = sorted((pair for pair in alike if pair.case in ACCUSED), key=lambda pair: -pair.bytes)
         accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
@@ -133,11 +131,7 @@ def findings(
             group, line = _with_use(case, process, group, places)
             yield _finding(case, process, group, places, memory_bytes, warning_share, line)
         yield from (_not_accused(process, pair) for pair in alike if pair.copy.path not in accused)
-    for spread in spreads(case.recording, histories, thresholds):
-        told = True
-        yield _finding_of_spread(case, spread, warning_share, min_bytes)
     if not told:
-        set_count = sum(len(history.rounds[-1].sets) for _, history in histories)
         yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
 
 
@@ -333,42 +327,6 @@ def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
         "bytes": pair.bytes,
     }
     return RuledOut(_KIND, reason, figures)
-
-
-def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_bytes: int) -> Finding | RuledOut:
-    first, original, count = spread.copies[0], spread.original, len(spread.copies)
-    others, name = f"{count} other process{'es' if count > 1 else ''}", _name(original.weights)
-    where = f"the weights of {name} in {original.process.label} are in {others} too"
-    figures = {"process_count": count + 1, "bytes": spread.bytes}
-    if spread.purpose is not None or spread.bytes < min_bytes:
-        return RuledOut(_KIND, f"{where}: {spread.purpose or format_bytes(spread.bytes)}", figures)
-    share = spread.bytes / max(float(case.growth.held_bytes.max()), 1.0)
-    _, places = named_sets(case.heap(first.process.pid), first.process.rows("weights"))
-    place = places.get(first.weights.path)
-    loads = all(copy.process.role == "dataloader-worker" for copy in spread.copies)
-    ground = Ground("the weights are equal; other processes may need theirs", FAIR)
-    mend = "call share_memory() on the model before the processes are started, so that all use one copy"
-    if loads:
-        ground = Ground("loader workers train nothing", STRONG)
-        mend = "keep the model out of what the workers get (the dataset, its transforms)"
-    copies = [(f"{one.process.label}: {one.weights.path or _UNNAMED}", one.bytes) for one in spread.copies]
-    return case.finding(
-        _KIND,
-        f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of {name} again",
-        severity="warning" if share >= warning_share else "note",
-        grounds=[ground],
-        bytes=spread.bytes,
-        process=first.process,
-        line=_line(case, first.weights.path, place),
-        evidence=[
-            Evidence(f"{where}, with the same values", figures),
-            *(Evidence(f"{who}, {format_bytes(size)}", {"bytes": size}) for who, size in copies[:LISTED]),
-        ],
-        doubts=[None if loads else "each process may need the weights: then they can be shared, not dropped"],
-        remedy=[f"{mend}: frees about {format_bytes(spread.bytes)}"],
-        wasted=True,
-        **_about(first.weights, place),
-    )
 
 
 # ---- where it is held

@@ -1,7 +1,7 @@
 """Open files, sockets and pipes that pile up.
 
 Looks for:     a process whose number of open descriptors keeps rising.
-Why:           at the limit (often 1024) every open() fails with "too many open files"; and what each stands for, a
+Why:           at the limit (often 1024) every open() fails with "too many open files"; and what each refers to, a
                buffer, a socket, a shared segment, stays in memory.
 Decides by:    min_descriptors more at the end, still rising then, and by a third of what there were.
 Mistaken when: a cache of open files is bounded and still being filled.

@@ -2,7 +2,7 @@
 
 Looks for:     the peak in the history of torch's allocator, in a memory snapshot.
 Why:           the peak decides which batch fits, and it is often made by a few temporary tensors of one function.
-Decides by:    what was alive at the peak, by purpose and by line, beside what was alive at the end; min_line_share of
+Decides by:    what was alive at the peak, by purpose and by line, against what was alive at the end; min_line_share of
                the peak for a line that is worth a change.
 Mistaken when: the history ended before the largest step, or began after it.
 Do:            as the finding says of the lines that it names; nothing, if the device has room.

@@ -31,7 +31,7 @@ from ..facts.heap.place import OUTSIDE, Floats
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import Definition, Held, Spot, Whose
-from ..facts.where.holders import about
+from ..facts.where.holders import about, holder_name, named_in
 from ..facts.where.on_devices import DeviceHolder, counted_holder, device_holders
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
@@ -228,20 +228,22 @@ def _of_tensors(most: DeviceHolder, share: float, device: str, trend: Trend) -> 
 def _counted(case: Case, one: _Curve, trend: Trend) -> _Holder | None:
     """A container that grew in step with what the driver counted."""
     used, window_s = (one.time_s, one.counted), (trend.start_s, trend.end_s)
-    held = counted_holder(case.recording, case.sources, one.pid or 0, used, window_s)
-    if held is None:
+    held = counted_holder(case.recording, one.pid or 0, used, window_s)
+    if held is None or held.place is None or held.handle is None:
         return None
-    gained = int(held.place.length[-1] - held.place.length[0])
-    text = f"{held.name} got {format_count(gained)} members between the snapshots, {held.member.type_name} objects: "
-    text += f"{format_bytes(held.bytes_each)} came on the device for each"
+    named, lines = named_in(case.sources, held.place)
+    name, kind = holder_name(named), held.handle.type_name
+    gained, each = int(held.place.length[-1] - held.place.length[0]), held.bytes_each or 0.0
+    text = f"{name} got {format_count(gained)} members between the snapshots, {kind} objects: "
+    text += f"{format_bytes(each)} came on the device for each"
     return _Holder(
-        f"{held.name} keeps {held.member.type_name} objects, and {one.what} keeps growing",
-        held.lines[0] if held.lines else Definition(held.named.reference.owner_file),
-        Ground("a container grew in step with it", WEAK if held.is_in_step else AGAINST),
-        [Evidence(text, {"member_count": gained, "bytes_each": round(held.bytes_each)})],
+        f"{name} keeps {kind} objects, and {one.what} keeps growing",
+        lines[0] if lines else Definition(named.reference.owner_file),
+        Ground("a container grew in step with it", WEAK),
+        [Evidence(text, {"member_count": gained, "bytes_each": round(each)})],
         "nobody weighed what its members have on the device",
-        [f"empty {held.name}, or keep less in it"],
-        about(held.named, held.place) | Held(type=held.member.type_name),
+        [f"empty {name}, or keep less in it"],
+        about(named, held.place) | Held(type=kind),
     )
 
 

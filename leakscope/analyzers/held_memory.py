@@ -33,6 +33,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.standing import Standing, has_key, held_by_users, standing
+from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
@@ -116,7 +117,7 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
     for place in sorted(places, key=lambda one: -float(one.deep_bytes[-1])):
         named, lines = named_in(case.sources, place)
         is_named = place.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or _is_told(place, named, so_far):
+        if not is_named or is_untouched(place, heap, process) or _is_told(place, named, so_far):
             continue
         holder = place.parent if place.parent is not None and has_key(place) else place
         if holder is not place:

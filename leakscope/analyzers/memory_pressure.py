@@ -19,7 +19,6 @@ from ..evidence import enough
 from ..evidence.sentences import curve
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
-from ..facts.series.arithmetic import level_at
 from ..facts.tables import only
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import CRASH, DANGER, LIMIT
@@ -47,7 +46,7 @@ def findings(
     *,
     high_fraction: float = 0.85,  # a batch of unusual length, or one more worker, may take the rest
     full_fraction: float = 0.95,  # the kernel reclaims all the time by now: the job is slow before it is killed
-    others_fraction: float = MOST,  # of what is in use: with more in other hands the job is not the one to mend
+    others_fraction: float = MOST,  # of what is in use: with more in other hands the job is not the one to fix
     so_far: Sequence[Finding] = (),
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield a finding for the limit of memory that was nearest, for one rlimit and for /dev/shm, if they came near."""
@@ -101,7 +100,7 @@ class _Pressure:
         self._at_s = float(limit.time_s[limit.peak_at])
         self._used, self._total = (float(one[limit.peak_at]) for one in (limit.used_bytes, limit.limit_bytes))
         own, growth = case.own_use(limit, np.array([self._at_s])), case.growth
-        self._job_bytes = level_at(growth.time_s, growth.held_bytes, self._at_s)
+        self._job_bytes = float(np.interp(self._at_s, growth.time_s, growth.held_bytes))
         if own is not None and not limit.is_of_memory:
             self._job_bytes = float(own[0])
         # A limit of a process is its own: no others use it.
@@ -123,7 +122,7 @@ class _Pressure:
             subject=Subject(pid=limit.pid, device="cpu"),
             evidence=self._evidence(),
             doubts=self._doubts(),
-            remedy=self._remedy(so_far),
+            remedy=() if is_told and limit.is_of_memory else self._remedy(so_far),
             series=[curve(f"used of {limit.label}", limit.time_s, limit.used_bytes)],
         )
 

@@ -4,10 +4,9 @@ Looks for:     growth of what malloc has allocated that no Python object, array 
 Why:           a bug or a cache inside a library does not show in any list of objects.
 Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
                the line and the library are those that allocated most of what stays, by samples of allocations. Or
-               blocks of Python's own allocator grow, and objects in them do not: C code may ask there, too. A known
-               cache that took much and fills ever more slowly is waste: it may not be a leak.
+               blocks of Python's own allocator grow, and objects in them do not: C code may ask there, too.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
-Do:            check whether a newer version mends it, or a setting bounds what it keeps; or call it in a process that
+Do:            check whether a newer version fixes it, or a setting bounds what it keeps; or call it in a process that
                ends now and then.
 """
 
@@ -34,7 +33,7 @@ from ..facts.growth.strays import Blocks, kept_by_c
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
-from ..facts.series.arithmetic import gained, level_at
+from ..facts.series.arithmetic import gained
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
@@ -42,7 +41,7 @@ from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import GOOD_PART, HARDLY, LARGE, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
+from ..units import GOOD_PART, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -61,23 +60,18 @@ def findings(
     min_native_share: float = MOST,  # of the process's growth: below, something else is the news
     min_native_bytes: int = SLIGHT,  # what allocators and imports leave behind in a short run
     min_line_share: float = MUCH,  # of the growth seen under lines: below, no line stands out
-    min_filled_bytes: int = LARGE,  # by a known cache whose growth slows down: less is what warm-up leaves
-    min_filled_share: float = MUCH,  # of what the process holds
-    min_late_share: float = HARDLY,  # of that growth, still added in the last third: else the cache is full and quiet
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is native and nobody else's."""
     growth = case.growth
+    if not growth.leaking:
+        yield no_growth(_KIND, growth)
+        return
     reasons: list[RuledOut | Skipped] = []
     found = False
     for process in case.carriers(min_native_bytes):
         look = _look(case, process, min_line_share)
         why_not = ""
-        if not growth.leaking:
-            least = max(min_filled_bytes, min_filled_share * float(process.held_bytes[-1]))
-            is_filling = look.cache is not None and look.cache.is_bounded and look.bytes >= least
-            if not is_filling or _late_bytes(growth, process) < min_late_share * process.growth_bytes:
-                continue
-        elif not len(process.rows("sentinels")["malloc_in_use_bytes"].dropna()):
+        if not len(process.rows("sentinels")["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
             continue
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
@@ -106,9 +100,7 @@ def findings(
         else:
             found = True
             yield _finding(case, process, look)
-    if not growth.leaking and not found:
-        yield no_growth(_KIND, growth)
-    elif not found:
+    if not found:
         yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
 
 
@@ -179,13 +171,6 @@ def _blocks(growth: TreeGrowth, process: ProcessGrowth) -> Blocks | None:
     return blocks if blocks.gained_bytes * min(longer, 1 + MOST) >= MOST * process.growth_bytes else None
 
 
-def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
-    """What was gained in the last third of the judged window."""
-    late_s = growth.end_s - (growth.end_s - growth.start_s) / 3
-    before, after = (level_at(process.time_s, process.held_bytes, at_s) for at_s in (late_s, growth.end_s))
-    return after - before
-
-
 def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bool:
     """Memory in use does not rise: whatever the process gained, a native leak it is not.
 
@@ -222,24 +207,21 @@ def _opaque_in(line: GrowthLine, case: Case, process: ProcessGrowth) -> Place | 
 
 
 def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
-    leaking, line, library, cache = case.growth.leaking, look.line, look.package, look.cache
+    line, library, cache = look.line, look.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
     function = line.function if line is not None else None
     where = f" under {function}()" if function not in (None, "<module>") else ""
     if look.asked is not None and look.asked.native_function is not None:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
-    grows = "grows" if leaking else "grew"
-    slower = "" if leaking else ", ever more slowly"
     known = of_call(case.sources, line.file, line.line) if line is not None else None
     graphs = process.rows("heap_graphs")
     is_partly_read = len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
-        f"Memory {f'inside {by}' if by else 'of C or C++ code'} {grows}{where}{slower}: {format_bytes(bytes)} that no "
-        "Python object holds",
-        severity=None if leaking else "note",
+        f"Memory {f'inside {by}' if by else 'of C or C++ code'} grows{where}: {format_bytes(bytes)} that no Python "
+        "object holds",
         grounds=[
             Ground("an allocator handed it out, and no object that was found explains it", NEUTRAL),
             Ground(f"{line.share:.0%} of it was seen under one line", graded(certain, NEUTRAL, SURE)) if line else None,
@@ -257,7 +239,6 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
         mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
-        wasted=not leaking,
     )
 
 
@@ -270,7 +251,7 @@ def _remedy(line: GrowthLine | None, library: str | None) -> str:
 
 
 def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evidence]:
-    growth, blocks, asked, cache = case.growth, look.blocks, look.asked, look.cache
+    blocks, asked, cache = look.blocks, look.asked, look.cache
     if blocks is not None:
         curves = (blocks.in_use_bytes, blocks.object_bytes)
         in_use, objects = (f"{format_bytes(one[0])} → {format_bytes(one[-1])}" for one in curves)
@@ -292,10 +273,6 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evide
         yield Evidence(f"{text}: {who}", {"samples": asked.sample_count})
     if cache is not None:
         yield cache.evidence
-    if not growth.leaking:
-        late = _late_bytes(growth, process)
-        text = f"{format_bytes(late)} of it came in the last third of the run: {growth.reason}"
-        yield Evidence(text, {"late_bytes": round(late)})
 
 
 def _doubts(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[str]:

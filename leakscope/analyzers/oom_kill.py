@@ -5,26 +5,30 @@ Why:           SIGKILL leaves no last words: the log, the counters and the curve
 Decides by:    the log's line with name, cgroup and size; else the counter of the job's own cgroup; else, as a mere
                possibility, the machine's counter. A counter that stood still clears the kernel.
 Mistaken when: something else sends SIGKILL to the job just as the kernel kills another process of the same cgroup.
-Do:            mend what grew, or raise the limit that was hit.
+Do:            fix what grew, or raise the limit that was hit.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
+from ..facts.endings.last_rise import LastRise, last_rise
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import KILL
-from ..units import FULL, LISTED, MOST, KiB, format_bytes, format_duration
+from ..units import FULL, LISTED, MOST, MUCH, KiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -70,22 +74,37 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     hog = hog_of(kill.victim, seen.members, moment)
     blamed = culprit(case, hog, so_far) if hog is not None else None
     step = _step(case, hog, moment)
+    rise = _rise(case, kill, hog, blamed)
     return case.finding(
         _KIND,
-        _title(case, kill, sure, hog, blamed, step),
+        _title(case, kill, sure, hog, blamed, step, rise),
         severity="critical" if kill.confidence >= LIKELY and kill.victim is not None else "warning",
         grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
-        evidence=_evidence(case, seen, kill, sure, hog, blamed),
+        evidence=_evidence(case, seen, kill, sure, hog, blamed, rise),
         doubts=_doubts(seen, kill),
-        remedy=[*_remedy(kill, blamed), _enough(case, kill, so_far)],
+        remedy=[_enough(case, kill, so_far, rise), *_remedy(kill, blamed)],
         series=_curve(case, hog),
     )
 
 
+def _rise(case: Case, kill: Kill, hog: Member | None, blamed: Culprit | None) -> LastRise | None:
+    process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
+    if process is None or hog is None:
+        return None
+    until_s = kill.time_s if kill.time_s is not None else min(hog.died_s, case.growth.end_s)
+    return last_rise(process, kill, until_s, (blamed.bytes_per_s if blamed is not None else None) or 0.0)
+
+
 def _title(
-    case: Case, kill: Kill, sure: Sequence[Kill], hog: Member | None, blamed: Culprit | None, step: int | None
+    case: Case,
+    kill: Kill,
+    sure: Sequence[Kill],
+    hog: Member | None,
+    blamed: Culprit | None,
+    step: int | None,
+    rise: LastRise | None,
 ) -> str:
     killer = "The kernel" if kill.event is None or kill.event.killer == "kernel" else kill.event.killer
     whom = _name(kill)
@@ -97,7 +116,26 @@ def _title(
         text += f" (step {step:,})"
     if hog is not None and hog is not kill.victim:
         text += f"; {hog.label} held most"
+    if rise is not None:
+        text += f"; {_came(rise)}{_by(rise)}"
+        text += ", on top of what was there" if blamed is not None else ""
     return f"{text}; {blamed.clause}" if blamed is not None else text
+
+
+def _came(rise: LastRise) -> str:
+    return f"{format_bytes(rise.bytes)} came in the last {format_duration(max(0.1, rise.until_s - rise.since_s))}"
+
+
+def _where(rise: LastRise) -> str:
+    """Who asked, as far as it was seen."""
+    if rise.asked is None:
+        return ""
+    file, function, line = rise.asked.calls[-1]
+    return f" in {function or '<module>'}() ({PurePath(file).name}:{line})"
+
+
+def _by(rise: LastRise) -> str:
+    return f", asked for{_where(rise)}" if rise.asked is not None else ""
 
 
 def _name(kill: Kill) -> str:
@@ -167,6 +205,7 @@ def _evidence(
     sure: Sequence[Kill],
     hog: Member | None,
     blamed: Culprit | None,
+    rise: LastRise | None,
 ) -> Iterator[Evidence]:
     if kill.event is not None:
         from ..oom import describe  # the sentences of `leakscope oom`
@@ -177,16 +216,17 @@ def _evidence(
         figures = {"held_bytes": hog.held_bytes, "victim_bytes": _held_bytes(kill)}
         text = f"{hog.label} held {format_bytes(hog.held_bytes or 0)}, the victim {format_bytes(_held_bytes(kill))}"
         yield Evidence(f"the killed process did not hold most: {text}", figures)
+    if rise is not None:
+        yield _of_rise(rise)
     if blamed is not None and blamed.finding is not None:
         yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
         yield from blamed.finding.evidence[:2]
     if hog is not None and (without := would_have_been_enough(case, hog, blamed)) is not None:
         yield without
-    rise = _curve(case, hog)
-    if rise:
-        first, last = rise[0].y[0], rise[0].y[-1]
-        text = f"{rise[0].name} went from {format_bytes(first)} to {format_bytes(last)} in"
-        span_s = rise[0].x[-1] - rise[0].x[0]
+    for curve in _curve(case, hog):
+        first, last = curve.y[0], curve.y[-1]
+        text = f"{curve.name} went from {format_bytes(first)} to {format_bytes(last)} in"
+        span_s = curve.x[-1] - curve.x[0]
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
     for one in sure[:LISTED]:
         yield from _of_kill(case, one)
@@ -196,6 +236,20 @@ def _evidence(
         day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(last_s))
         text = f"the journal has {len(earlier)} earlier kills of a {earlier[0].comm}, the last {day} UTC"
         yield Evidence(text, {"earlier_kills": len(earlier)})
+
+
+def _of_rise(rise: LastRise) -> Evidence:
+    """What came after the last look, and how much is known of it."""
+    figures = {"came_bytes": rise.bytes, "since_s": round(rise.since_s, 2), "asked_bytes": rise.asked_bytes}
+    seen = "no snapshot saw it: there was none" if rise.looked_s is None else (
+        f"no snapshot saw it: the last was at {format_duration(rise.looked_s)}"
+    )  # fmt: skip
+    text = f"{_came(rise)} before the kill{_by(rise)}; {seen}"
+    if rise.asked_bytes is not None and rise.untouched_bytes >= MUCH * rise.bytes:
+        text += f"; {format_bytes(rise.asked_bytes)} had been asked for, of which it was the part that was written to"
+    if rise.asked is None:
+        text += "; who asked for it is not known"
+    return Evidence(text, figures)
 
 
 def _of_kill(case: Case, kill: Kill) -> Iterator[Evidence]:
@@ -235,18 +289,26 @@ def _doubts(seen: Kills, kill: Kill) -> Iterator[str]:
 def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
     if blamed is not None and blamed.finding is not None:
         yield from blamed.finding.remedy
-    elif blamed is not None:
+    elif blamed is not None and blamed.subject.holder:
         place = f" ({blamed.subject.file}:{blamed.subject.line})" if blamed.subject.line else ""
         yield f"hold less in {blamed.subject.holder}{place}: it was {blamed.share:.0%} of what the process held"
     if kill.event is None and kill.confidence < PROVEN:
         yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
 
 
-def _enough(case: Case, kill: Kill, so_far: Sequence[Finding]) -> str | None:
-    """Last: what would have fitted, in bytes."""
-    nearest = case.nearest_limit
-    size = float(_limit(case, kill) or (nearest.limit_bytes[-1] if nearest else 0.0))
-    return enough.remedy(case, so_far, size, _held_bytes(kill)) if size else None
+def _enough(case: Case, kill: Kill, so_far: Sequence[Finding], rise: LastRise | None) -> str | None:
+    """First: what would have fitted, in bytes. What was asked for and not written to yet was needed, too."""
+    near = case.nearest_limit
+    size = float(_limit(case, kill) or (near.limit_bytes[-1] if near else 0.0))
+    held = float(_held_bytes(kill))
+    if near is not None and size and kill.event is not None and kill.event.constraint == "memcg":
+        job = np.interp(near.time_s, case.growth.time_s, case.growth.held_bytes)
+        held = max(held, size - max(0.0, float(np.median(near.used_bytes - job))))  # it was full, with others' share
+    burst = None
+    if rise is not None:
+        held += rise.untouched_bytes
+        burst = enough.Burst(_where(rise), rise.since_s, rise.bytes + rise.untouched_bytes)
+    return enough.remedy(case, so_far, size, held, burst) if size else None
 
 
 def _curve(case: Case, hog: Member | None) -> list[Series]:

@@ -8,7 +8,8 @@ Decides by:    the count of references less those that snapshots met in objects,
                own cache: for None a steady fall of min_fall or more, for another type a steady rise of min_kept with
                nothing made that could have them; objects without a holder whose own bytes are min_own_share of the
                growth.
-Mistaken when: C code keeps references in a table of its own that grows or is emptied, and tells the collector nothing.
+Mistaken when: C code keeps references in a table of its own that grows or is emptied, and does not show them to the
+               collector.
 Do:            run None's case on Python 3.12 or later, where it is harmless; update the extension or do without it.
 """
 

@@ -1,11 +1,11 @@
 """Threads that are started again and again and never end.
 
 Looks for:     a process whose number of threads keeps rising.
-Why:           each thread keeps its stack and whatever its functions hold; a replaced worker that was never told to
+Why:           each thread keeps its stack and whatever its functions hold; a replaced worker that was never asked to
                stop does so for ever.
 Decides by:    min_threads more threads at the end, still rising then, and by a third of what there were.
 Mistaken when: a pool grows to its full size only towards the end of the recording.
-Do:            tell the old thread to stop and join it before starting another, or use one pool.
+Do:            stop the old thread and join it before starting another, or use one pool.
 """
 
 from __future__ import annotations

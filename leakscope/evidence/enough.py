@@ -31,10 +31,18 @@ _MAPPABLE = ("numpy.ndarray", "pandas.DataFrame", "pyarrow.lib.Table", "datasets
 
 
 class Change(NamedTuple):
-    """``text``: what to do. ``saved``: bytes at each moment of the job's curve."""
+    """``text``: what to do. ``saved``: bytes at each moment of the job's curve; None: what a burst has too much."""
 
     text: str
-    saved: Floats
+    saved: Floats | None
+
+
+class Burst(NamedTuple):
+    """What was asked for at last and at once. ``where``: `` in load() (train.py:3)``; empty where it is not known."""
+
+    where: str
+    since_s: float
+    bytes: int
 
 
 class Fit(NamedTuple):
@@ -45,12 +53,18 @@ class Fit(NamedTuple):
     left_bytes: int
 
 
-def remedy(case: Case, so_far: Sequence[Finding], limit_bytes: float, held_bytes: float | None = None) -> str | None:
+def remedy(
+    case: Case,
+    so_far: Sequence[Finding],
+    limit_bytes: float,
+    held_bytes: float | None = None,
+    burst: Burst | None = None,
+) -> str | None:
     """The smallest set of changes by which the job would have fitted, or all of them; None: none is known.
 
-    Where memory leaks none is: what grows fills any limit.
+    ``held_bytes``: as it ended, which no sample may show. Where memory leaks none is: what grows fills any limit.
     """
-    found = None if case.growth.leaking else fit(case, so_far, _FITS * limit_bytes, held_bytes)
+    found = None if case.growth.leaking else fit(case, so_far, _FITS * limit_bytes, held_bytes, burst)
     if found is None or not found.chosen:
         return None
     told = ", ".join(f"{text} ({format_bytes(size)})" for text, size in found.chosen)
@@ -58,28 +72,47 @@ def remedy(case: Case, so_far: Sequence[Finding], limit_bytes: float, held_bytes
     return f"{fits}: {told}: {format_bytes(found.held_bytes)} → {format_bytes(found.left_bytes)}"
 
 
-def fit(case: Case, so_far: Sequence[Finding], most_bytes: float = 0.0, held_bytes: float | None = None) -> Fit | None:
+def fit(
+    case: Case,
+    so_far: Sequence[Finding],
+    most_bytes: float = 0.0,
+    held_bytes: float | None = None,
+    burst: Burst | None = None,
+) -> Fit | None:
     """Changes in turn, until no more than ``most_bytes`` are left; None without a bill."""
     peak = next((bill for bill in case.bills if bill.moment == PEAK), None)
     if peak is None:
         return None
-    held = max(peak.total_bytes, round(held_bytes or 0.0))
+    # What no sample shows, files among it, is taken to have been there all the time; but for what came as it ended.
+    time_s, curve = case.growth.time_s, case.growth.held_bytes.copy()
+    curve += peak.total_bytes - float(curve.max())
+    curve[-1] = max(float(curve[-1]), held_bytes or 0.0)
+    held = round(float(curve.max()))
     least = max(_LEAST_BYTES, _LEAST_SHARE * held)
-    # What no sample shows, files among it, is taken to have been there all the time.
-    curve = case.growth.held_bytes + (held - float(case.growth.held_bytes.max()))
     chosen: list[tuple[str, int]] = []
-    for change in changes(case, so_far, peak):
-        if curve.max() <= most_bytes:
-            break
-        left = np.maximum(curve - change.saved, 0.0)
+
+    def take(left: Floats, text: str) -> None:
+        nonlocal curve
         gain = round(float(curve.max() - left.max()))
         if gain >= least:
-            chosen.append((change.text, gain))
+            chosen.append((text, gain))
             curve = left
+
+    for change in changes(case, so_far, peak, burst):
+        if curve.max() <= most_bytes:
+            break
+        if change.saved is not None:
+            take(np.maximum(curve - change.saved, 0.0), change.text)
+        elif burst is not None:
+            before = time_s <= burst.since_s
+            then = float(curve[before][-1]) if before.any() else 0.0
+            room = most_bytes - max(then, float(curve[before].max(initial=0.0)))
+            if room > 0:
+                take(np.where(before, curve, np.minimum(curve, most_bytes)), change.text.format(format_bytes(room)))
     return Fit(chosen, held, held - sum(size for _, size in chosen))
 
 
-def changes(case: Case, so_far: Sequence[Finding], bill: Bill) -> Iterator[Change]:
+def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | None = None) -> Iterator[Change]:
     """What costs nothing first: what nothing needs, the largest of it first; then what costs time, or digits."""
     time_s = case.growth.time_s
     always = np.ones_like(time_s)
@@ -88,6 +121,8 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill) -> Iterator[Chang
         is_one_of = finding.kind == "dataset-copies"
         text = f"{'keep one form of' if is_one_of else 'drop'} {finding.subject.holder}"
         yield Change(text, _idle_bytes(case, finding, time_s))
+    if burst is not None:
+        yield Change(f"take at most {{}} at once{burst.where}, not {format_bytes(burst.bytes)}", None)
     main = max(case.growth.processes, key=lambda process: float(process.held_bytes.max()))
     forks = {process.pid: process for process in case.growth.processes if process.is_fork and process.pid != main.pid}
     freed = sum(f.bytes for f in wasted if f.subject.pid in forks)  # of what workers have: it goes but once
@@ -98,8 +133,9 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill) -> Iterator[Chang
             alive = _alive(time_s, [*forks.values()])
             yield Change(f"{_KEPT_WORKERS} workers instead of {format_count(row.count or 0)}", saved * alive)
     told = {finding.subject.path for finding in wasted} | {idle.path for f in wasted for idle in f.idle}
+    within = tuple(f"{path}{step}" for path in told if path for step in ".[")
     for row in _arrays(bill):
-        if row.name not in told:
+        if row.name not in told and not row.name.startswith(within):
             yield Change(f"memory-map {row.name} instead of reading it in", row.bytes * always)
     activations = sum(row.bytes for row in bill.rows if row.account == "activations")
     if activations:

@@ -15,7 +15,7 @@ from ..facts.heap.comparable import heaps
 from ..facts.heap.owners import user_place
 from ..facts.heap.place import Place
 from ..facts.subject import subject_of
-from ..facts.tables import only
+from ..facts.tables import int_of, only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
@@ -154,7 +154,8 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     last = takes.sort_values("take").iloc[-1]
     seen = case.heap(hog.pid)
     at = seen.at(int(last["take"]))
-    large = [place for place in seen.of_user() if at is not None and place.deep_bytes[at] >= MOST * held]
+    then = min(held, int_of(last, "rss_bytes") or held)  # more may have come since
+    large = [place for place in seen.of_user() if at is not None and place.deep_bytes[at] >= MOST * then]
     place = min(large, key=lambda one: (float(one.deep_bytes[at or 0]), -len(one.path)), default=None)
     if place is None:
         return None

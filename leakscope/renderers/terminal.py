@@ -89,10 +89,10 @@ class _Size(NamedTuple):
     tables: int = 2
 
 
-_SIZES = (
+_SIZES = (  # one table that says where most of it is, rather than the first row of two
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
-    _Size(1, 1, 2, 1), _Size(1, 1, 2, 2, True), _Size(1, 1, 2, 1, True), _Size(1, 1, 1, 1, True),
-    _Size(1, 1, 1, 1, True, 1),
+    _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 2, True, 1), _Size(3, 1, 2, 1, True, 1), _Size(2, 1, 2, 1, True, 1),
+    _Size(1, 1, 2, 1, True, 1), _Size(1, 1, 1, 1, True, 1),
 )  # fmt: skip
 
 

@@ -9,12 +9,11 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -34,6 +33,7 @@ from .whole_heap import Identity, WholeHeapFile, files_beside
 from .window import Window, as_text, limited, window_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import Self
 
 _MAGIC = b"PAR1"
@@ -48,13 +48,6 @@ _NOTES = {
     "empty": ["holds no rows: the recorder was killed before its first flush, or its journal was not copied along"],
     "checkpoint": ["a checkpoint only: the journal with the rest of the run is missing"],
 }
-_PANDAS_TYPES = {
-    pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
-    pa.bool_(): pd.BooleanDtype(),
-    pa.string(): pd.StringDtype("pyarrow"),
-}
-
-
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _types = {field.name: field.type for field in arrow_schema()}
 _ORDER = ("pid", "start_ticks", "time_mono_ns")
@@ -63,6 +56,10 @@ _ROWS_OF_A_PART = 1 << 14
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
+_NUMBERS = {pa.int64(): np.int64, pa.float64(): np.float64}
+
+# Of each column the values, and which of them are no nulls.
+Columns = dict[str, tuple[NDArray[Any], NDArray[np.bool_]]]
 _R = TypeVar("_R", bound="Recording")
 
 
@@ -73,7 +70,7 @@ class _Units(dict[str, str]):
         return self
 
 
-class Tables(Mapping[str, pd.DataFrame]):
+class Tables(Mapping[str, "pd.DataFrame"]):
     """The tables of a recording, each read on first use: ``tables.process_samples`` or ``tables["process_samples"]``.
 
     **Shape** the columns schema.py names for the table, after ``time_s`` (seconds since the recording began) and the
@@ -166,24 +163,28 @@ class Tables(Mapping[str, pd.DataFrame]):
         rows = rows.sort_by([(c, "ascending") for c in _ORDER])
         return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
 
-    def parts(self, name: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """Some columns of a table, after ``time_s``, some thousand rows at a time, each by process and time: never all
-        of it. A column that the file does not have is null. The parts come about in the order of time.
+    def parts(self, name: str, columns: Sequence[str]) -> Iterator[Columns]:
+        """Some columns of a table, some thousand rows at a time, each by process and time: never all of it. A column
+        that the file does not have is null. The parts come about in the order of time.
 
+        pandas (40 MB) is not loaded for it, which pyarrow does whatever it makes an array of, or compares.
         **Errors** UnreadableRecording; ValueError where a window limits the tables.
         """
         if self._window is not None:
             raise ValueError("a part of a recording is read whole")
         names = list(dict.fromkeys((*_ORDER, *columns)))
-        there = [*(name for name in names if name in self._names), "table"]
-        groups = list(self._groups.get(name, {}))
-        batches = self._file.iter_batches(_ROWS_OF_A_PART, groups, there, use_threads=False) if groups else ()
+        there = [name for name in names if name in self._names]
         try:
-            for batch in batches:
-                rows = pa.table(batch)
-                rows = rows.filter(pc.equal(rows["table"], name))
-                rows = _with_nulls(rows, names).sort_by([(column, "ascending") for column in _ORDER])
-                yield self._frame(self._timed(rows, rows["time_mono_ns"]), [])
+            for group, count in self._groups.get(name, {}).items():
+                is_shared = count < self._file.metadata.row_group(group).num_rows
+                read = [*there, "table"] if is_shared else there
+                for batch in self._file.iter_batches(_ROWS_OF_A_PART, [group], read, use_threads=False):
+                    part = {one: _plain(batch.column(one)) for one in read}
+                    own = part["table"][0] == name if is_shared else np.ones(batch.num_rows, bool)
+                    order = np.lexsort([*(part[key][0] for key in reversed(_ORDER)), ~own])[: np.count_nonzero(own)]
+                    absent = np.zeros(batch.num_rows, np.int64), np.zeros(batch.num_rows, bool)
+                    chosen = ((one, part.get(one, absent)) for one in names)
+                    yield {one: (values[order], is_there[order]) for one, (values, is_there) in chosen}
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
 
@@ -241,7 +242,11 @@ class Tables(Mapping[str, pd.DataFrame]):
                 parts.append(self._frame(rows if at else self._timed(rows, times_ns), optional))
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
-        frame: pd.DataFrame = pd.concat(parts, axis="columns") if len(parts) > 1 else parts[0]
+        if len(parts) > 1:
+            import pandas as pd
+
+            parts = [pd.concat(parts, axis="columns")]
+        frame = parts[0]
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
@@ -288,7 +293,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         rows = rows.select([c for c in rows.column_names if c not in optional or rows[c].null_count < rows.num_rows])
         indirect = [c for c in _FILES & set(rows.column_names) if _has_indirect(rows[c])]
         frame: pd.DataFrame = rows.to_pandas(
-            types_mapper=_PANDAS_TYPES.get, ignore_metadata=True, split_blocks=True, self_destruct=True
+            types_mapper=_pandas_types().get, ignore_metadata=True, split_blocks=True, self_destruct=True
         )
         for column in indirect:
             known = {text: _direct(text) for text in frame[column].dropna().unique()}
@@ -598,6 +603,35 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
         for name, rows in names.items():
             found.setdefault(name, {})[index] = rows
     return found
+
+
+def _plain(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Its values, and which of them are no nulls."""
+    there, *_, data = column.buffers()
+    span = slice(column.offset, column.offset + len(column))
+
+    def bits(buffer: pa.Buffer) -> NDArray[np.bool_]:
+        return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")[span].astype(bool)
+
+    values: NDArray[Any]
+    if column.type in _NUMBERS:
+        values = np.frombuffer(data, _NUMBERS[column.type])[span]
+    elif column.type == pa.bool_():
+        values = bits(data)
+    else:
+        values = np.array([*column.to_pylist(), None], dtype=object)[:-1]
+    return values, np.ones(len(column), bool) if there is None else bits(there)
+
+
+@cache
+def _pandas_types() -> dict[pa.DataType, Any]:
+    import pandas as pd
+
+    return {
+        pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
+        pa.bool_(): pd.BooleanDtype(),
+        pa.string(): pd.StringDtype("pyarrow"),
+    }
 
 
 def _with_units(frame: pd.DataFrame) -> pd.DataFrame:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Optional
-
-import pandas as pd
+from typing import TYPE_CHECKING, Optional
 
 from ..errors import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Window = tuple[float, float]  # seconds since the recording began, both included; may be infinite
 Span = tuple[Optional[float], Optional[float]]  # as a user says it: None = no end on this side
@@ -54,6 +55,8 @@ def _ordered(span: Span) -> Window:
 
 def _moments_of(tables: Mapping[str, pd.DataFrame], steps: Window) -> Window:
     """From the first reading at or past a step to the last one that is not past another."""
+    import pandas as pd
+
     told = [tables[table][["time_s", "step"]].astype("Float64").dropna() for table in ("sentinels", "takes", "marks")]
     rows = pd.concat(told, ignore_index=True).astype("float64")
     if rows.empty:

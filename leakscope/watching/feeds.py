@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -104,25 +103,27 @@ class RecordingFeed:
     is_behind = False
 
     def __init__(self, recording: Recording, speed: float | None = None) -> None:
-        from .past import rows_of  # pandas, and 80 MB: not for who watches a run that goes on
+        from .past import rows_of  # numpy and pyarrow, 60 MB: not for who watches a run that goes on
 
         self.command, self.start_mono_ns = command_of(recording.meta), start_of(recording.meta)
-        self._rows = deque(rows_of(recording))
+        self._rows = rows_of(recording)
+        self._next = next(self._rows, None)
         self._speed = speed
-        self._first_ns = self._rows[0][1]["time_mono_ns"] if self._rows else 0
+        self._first_ns = self._next[1]["time_mono_ns"] if self._next is not None else 0
         self._began_s: float | None = None  # when it was first asked: a screen takes a while to come up
 
     @property
     def is_over(self) -> bool:
-        return not self._rows
+        return self._next is None
 
     def poll(self) -> Iterator[tuple[str, Row]]:
         now_s = time.monotonic()
         self._began_s = now_s if self._began_s is None else self._began_s
         played_s = (now_s - self._began_s) * self._speed if self._speed else float("inf")
         until_ns = self._first_ns + played_s * 1e9
-        while self._rows and self._rows[0][1]["time_mono_ns"] <= until_ns:
-            yield self._rows.popleft()
+        while (told := self._next) is not None and told[1]["time_mono_ns"] <= until_ns:
+            self._next = next(self._rows, None)
+            yield told
 
     def hold(self, seconds: float) -> None:
         """For so long nobody looked: it goes on from where it was."""
@@ -130,7 +131,7 @@ class RecordingFeed:
             self._began_s += seconds
 
     def close(self) -> None:
-        self._rows.clear()
+        self._next = None
 
 
 class OutsideFeed:

@@ -58,14 +58,6 @@ class Job:
         self.takes = 0
         self.trains = trains
 
-    def worker_looks(self, pid: int, role: str, columns: dict[str, Any], **held: Any) -> Job:
-        """Another process, seen once, of 100 MiB; ``columns`` of its memory samples."""
-        self.builder.process(pid, role, ppid=PID).samples(pid, [100 * 2**20] * 20, **columns)
-        for name, value in held.items():
-            for row in rows(value):
-                self.builder.row("weights", 6.0, pid, take=1, weight_set=f"main() {name}", **row)
-        return self
-
     def look(self, reason: str = "schedule", **held: Any) -> Job:
         self.takes += 1
         at_s = 4.0 * self.takes
@@ -460,46 +452,3 @@ def test_a_small_copy(tmp_path):
     one, two = (torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4))) for _ in range(2))
     two.load_state_dict(one.state_dict())
     innocent(Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).told(), "same weights")
-
-
-# ---- in other processes
-
-
-@pytest.mark.parametrize("role, trains", [("python", False), ("dataloader-worker", True)])
-def test_workers_that_each_hold_the_model_are_found(tmp_path, role, trains):
-    model = encoder()
-    given = copy.deepcopy(model)
-    job = Job(tmp_path, trains=trains).look(model=model)
-    if trains:
-        train(model, steps=20)
-    job.look(model=model)
-    for pid in (4300, 4301):
-        job.worker_looks(pid, role, {}, net=given)
-    (finding,) = job.told().findings
-    assert finding.bytes == pytest.approx(2 * weight_bytes(model), rel=0.02)
-    assert finding.subject.role == role
-    assert "2 other processes" in finding.title
-
-
-def test_workers_that_share_the_memory(tmp_path):
-    model = encoder()
-    job = Job(tmp_path, trains=False).look(model=model).look(model=model)
-    job.worker_looks(4300, "python", {"shmem_bytes": 60 * 2**20}, net=model)
-    innocent(job.told(), "shared memory")
-
-
-@pytest.mark.further
-def test_a_process_that_works_with_the_weights_it_was_given(tmp_path):
-    model = encoder()
-    given = copy.deepcopy(model)
-    job = Job(tmp_path).look(model=model)
-    train(model, steps=20)
-    innocent(job.look(model=model).worker_looks(4300, "python", {}, actor=given).told(), "was given")
-
-
-def test_ranks_of_a_distributed_job(tmp_path):
-    model = encoder()
-    job = Job(tmp_path).look(model=model).look(model=model)
-    job.worker_looks(4300, "trainer", {}, model=model)
-    job.builder.take(4300, 1, 6.0, step=30)
-    innocent(job.told(), "each of them trains")

@@ -166,9 +166,6 @@ def test_strings_that_are_interned_for_good_are_told_where_this_python_frees_non
     assert ("3.12.5" in finding.remedy[0]) is is_told
 
 
-SLOWING = [round(100 * MiB + 300 * MiB * (1 - 0.965**n)) for n in range(80)]
-
-
 def convolving(builder, shapes, weight="64x32x3x3"):
     """Inventories that see a batch each, and a model with one weight of this shape."""
     place = {"device": "cpu", "dtype": "float32", "moment": "take"}
@@ -184,10 +181,10 @@ def convolving(builder, shapes, weight="64x32x3x3"):
 EVER_NEW = [f"2x3x{60 + n}x{90 - n}" for n in range(5)]
 
 
-def kernels(folder, shapes, free=10 * MiB, in_use=0, rss=None, **columns):
+def kernels(folder, shapes, free=10 * MiB, in_use=0, **columns):
     """A job that keeps what it freed: its memory grows, what malloc has handed out does not."""
     builder = RecordingBuilder(folder).process(PID, cmdline="/usr/bin/python3 -u /home/me/train.py")
-    builder.samples(PID, rss or [100 * MiB + free * n // 4 for n in range(80)], every_s=0.25)
+    builder.samples(PID, [100 * MiB + free * n // 4 for n in range(80)], every_s=0.25)
     kept = [MiB + free * second for second in range(20)]
     return convolving(sentinels(builder, in_use=in_use, malloc_free_bytes=kept), shapes, **columns)
 
@@ -209,19 +206,6 @@ def test_few_shapes_or_a_model_without_convolutions_fill_no_kernel_cache(tmp_pat
     builder = kernels(tmp_path, shapes, weight=weight)
     (finding,) = asked(builder.open(), only=["native-growth", "fragmentation"]).findings
     assert finding.kind == "fragmentation"
-
-
-def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
-    """New shapes become rare: unclear whether it ends, but not that nothing happened."""
-    report = analyze(kernels(tmp_path, EVER_NEW, rss=SLOWING).open())
-    (finding,) = [one for one in report.findings if one.kind == "native-growth"]
-    assert not report.verdict.leaking and finding.wasted and finding.bytes_per_hour is None
-    assert finding.bytes > 64 * MiB
-
-
-def test_a_cache_that_is_full_is_no_waste(tmp_path):
-    full = [100 * MiB + 10 * MiB * min(n, 20) for n in range(80)]
-    assert not asked(kernels(tmp_path, EVER_NEW, rss=full).open(), only=["native-growth"]).findings
 
 
 @pytest.mark.parametrize("tensor_bytes", [None, 0])

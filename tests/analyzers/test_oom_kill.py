@@ -355,3 +355,52 @@ def test_that_a_limit_was_reached_is_a_note_where_a_kill_at_it_is_told(tmp_path:
     assert report.verdict.killed is is_killed
     (pressure,) = [f for f in report.findings if f.kind == "memory-pressure"]
     assert (pressure.severity == "note") is is_killed
+
+
+def burst(tmp_path: Path, *, asked: bool) -> Finding:
+    """260 MiB for 18 s, and 600 MiB that were asked for in one piece, of which 240 MiB had come as it was killed."""
+    level, limit = 260 * MiB, 500 * MiB
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python train.py").ends(END_S, signal=9)
+    sizes = [level] * 19 + [level + 150 * MiB]
+    builder.samples(PID, sizes, virtual_bytes=[GiB] * 19 + [GiB + 600 * MiB])
+    builder.host([50 * GiB] * 21, 100 * GiB, oom_kill_count=[0] * 20 + [1])
+    builder.cgroup([*sizes, 10 * MiB], limit, oom_kill_count=[0] * 20 + [1], cgroup_file_bytes=0)
+    held = {"root_kind": "module", "deep_bytes": 200 * MiB, "type_name": "list", "object_count": 1, "is_user": True}
+    table = {"path": "table", "variable": "table", "owner": "train", "edge_kind": "global", **held}
+    builder.take(PID, 1, 8.0, holders=[table], rss_bytes=level)
+    if asked:
+        builder.allocated(PID, 19.5, 600 * MiB, "/home/me/train.py:50 main\n/home/me/train.py:34 largest_batch")
+    return found(answer(logged(builder, *kill_lines(vm_mib=1024 + 600, anon_mib=500))))
+
+
+def test_a_kill_says_what_came_last_beside_what_was_there(tmp_path: Path) -> None:
+    kill = burst(tmp_path, asked=True)
+    assert "240 MiB came in the last" in kill.title
+    assert "largest_batch() (train.py:34)" in kill.title
+    assert "train.table held most: 200 MiB" in kill.title
+
+
+def test_that_nobody_saw_who_asked_is_said(tmp_path: Path) -> None:
+    kill = burst(tmp_path, asked=False)
+    assert "240 MiB came in the last" in kill.title
+    (told,) = [one.text for one in kill.evidence if "who asked for it is not known" in one.text]
+    assert "600 MiB had been asked for" in told
+    assert "the last was at 8.0 s" in told
+
+
+def test_what_would_have_fitted_is_the_first_remedy_and_counts_what_was_still_to_come(tmp_path: Path) -> None:
+    """860 MiB were needed, not the 500 that were seen; without the burst 260, and a tenth of the limit stays free."""
+    (first, *_) = burst(tmp_path, asked=True).remedy
+    assert first.startswith("to fit into 500 MiB: take at most 190 MiB at once in largest_batch() (train.py:34)")
+    assert first.endswith("860 MiB → 450 MiB")
+
+
+def test_what_a_kill_proposes_is_not_proposed_twice(tmp_path: Path) -> None:
+    builder = logged(counted(job(tmp_path), host=1, own=1), *kill_lines())
+    (pressure,) = [f for f in answer(builder, whole=True).findings if f.kind == "memory-pressure"]
+    assert not pressure.remedy
+
+
+def test_what_grew_all_the_time_did_not_come_at_last(tmp_path: Path) -> None:
+    builder = logged(counted(job(tmp_path), host=1, own=1), *kill_lines())
+    assert "came in the last" not in found(answer(builder, whole=True)).title

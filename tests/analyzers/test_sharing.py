@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from leakscope.facts.growth.sharing import Family, Ours, shares
+from leakscope.facts.growth.sharing import Family, Ours, read_by_forks, shares
 
 MiB = float(1 << 20)
 SECONDS = np.arange(0.0, 60.0, 2.0)
@@ -64,3 +64,16 @@ def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> No
     known_s, unsaid, _, _ = shares(rows(own + held, 0.0), Family(), ours=[Ours(16.0, 28.0, np.inf)])
     assert known_s.tolist() == [at for at in SECONDS if not 16 <= at <= 28], "what nobody measured is no sample"
     assert np.allclose(unsaid, 100 * MiB, rtol=0.01), "how much of it is ours was not said"
+
+
+def test_a_fork_born_late_does_not_count_the_pages_of_its_parent_twice() -> None:
+    """The parent was read for the last time while it was alone; its fork has half of each page since its birth."""
+    alone = rows(np.full(SECONDS.size, 2000 * MiB), 0.0)
+    alone.loc[alone.index[1:], ["pss_bytes", "pss_anon_bytes"]] = np.nan
+    fork = alone.iloc[-5:].assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
+    samples = {(1, 0): alone, (2, 0): fork}
+    pair = Family(np.array([-1.0, SECONDS[-5] - 0.5]), np.empty(0))
+    read = read_by_forks(samples, {(2, 0): (1, 0)})
+    of_parent, of_fork = (shares(read[key], pair)[1] for key in samples)
+    assert np.allclose((of_parent[-5:] + of_fork) / MiB, 2060, atol=1)
+    assert np.allclose(of_parent[:-5] / MiB, 2000, atol=1)

@@ -34,12 +34,10 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
 2. note: The model's weights live twice
    200 MiB, wasted, 80% sure · train.py (pid 4242) · duplicate-model
 
-Where the growth went     start      end    growth
-tensors ~              10.0 MiB  610 MiB  +600 MiB
-total                   200 MiB  842 MiB  +642 MiB
-Largest holders, at 5.0 s and at 18.0 s              at first  at last    gained
-main() trainer.history (list of torch.Tensor, 120 →  20.0 MiB  570 MiB  +550 MiB
-5,000)
+Where the growth went     start      end     growth
+tensors ~              10.0 MiB  610 MiB   +600 MiB
+native ~                100 MiB  142 MiB  +42.0 MiB
+total                   200 MiB  842 MiB   +642 MiB
 
 ! output was lost after 3 s
 Not checked: gpu-fragmentation · Ruled out: cyclic-garbage (--verbose says why)

@@ -16,7 +16,7 @@ def test_a_long_recording_keeps_its_peak_its_end_and_its_growth(tmp_path):
     pss = [None] * seconds
     pss[::600] = [value - 50 * MiB for value in rss[::600]]  # read now and then
     builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, pss_bytes=pss)
-    rows = rows_of(builder.ends().open())
+    rows = list(rows_of(builder.ends().open()))
     assert len(rows) < seconds / 1.5
     scene = Scene()
     scene.take_in(rows)
@@ -31,7 +31,7 @@ def test_of_many_processes_fewer_moments_are_kept(tmp_path):
     builder = RecordingBuilder(tmp_path)
     for pid in range(100, 120):
         builder.process(pid).samples(pid, [100 * MiB + second * MiB for second in range(2000)])
-    rows = rows_of(builder.ends().open())
+    rows = list(rows_of(builder.ends().open()))
     seconds = {row["time_mono_ns"] // 10**9 for table, row in rows if table == "process_samples"}
     assert 600 < len(seconds) < 900
     assert max(seconds) - min(seconds) > 1990

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
-from ...units import MOST
+from ...units import SOME
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
@@ -122,7 +122,7 @@ def _bill(
     for process in alive:
         looks = _looks(recording, process) if not process.is_fork else []
         if (looks or entered == 0) and entered < _MOST_ENTERED and not process.is_fork:
-            look = min(looks, key=lambda one: abs(one.time_s - at_s), default=None)
+            look = _nearest(looks, process, at_s)
             rows += _of_process(recording, process, look, at_s, _READ[moment])
             looked_s = look.time_s if look is not None and looked_s is None else looked_s
             entered += 1
@@ -137,17 +137,26 @@ def _bill(
 # ---- what a process told
 
 
+def _nearest(looks: Sequence[_Inside], process: ProcessGrowth, at_s: float) -> _Inside | None:
+    """What says most of a moment: when about as much was held; where no member stood for others; what is near."""
+    there = level_at(process.time_s, process.held_bytes, at_s)
+
+    def order(look: _Inside) -> tuple[float, bool, float]:
+        other = abs(level_at(process.time_s, process.held_bytes, look.time_s) - there)
+        return other // max(1.0, SOME * there), look.is_sampled, abs(look.time_s - at_s)
+
+    return min(looks, key=order, default=None)
+
+
 def _looks(recording: Recording, process: ProcessGrowth) -> list[_Inside]:
-    """Its snapshots of the heap at work, in time; such as are estimated (members stood for others) if most are."""
+    """Its snapshots of the heap at work, in time; some are estimated (members stood for others)."""
     takes, graphs = process.rows("takes"), process.rows("heap_graphs")
     if not len(takes) or not len(graphs):
         return []
     at_exit = {take for (take,), why in zip(cells(takes, "take"), reasons_of(takes)) if why == AT_EXIT}
     malloc = dict(cells(takes, "take", "malloc_in_use_bytes"))
     told = (_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit)
-    found = [one for one in told if one is not None]
-    whole = [one for one in found if not one.is_sampled]
-    return whole if len(whole) >= MOST * len(found) else found
+    return [one for one in told if one is not None]
 
 
 def _inside(row: Mapping[str, Any], malloc: Any) -> _Inside | None:

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...findings import LedgerRow
 from ...units import MOST
+from ..growth.arenas import in_use_of
 from ..growth.processes import ProcessGrowth
 from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, Accounts
 from ..growth.tree import TreeGrowth
-from ..growth.witnesses import in_use_of
 from ..series.arithmetic import Floats, level_at
 
 if TYPE_CHECKING:

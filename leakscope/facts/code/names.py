@@ -22,6 +22,13 @@ _MEMBER = 0.75  # adding to a member: the holder may be a dict of lists
 _EACH = 0.6
 _SAME = 0.85  # the object itself by another name, and not one that only may be it
 _LEAST = 0.3
+# Types of which a part is a copy; that of an array or a table may show the memory of the whole.
+_COPYING = frozenset(("", "array.array", "bytearray", "bytes", "collections.deque", "dict", "list", "str", "tuple"))
+# Attributes and methods of arrays and tables that may show a part of them, or all in another shape.
+_SHOWING = frozenset((
+    "T", "chunk", "data", "detach", "expand", "flat", "iloc", "imag", "loc", "mT", "narrow", "permute", "ravel", "real",
+    "reshape", "split", "squeeze", "swapaxes", "transpose", "unbind", "unfold", "unsqueeze", "values", "view",
+))  # fmt: skip
 
 
 class Holder(NamedTuple):
@@ -34,6 +41,7 @@ class Holder(NamedTuple):
     edge_kind: str = "attribute"
     type_name: str = ""
     key: str | None = None  # of the member that grows, where the holder is a record: ``progress['samples']``
+    is_shared: bool = False  # something else shows its memory: what it was made of, or what was made of it
 
 
 class Names:
@@ -140,7 +148,8 @@ class Names:
 
     def _up(self, node: Node, strength: float) -> None:
         for flow in self._graph.into.get(key_of(node), ()):
-            if flow.is_self or flow.term.path or isinstance(flow.term.node, ast.Call):
+            is_shown = self._holder.is_shared and node in self._seeds
+            if flow.is_self or (flow.term.path and not is_shown) or isinstance(flow.term.node, ast.Call):
                 continue
             same = strength * self._same(flow.target, node)
             if same < _SAME:
@@ -185,6 +194,8 @@ class Names:
         """How surely it is found by a path from there."""
         found = self._at(term.node)
         path = term.path
+        if path and self._holder.is_shared and term.node in self._seeds:
+            return _PASSED_ON * found
         at = 0
         while found and at < len(path):
             step = path[at]
@@ -193,6 +204,9 @@ class Names:
                 found *= _PASSED_ON
             elif step in (PART, EACH):
                 continue
+            elif self._holder.type_name not in _COPYING and (step == "[:]" or step[1:] in _SHOWING):
+                found *= _PASSED_ON
+                at += path[at : at + 1] == (CALLED,)
             elif not inside or step[0] not in ".[":
                 return 0.0
             elif step[0] == "[":

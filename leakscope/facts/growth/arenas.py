@@ -1,10 +1,11 @@
-"""What Python's allocator of small objects has, read at two occasions: seldom by a clock, and by each snapshot."""
+"""What the allocators have: Python's of small objects is read seldom by a clock, and by each snapshot."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
+from ..series.arithmetic import Floats
 from ..tables import narrow, only, without_last
 
 _OF_GRAPHS = {"pymalloc_bytes": "arena_bytes", "pymalloc_in_use_bytes": "block_bytes"}  # of a graph of the heap
@@ -28,3 +29,28 @@ def with_snapshots(sentinels: pd.DataFrame, graphs: pd.DataFrame, takes: pd.Data
     if is_late.any() and int((known & ~is_late).sum()) + len(read) >= 2:
         sentinels = sentinels.assign(**{name: sentinels[name].mask(is_late) for name in _OF_GRAPHS})
     return pd.concat([sentinels, read]).sort_values("time_s", kind="stable", ignore_index=True)
+
+
+def in_use_of(rows: pd.DataFrame, window_s: tuple[float, float] = (-np.inf, np.inf)) -> tuple[Floats, Floats, Floats]:
+    """Times, and bytes that malloc and Python's allocator had handed out and that they kept free, by ``sentinels``.
+
+    Of Python's small objects blocks are counted at each look; how large they are, and what there is for them in all, is
+    known more rarely. Where they were not counted they are in neither sum.
+    """
+    malloc = ["malloc_in_use_bytes", "malloc_free_bytes"]
+    small = ["allocated_blocks", "pymalloc_bytes", "pymalloc_in_use_bytes"]
+    rows = narrow(rows, "time_s", *malloc, *small)
+    rows = only(rows, rows["time_s"].between(*window_s)).dropna(subset=["time_s", *malloc])
+    at_s, used, free = rows[["time_s", *malloc]].to_numpy(dtype=np.float64).T
+    weighed = rows.dropna(subset=small[1:])
+    if len(weighed) >= 2:
+        weighed_s, there, in_use = weighed[["time_s", *small[1:]]].to_numpy(dtype=np.float64).T
+        handed_out = np.interp(at_s, weighed_s, in_use)
+        counted = rows.dropna(subset=small[:1])
+        each = weighed.dropna(subset=small[:1])
+        if len(counted) == len(rows) and len(each) >= 2:
+            blocks, per_block = (part[small[0]].to_numpy(dtype=np.float64) for part in (rows, each))
+            sizes = each[small[2]].to_numpy(dtype=np.float64) / np.maximum(per_block, 1.0)
+            handed_out = blocks * np.interp(at_s, each["time_s"].to_numpy(dtype=np.float64), sizes)
+        used, free = used + handed_out, free + np.interp(at_s, weighed_s, there) - handed_out
+    return at_s, used, free

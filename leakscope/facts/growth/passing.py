@@ -20,9 +20,10 @@ from ..heap.comparable import Heap, heaps
 from ..heap.naming import MODULES
 from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
-from ..series.arithmetic import Floats, level_at, per_second
+from ..series.arithmetic import level_at, per_second
 from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
 from ..tables import cells, narrow, only
+from .arenas import in_use_of
 from .filling import Fills
 from .lives import lives_of
 from .processes import ProcessGrowth
@@ -139,7 +140,7 @@ def _high_water(grown: Grown) -> Passing | None:
     No object stayed where the least that was in use did not rise, and nobody wastes it where the least that was free
     did not. Batches of ever other size raise the mark until the largest has been seen.
     """
-    at_s, used, free = _in_use(grown.process, grown.window_s)
+    at_s, used, free = in_use_of(grown.process.rows("sentinels"), grown.window_s)
     if at_s.size < _LEAST_READINGS or not grown.may_settle:
         return None
     floors = [float(half[1].min() - half[0].min()) for half in (np.array_split(one, 2) for one in (used, free))]
@@ -167,7 +168,7 @@ def _peaks_of_threads(grown: Grown) -> Passing | None:
     Peaks of threads do not meet, so that hardly more is in use at any time. What is pinned rises beyond them: then what
     each needs is what it needed before. Threads that come after others take their arenas.
     """
-    at_s, used, free = _in_use(grown.process, grown.window_s)
+    at_s, used, free = in_use_of(grown.process.rows("sentinels"), grown.window_s)
     lives = lives_of(grown.process.rows("allocation_lives"), np.random.default_rng(0))
     if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
         return None
@@ -182,32 +183,6 @@ def _peaks_of_threads(grown: Grown) -> Passing | None:
         f"need {format_bytes(needs)} more, each at its own moment: a longer run would show whether they need ever more"
     )
     return Passing(min(more_free, needs - max(0.0, more_used)), text)
-
-
-def _in_use(process: ProcessGrowth, window_s: tuple[float, float]) -> tuple[Floats, Floats, Floats]:
-    """Times, and bytes that malloc and Python's allocator had handed out and that they kept free.
-
-    Of Python's small objects blocks are counted at each look; how large they are, and what there is for them in all, is
-    known more rarely.
-    """
-    malloc = ["malloc_in_use_bytes", "malloc_free_bytes"]
-    small = ["allocated_blocks", "pymalloc_bytes", "pymalloc_in_use_bytes"]
-    rows = narrow(process.rows("sentinels"), "time_s", *malloc, *small)
-    rows = only(rows, rows["time_s"].between(*window_s))
-    rows = rows.dropna(subset=["time_s", *malloc])
-    at_s, used, free = rows[["time_s", *malloc]].to_numpy(dtype=np.float64).T
-    weighed = rows.dropna(subset=small[1:])
-    if len(weighed) >= 2:
-        weighed_s, there, in_use = weighed[["time_s", *small[1:]]].to_numpy(dtype=np.float64).T
-        handed_out = np.interp(at_s, weighed_s, in_use)
-        counted = rows.dropna(subset=small[:1])
-        each = weighed.dropna(subset=small[:1])
-        if len(counted) == len(rows) and len(each) >= 2:
-            blocks, per_block = (part[small[0]].to_numpy(dtype=np.float64) for part in (rows, each))
-            sizes = each[small[2]].to_numpy(dtype=np.float64) / np.maximum(per_block, 1.0)
-            handed_out = blocks * np.interp(at_s, each["time_s"].to_numpy(dtype=np.float64), sizes)
-        used, free = used + handed_out, free + np.interp(at_s, weighed_s, there) - handed_out
-    return at_s, used, free
 
 
 def _history(grown: Grown) -> Passing | None:

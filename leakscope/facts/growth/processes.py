@@ -19,12 +19,13 @@ from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
-from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, shares
+from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, read_by_forks, shares
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 _GAPS_LOOKED_AT = 512
+_LATER_S = 60.0  # a fork may be seen first when its parent was seen last: no pid is given twice so soon
 _Key = tuple[int, int]  # pid, start_ticks
 _TOLD = (
     "pid", "ppid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
@@ -117,6 +118,7 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     of_command = families(known, samples)
     row_of = {(row["pid"], row["start_ticks"]): row for row in known}
     names = process_names(known)
+    parents = _parents(samples, row_of)
     parted = {"process_samples": samples, "agent_notes": dict(by_process(recording.tables["agent_notes"]))}
     processes = (
         _process(
@@ -130,22 +132,26 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
             copied.get(key[0], ()),
             parted,
         )
-        for key, rows in samples.items()
+        for key, rows in read_by_forks(samples, parents).items()
     )
-    seen = _with_what_forks_share([process for process in processes if process.time_s.size], row_of, samples)
+    by_key = {process.key: process for process in processes if process.time_s.size}
+    seen = _with_what_forks_share(by_key, parents, row_of, samples)
     return [replace(p, trend=judge(p.time_s, p.held_bytes, started_s=p.first_step_s, begun_s=p.begun_s)) for p in seen]
 
 
 def _with_what_forks_share(
-    processes: Sequence[ProcessGrowth], row_of: Mapping[_Key, Row], samples: Mapping[_Key, pd.DataFrame]
+    by_key: dict[_Key, ProcessGrowth],
+    parents: Mapping[_Key, _Key],
+    row_of: Mapping[_Key, Row],
+    samples: Mapping[_Key, pd.DataFrame],
 ) -> list[ProcessGrowth]:
     """The processes, with pages that a fork still shares with its parent counted as the parent's alone.
 
     By shares a birth would be growth of the fork and a loss of its parent, read at two moments, though neither gained
     anything. A fork that has forks of its own is left as it is, since what it shares with them is its own.
     """
-    by_key = {p.key: p for p in processes}
-    parents = {p.key: parent for p in processes if (parent := _parent_of(row_of.get(p.key), p, by_key, row_of))}
+    order = list(by_key)
+    parents = {key: parent for key, parent in parents.items() if key in by_key and parent in by_key}
     by_key |= {key: replace(by_key[key], is_fork=True) for key in parents}
     lent: dict[_Key, list[tuple[Floats, Floats]]] = {}
     for key in parents.keys() - set(parents.values()):
@@ -157,7 +163,7 @@ def _with_what_forks_share(
         p = by_key[key]
         private = p.private_bytes + sum(np.interp(p.time_s, *fork, left=0.0, right=0.0) for fork in forks)
         by_key[key] = replace(p, private_bytes=private)
-    return [by_key[p.key] for p in processes]
+    return [by_key[key] for key in order]
 
 
 def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tuple[Floats, Floats]:
@@ -176,21 +182,23 @@ def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tu
     )
 
 
-def _parent_of(
-    row: Row | None, process: ProcessGrowth, by_key: Mapping[_Key, ProcessGrowth], row_of: Mapping[_Key, Row]
-) -> _Key | None:
-    """Whom a process is a fork of: its parent runs the same command, and was there before."""
-    if row is None or row["ppid"] is None or row["cmdline"] is None:
-        return None
-    same = (
-        key
-        for key, other in by_key.items()
-        if other.pid == row["ppid"]
-        and key != process.key
-        and (row_of.get(key) or {}).get("cmdline") == row["cmdline"]
-        and other.time_s[0] <= process.time_s[0] <= other.time_s[-1] + 60
-    )
-    return next(same, None)
+def _parents(samples: Mapping[_Key, pd.DataFrame], row_of: Mapping[_Key, Row]) -> dict[_Key, _Key]:
+    """{fork: its parent}, which runs the same command, and was there before."""
+    lives = {key: (float(rows["time_s"].min()), float(rows["time_s"].max())) for key, rows in samples.items()}
+    of_pid: dict[int, list[_Key]] = {}
+    for key in samples:
+        of_pid.setdefault(key[0], []).append(key)
+    found = {}
+    for key, (first_s, _) in lives.items():
+        row = row_of.get(key)
+        if row is None or row["ppid"] is None or row["cmdline"] is None:
+            continue
+        for parent in of_pid.get(row["ppid"], ()):
+            is_same = parent != key and (row_of.get(parent) or {}).get("cmdline") == row["cmdline"]
+            if is_same and lives[parent][0] <= first_s <= lives[parent][1] + _LATER_S:
+                found[key] = parent
+                break
+    return found
 
 
 def rounds_of(processes: Sequence[ProcessGrowth]) -> Floats:

@@ -5,7 +5,7 @@ The kernel tells what is shared (PSS) at a price, so that it is read seldom; res
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...units import FEWEST, SOME
 from ..series.arithmetic import Floats
-from ..tables import Row, cells, in_time
+from ..tables import Row, cells, in_time, only
 
 _UNSEEN_READINGS = FEWEST  # to either side: forks that are there half of the time meet seven in a row once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
@@ -54,6 +54,30 @@ def families(processes: Iterable[Row], sampled: Container[tuple[int, int]]) -> d
         cmdline: Family(*(np.sort(np.array(one, dtype=np.float64)) for one in times_s))
         for cmdline, times_s in moments.items()
     }
+
+
+def read_by_forks(
+    samples: Mapping[tuple[int, int], pd.DataFrame], parents: Mapping[tuple[int, int], tuple[int, int]]
+) -> dict[tuple[int, int], pd.DataFrame]:
+    """The samples, with a reading of each parent where a fork of its was read first. ``parents``: {fork: its parent}.
+
+    A fork is born with its parent's pages, of which either has the same share. So what others have of the fork's they
+    have of the parent's, too, which on a busy machine may be read again only when the fork is long gone.
+    """
+    found = dict(samples)
+    for key, parent in parents.items():
+        own, forks = found[parent], only(samples[key], samples[key]["pss_anon_bytes"].notna())
+        first = forks.sort_values("time_s").iloc[0] if len(forks) else None
+        if first is None or pd.isna(first["anon_bytes"]):
+            continue
+        at = (own["time_s"] - first["time_s"]).abs().idxmin()  # in the same round
+        row = own.loc[at]
+        if pd.isna(row["anon_bytes"]) or pd.notna(row["pss_anon_bytes"]):
+            continue
+        own = own.copy()
+        own.loc[at, "pss_anon_bytes"] = max(0, row["anon_bytes"] - first["anon_bytes"] + first["pss_anon_bytes"])
+        found[parent] = own
+    return found
 
 
 class Copied(NamedTuple):

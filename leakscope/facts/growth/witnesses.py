@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
@@ -24,6 +23,7 @@ from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at, per_second, retained
 from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, GROWTH, LEAST_STEPS, Trend, judge
 from ..tables import narrow, only
+from .arenas import in_use_of
 from .job import Job
 from .passing import ENOUGH
 from .processes import ProcessGrowth
@@ -221,24 +221,6 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     reason = f"what is in use {trend.reason}, in {where}"
     hides = "It fills memory that had been freed before: the job will grow when that is used up."
     yield Witness(replace(trend, reason=reason), False, None, worker, hides if refilled >= floor else _HIDES)
-
-
-def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
-    """Times, and bytes that the allocators had handed out and that they kept free, by rows of ``sentinels``."""
-    parts = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
-    rows = narrow(rows, "time_s", *parts)
-    rows = only(rows, rows["malloc_in_use_bytes"].notna() & rows["malloc_free_bytes"].notna())
-    at_s, in_use, free = (
-        rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_in_use_bytes", "malloc_free_bytes")
-    )
-    small = only(rows, rows["pymalloc_bytes"].notna() & rows["pymalloc_in_use_bytes"].notna())
-    if not len(small):  # they were not counted: then they are in neither sum
-        return at_s, in_use, free
-    arenas, handed_out = (  # read more seldom: a straight line between two readings
-        np.interp(at_s, small["time_s"].to_numpy(dtype=np.float64), small[name].to_numpy(dtype=np.float64))
-        for name in ("pymalloc_bytes", "pymalloc_in_use_bytes")
-    )
-    return at_s, in_use + handed_out, free + arenas - handed_out
 
 
 _HIDES = "It is hidden by what comes and goes meanwhile, which is more than it gained."

@@ -99,14 +99,14 @@ class Form:
     @property
     def addresses(self) -> frozenset[int]:
         """Of the rows or columns that were looked at."""
-        return frozenset(one.address for one in (*self.rows.values(), *self.columns))
+        return frozenset([row.address for row in self.rows.values()] + [column.address for column in self.columns])
 
     @property
     def holder(self) -> Holder:
         """The name to look for in the sources."""
         named = self.named.as_holder()
         variable = self.named.reference.variable or self.path
-        return named._replace(variable=variable, type_name=self.place.type_name)
+        return named._replace(variable=variable, type_name=self.place.type_name, is_shared=self.is_shared)
 
     @property
     def name(self) -> str:

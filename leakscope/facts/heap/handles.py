@@ -33,15 +33,17 @@ class _Candidate(NamedTuple):
         return float(self.place.length[-1] - self.place.length[0])
 
 
-def handles(heap: Heap, known: Sequence[Accumulation], missing_bytes: float, package: str | None) -> list[Accumulation]:
+def handles(
+    heap: Heap, known: Sequence[Accumulation], missing_bytes: float, is_theirs: Callable[[str], bool]
+) -> list[Accumulation]:
     """The container that gained most such members; those in step with memory come first.
 
-    Members are handles if they are, or hold, objects that Python cannot see into; or objects of ``package``, under
-    whose calls memory grew outside Python, as long as that was in step with their number; or tensors that a graph
-    which was read in part did not reach, as long as live tensors and memory both came in step with their number.
+    Members are handles if they are, or hold, objects that Python cannot see into; or objects of a type that
+    ``is_theirs``, whose memory it may be that grew, as long as that was in step with their number; or tensors that a
+    graph which was read in part did not reach, as long as live tensors and memory both came in step with their number.
     """
     told = {id(h.place) for h in known}
-    candidates = [c for p in heap.places if not _is_below(p, told) and (c := _candidate(heap, p, package))]
+    candidates = [c for p in heap.places if not _is_below(p, told) and (c := _candidate(heap, p, is_theirs))]
     if not candidates:
         return []
     best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained, c.place.growth_bytes))
@@ -69,7 +71,7 @@ def _is_below(place: Place, above: Container[int]) -> bool:
     return at is not None
 
 
-def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | None:
+def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _Candidate | None:
     if not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
         return None
     if len(place.length) > 2 and np.ptp(place.length[:-1]) == 0:
@@ -80,8 +82,8 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
         return None  # the lengths of what libraries hold are estimates from a few of them
     bytes_each = _bytes_each(heap, place)
     handle = _owner(place, _below(place, lambda p: bool(p.opaque)))
-    if handle is None and package and bytes_each is not None:
-        handle = _below(place, lambda p: p.type_name.split(".", 1)[0] == package)
+    if handle is None and bytes_each is not None:
+        handle = _below(place, lambda p: is_theirs(p.type_name))
     if handle is not None:
         return _Candidate(place, handle, bytes_each)
     tensors_each = _unread_tensors(heap, place) if bytes_each is not None else None

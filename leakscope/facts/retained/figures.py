@@ -150,7 +150,7 @@ def retained(
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = over(holder.growth_bytes * pinning_ratio, look.seconds)
     window_s = growth.end_s - growth.start_s or look.seconds  # its rate is told by that, beside the job's
-    untouched = _is_untouched(place, look.heap, process)
+    untouched = is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
     is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
@@ -255,7 +255,7 @@ def _of_chain(lines: Sequence[Line], sources: Sequence[Source], link: Place) -> 
     return [*ordered[:1], *(line for line in tied if line not in ordered[:1]), *ordered[1:]]
 
 
-def _is_untouched(place: Place, heap: Heap, process: ProcessGrowth) -> bool:
+def is_untouched(place: Place, heap: Heap, process: ProcessGrowth) -> bool:
     """It holds more than there was in memory and swap: zeros and empty tensors that nobody has written to yet."""
     there = level_at(process.time_s, process.held_bytes, float(heap.time_s[-1]))
     return bool(place.deep_bytes[-1] > _RESIDENT * max(there, float(heap.rss_bytes[-1])))

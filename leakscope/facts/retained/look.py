@@ -81,7 +81,7 @@ def holders_of(look: Look, package: str | None = None, *, max_count: int = LISTE
     if look.explained_share < MOST:
         missing = look.in_use_bytes - look.explained_bytes
         endless = _endless_graph(look.heap, holders, missing)
-        holders += endless or handles(look.heap, holders, missing, package)
+        holders += endless or handles(look.heap, holders, missing, lambda kind: kind.split(".", 1)[0] == package)
     return sorted(_by_user_place(holders), key=lambda h: -h.growth_bytes)[:max_count]
 
 

@@ -58,12 +58,8 @@ class History:
     def step(self, at: Round) -> int:
         return self.steps.get(at.take) or 0
 
-    def is_stepping(self) -> bool:
-        """The process trains something."""
-        return any(self.steps.values())
-
     def may_train(self) -> bool:
-        return self.has_optimizer or self.is_stepping()
+        return self.has_optimizer or any(self.steps.values())
 
     def is_moving(self, path: str) -> bool:
         """Most of a set's weights have changed since they were first seen."""
@@ -126,7 +122,7 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     if original.is_master or copy.is_master:
         return case("master", now)
     # Only what is equal has to stand still: a model may train a head on a backbone that does not move.
-    same = is_same(now, thresholds)
+    same = _is_same(now, thresholds)
     original_stays = unchanged_share(old_original, original, now.keys[0] if same else None) >= _STILL
     copy_stays = unchanged_share(old_copy, copy, now.keys[1] if same else None) >= _STILL
     if same and original_stays and copy_stays:
@@ -192,7 +188,7 @@ def _is_in_other_form(original: WeightSet, copy: WeightSet) -> bool:
     return (wider and copy.device == original.device) or (copy.device == "cpu" != original.device)
 
 
-def is_same(like: Likeness, thresholds: Thresholds) -> bool:
+def _is_same(like: Likeness, thresholds: Thresholds) -> bool:
     return like.equal_share >= thresholds.equal_share and like.changed_share <= thresholds.max_changed_share
 
 
