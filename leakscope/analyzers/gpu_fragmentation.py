@@ -25,7 +25,7 @@ from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.snapshots import ALLOCATED, DeviceSnapshot
 from ..facts.subject import subject_of
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import ASIDE
 from ..units import FEWEST, GOOD_PART, HUGE, SOME, format_bytes
 
@@ -69,33 +69,6 @@ def findings(
         yield _in_snapshot(case, snapshot, min_unused_fraction, min_loose_fraction)
 
 
-def _finding(
-    case: Case,
-    title: str,
-    severity: str,
-    ground: Ground,
-    bytes: int,
-    subject: Subject,
-    evidence: Sequence[Evidence | None],
-    doubts: Sequence[str | None],
-    expect: str | None,  # of segments that grow; None: they do
-    series: Sequence[Series],
-) -> Finding:
-    return case.finding(
-        _KIND,
-        title,
-        severity=severity,
-        grounds=[ground],
-        bytes=bytes,
-        subject=subject,
-        evidence=evidence,
-        doubts=doubts,
-        remedy=[f"{_EXPANDABLE}: {expect}" if expect is not None else None],
-        series=series,
-        wasted=True,
-    )
-
-
 # ---- by torch's figures while it ran
 
 
@@ -122,17 +95,18 @@ def _ran_out(case: Case, use: DeviceUse, ooms: Sequence[Oom]) -> Finding:
     seen = ran_out(
         oom.requested_bytes, f"{oom.place}{times}", unused, oom.reserved_bytes or 0, oom.free_bytes, oom.room
     )
-    return _finding(
-        case,
+    return case.finding(
+        _KIND,
         f"{use.device} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
-        "critical",
-        Ground("torch's own figures as it failed; private pools of graphs look alike", SURE),
-        unused,
-        subject_of(use, oom, device=use.device),
-        [seen],
-        [_POOLS],
-        f"pieces of {format_bytes(unused)} can then serve {asked}",
-        _curves(use),
+        severity="critical",
+        grounds=[Ground("torch's own figures as it failed; private pools of graphs look alike", SURE)],
+        bytes=unused,
+        subject=subject_of(use, oom, device=use.device),
+        evidence=[seen],
+        doubts=[_POOLS],
+        remedy=[f"{_EXPANDABLE}: pieces of {format_bytes(unused)} can then serve {asked}"],
+        series=_curves(use),
+        wasted=True,
     )
 
 
@@ -140,20 +114,21 @@ def _flushes(case: Case, use: DeviceUse) -> Finding:
     split, reserved, retries = map(use.last, ("inactive_split_bytes", "reserved_bytes", "alloc_retry_count"))
     flushed = f"{retries} allocations succeeded only after a flush of the whole cache, which stops the device"
     free = f"{format_bytes(split)} of the {format_bytes(reserved)} that torch holds are free parts of segments in use"
-    return _finding(
-        case,
+    return case.finding(
+        _KIND,
         f"{use.device} is fragmented: torch flushed its cache {retries} times to find space",
-        "warning",
-        Ground("torch flushed its cache, but nothing failed: the device may be full", WEAK),
-        split,
-        subject_of(use, device=use.device),
-        [
+        severity="warning",
+        grounds=[Ground("torch flushed its cache, but nothing failed: the device may be full", WEAK)],
+        bytes=split,
+        subject=subject_of(use, device=use.device),
+        evidence=[
             Evidence(flushed, {"alloc_retry_count": retries}),
             Evidence(f"{free}, more than at first", {"inactive_split_bytes": split, "reserved_bytes": reserved}),
         ],
-        ["no allocation failed: the device may simply be full", _POOLS],
-        "the flushes should stop",
-        _curves(use),
+        doubts=["no allocation failed: the device may simply be full", _POOLS],
+        remedy=[f"{_EXPANDABLE}: the flushes should stop"],
+        series=_curves(use),
+        wasted=True,
     )
 
 
@@ -200,33 +175,35 @@ def _in_snapshot(
         if unused > max(oom.requested_bytes, min_unused_fraction * reserved):
             room = f"{format_bytes(oom.free_bytes)} of the device were free"
             place = f" at {oom.stack.place}"
-            return _finding(
-                case,
+            return case.finding(
+                _KIND,
                 f"{device.label} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
-                "critical",
-                Ground("the allocator's own history as it failed", SURE),
-                unused,
-                subject_in(device, oom.stack),
-                [ran_out(oom.requested_bytes, place, unused, reserved, oom.free_bytes, room), *beside],
-                doubts,
-                None if grows else f"pieces of {format_bytes(unused)} can then serve {asked}",
-                allocated_curve(device),
+                severity="critical",
+                grounds=[Ground("the allocator's own history as it failed", SURE)],
+                bytes=unused,
+                subject=subject_in(device, oom.stack),
+                evidence=[ran_out(oom.requested_bytes, place, unused, reserved, oom.free_bytes, room), *beside],
+                doubts=doubts,
+                remedy=[None if grows else f"{_EXPANDABLE}: pieces of {format_bytes(unused)} can then serve {asked}"],
+                series=allocated_curve(device),
+                wasted=True,
             )
     if loose >= max(_LEAST_LOOSE, min_loose_fraction * held):
         text = f"{format_bytes(loose)} are free parts of segments in use, which no other process and no larger "
         text += f"allocation can have; {format_bytes(device.cached_bytes)} more are empty segments"
         figures = {"fragmented_bytes": loose, "reserved_bytes": held, "cached_bytes": device.cached_bytes}
-        return _finding(
-            case,
+        ground = "the blocks of each segment say so; nothing failed, and it may be so at this moment only"
+        return case.finding(
+            _KIND,
             f"{format_bytes(loose)} of {format_bytes(held)} on {device.label} are free in pieces",
-            "note",
-            Ground("the blocks of each segment say so; nothing failed, and it may be so at this moment only", FAIR),
-            loose,
-            subject_in(device),
-            [Evidence(text, figures), *beside],
-            ["no allocation failed", *doubts],
-            None if grows else "segments then grow and shrink in place",
-            (),
+            severity="note",
+            grounds=[Ground(ground, FAIR)],
+            bytes=loose,
+            subject=subject_in(device),
+            evidence=[Evidence(text, figures), *beside],
+            doubts=["no allocation failed", *doubts],
+            remedy=[None if grows else f"{_EXPANDABLE}: segments then grow and shrink in place"],
+            wasted=True,
         )
     seen = {
         "reserved_bytes": held,

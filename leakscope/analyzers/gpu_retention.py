@@ -232,7 +232,7 @@ def _counted(case: Case, one: _Curve, trend: Trend) -> _Holder | None:
     if held is None or held.place is None or held.handle is None:
         return None
     named, lines = named_in(case.sources, held.place)
-    name, kind = holder_name(named), held.handle.type_name
+    name, kind = holder_name(named), held.place.member_type or held.handle.type_name
     gained, each = int(held.place.length[-1] - held.place.length[0]), held.bytes_each or 0.0
     text = f"{name} got {format_count(gained)} members between the snapshots, {kind} objects: "
     text += f"{format_bytes(each)} came on the device for each"

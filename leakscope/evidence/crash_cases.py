@@ -16,7 +16,7 @@ from ..facts.processes.table import DATALOADER_WORKER
 from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding
 from ..signals import signal_name
-from ..units import FULL, MOST, SIZES, format_bytes, format_count
+from ..units import FULL, MOST, SIZES, format_bytes
 from .oom_culprit import Culprit, culprit, would_have_been_enough
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ def tell(
     what = " ".join((parts.get("what") or "").split())
     title = meaning.title.format(process=member.label, what=what).removesuffix(": ")
     told = Told(title, meaning.severity, LAST_WORDS, [Evidence(meaning.why)], remedy=meaning.remedy)
-    if meaning.name == "deallocating-none":
-        return _with_fall(case, member, told)
     if meaning.name == "gpu-memory":
         oom = parse(words)
         return told if oom is None else _with_figures(told, oom, member)
@@ -66,19 +64,6 @@ def tell(
     if meaning.name == "worker-died":
         return _worker(case, told, parts)
     return told
-
-
-def _with_fall(case: Case, member: Member, told: Told) -> Told:
-    rows = case.rows("sentinels")
-    rows = only(rows, (rows["start_ticks"] == member.start_ticks) & rows["refcount_none"].notna())
-    if len(rows) < 2:
-        return told
-    first, last = int(rows["refcount_none"].iloc[0]), int(rows["refcount_none"].iloc[-1])
-    if last >= rows["refcount_none"].max():
-        return told
-    text = f"its references to None fell to {format_count(last)}; refcount-drift says how fast"
-    figures = {"first_count": first, "last_count": last}
-    return told._replace(evidence=[*told.evidence, Evidence(text, figures)])
 
 
 def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:

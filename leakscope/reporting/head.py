@@ -255,7 +255,11 @@ def _pile(told: Told) -> str:
 
 def _waste(told: Told) -> str:
     waste = next((f for f in told.findings if f.wasted), None) if not told.growth.leaking else None
-    return f"But {format_bytes(told.wasted_bytes)} are wasted: {_lower(waste.title)}." if waste is not None else ""
+    if waste is None:
+        return ""
+    title, wasted = _lower(waste.title), format_bytes(told.wasted_bytes)
+    is_said = any(title in f.title for f in told.findings if f is not waste)  # a kill names what filled the memory
+    return f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f': {title}'}."
 
 
 def _held(told: Told) -> str:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
-from ...units import FEWEST, MOST, SOME, MiB, format_bytes, format_duration
+from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_duration
 from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
@@ -378,7 +378,9 @@ def _stood(y: Floats, least: float, up_to: float | None = None) -> str:
         bound = "its floor does not rise" if up_to is None else f"never exceeds {format_bytes(up_to)}"
         return f"rises and falls {times} by {format_bytes(usual)}, and {bound}"
     if up_to is not None:
-        return f"rises to about {format_bytes(up_to)} again and again, and never exceeds it"
+        is_up = y >= up_to - MUCH * float(np.ptp(y))
+        if np.count_nonzero(is_up[1:] & ~is_up[:-1]) > 1:
+            return f"rises to about {format_bytes(up_to)} again and again, and never exceeds it"
     low, high = (format_bytes(float(part)) for part in np.percentile(y, (5, 95)))
     return f"stays at {high}" if low == high else f"stays between {low} and {high}"
 
