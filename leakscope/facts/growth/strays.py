@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -96,7 +96,8 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
     )
 
 
-class Outside(NamedTuple):
+@dataclass(frozen=True)
+class Outside:
     """Objects of one type that C code alone referred to when one snapshot read all, and what names reached later.
 
     ``later_s`` and ``reached_bytes``: of the first and the last of the snapshots that found too many to read.
@@ -118,7 +119,7 @@ def outside_once(process: ProcessGrowth) -> Outside | None:
     whole, later = only(graphs, is_whole), only(graphs, ~is_whole & graphs["retained_bytes"].notna())
     if len(whole) != 1 or len(later) < 2:
         return None
-    most = rows.loc[rows["outside_bytes"].idxmax()]
+    most = rows.sort_values("outside_bytes", kind="stable").iloc[-1]
     if most["outside_bytes"] < MOST * rows["outside_bytes"].sum():
         return None
     count, bytes = float(most["outside_count"]), float(most["outside_bytes"])
