@@ -31,7 +31,7 @@ from typing import Any
 
 from leakbench import UNSEEN_S, all_programs, is_snapshot, sample, sealed_programs, unseen_programs
 from leakbench.score import Score, score, score_of
-from leakbench.table import PEERS, RESULTS, SEALED, UNSEEN, added, markdown, page, write
+from leakbench.table import PEERS, REPEATED, RESULTS, SEALED, UNSEEN, added, markdown, page, read, write
 from leakbench.tools import Tool, tools
 from leakbench.tools.leakscope import removed_by_edit
 from tests.bench.runs import Spent, spent_by
@@ -65,12 +65,17 @@ def main() -> None:
     if unknown:
         parser.error(f"no tool named {unknown[0]}; there are {', '.join(every)}")
     chosen = [every[name] for name in every if name in options.tools.split(",")]
+    ours = [tool.name for tool in chosen] == ["leakscope"]
     options.seconds = options.seconds or (UNSEEN_S if options.unseen else 14.0)
     programs = unseen_programs() if options.unseen else sealed_programs() if options.sealed else all_programs()
     if options.only:
         programs = [p for p in programs if any(part in p.name for part in options.only)]
     elif not (options.all or options.unseen or options.sealed):
         programs = sample(programs, options.sample * 2)
+    is_added = options.commit and len(chosen) < len(every) and not (ours or options.unseen or options.sealed)
+    if is_added:  # beside those that ran before
+        beside = {s.program for s in read(PEERS)[0]}
+        programs = [p for p in all_programs() if f"{p.path.parent.name}/{p.path.name}" in beside]
     if not programs:
         parser.error(f"no program's name contains {' or '.join(options.only)}")
 
@@ -100,10 +105,9 @@ def main() -> None:
     (options.folder / "page.html").write_text(page(scores, about), encoding="utf-8")
     print(f"== {options.folder / 'page.html'}")
     if options.commit and not options.only:
-        ours = [tool.name for tool in chosen] == ["leakscope"]
-        parts = {UNSEEN: options.unseen, SEALED: options.sealed, RESULTS: ours}
+        parts = {UNSEEN: options.unseen, SEALED: options.sealed, REPEATED: ours and options.times > 1, RESULTS: ours}
         path = next((path for path, is_it in parts.items() if is_it), PEERS)
-        if path == PEERS and len(chosen) < len(every):
+        if is_added:
             scores, about = added(scores, about, path)
         write(scores, about, path)
 

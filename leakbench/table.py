@@ -16,6 +16,7 @@ from .score import Score, Share, agreement, calibration, fitted, interval, share
 RESULTS = Path(__file__).with_name("results.json")
 UNSEEN = Path(__file__).with_name("unseen.json")
 SEALED = Path(__file__).with_name("sealed.json")
+REPEATED = Path(__file__).with_name("repeated.json")
 PEERS = Path(__file__).with_name("peers.json")
 
 

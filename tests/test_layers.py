@@ -115,7 +115,7 @@ PACKAGES = {
     "engines": {"pandas", "distributed", "ray", "pyspark"},
     "pytest_plugin": {"pytest"},
     "fleet": {"duckdb", "fsspec", "numpy", "pandas", "rich"},
-    "watching": {"pandas", "rich", "textual"},
+    "watching": {"numpy", "pandas", "rich", "textual"},
     "renderers": {"rich"},
     "replaying": {"numpy", "pandas"},
     "pages": {"jinja2", "markupsafe", "resvg_py"},

@@ -14,7 +14,7 @@ from leakbench.answer import LINE, Answer
 
 OFFERS = frozenset({LINE})  # its page compares two profiles; whether there is a leak, who looks decides
 REQUIRES = ("ddtrace", "zstandard")
-HOW = "`ddtrace-run` with `DD_PROFILING_OUTPUT_PPROF`; live heap by line, the last profile less that of the middle"
+HOW = "`ddtrace-run` with `DD_PROFILING_OUTPUT_PPROF`; live heap by line before its end, less that of the middle"
 _UPLOAD_S = 1  # how often it writes a profile
 
 
@@ -37,7 +37,8 @@ def answer(folder: Path, program: Path) -> Answer:
         return Answer()
     largest = Counter(file.name.split(".")[1] for file in files).most_common(1)[0][0]  # the process that ran longest
     files = [file for file in files if file.name.split(".")[1] == largest]
-    first, last = (_live(file, program.parent.name) for file in (files[len(files) // 2], files[-1]))
+    before_its_end = files[-2:][0]
+    first, last = (_live(file, program.parent.name) for file in (files[len(files) // 2], before_its_end))
     last.subtract(first)
     return Answer(lines=tuple(place for place, size in last.most_common(10) if size > 0))
 

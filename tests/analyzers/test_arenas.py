@@ -32,3 +32,21 @@ def test_arenas_that_grow_are_seen_though_they_were_read_once_before_the_end(tmp
     assert rows["time_s"].tolist() == pytest.approx([at_s for at_s, _ in seen])
     assert np.array_equal(rows["pymalloc_bytes"].to_numpy() // MiB, [size for _, size in seen])
     assert rows["time_s"].is_monotonic_increasing
+
+
+def test_a_snapshot_that_was_cut_short_is_not_the_end(tmp_path):
+    """What is read after it counts: else a heap that grew too large to be read whole would seem to stand still."""
+    builder = RecordingBuilder(tmp_path).process(PID)
+    builder.samples(PID, [(30 + 5 * second) * MiB for second in range(20)])
+    for at_s in (1.0, 9.0, 17.0):
+        builder.row("sentinels", at_s, PID, pymalloc_bytes=round(6 * at_s) * MiB, pymalloc_in_use_bytes=7 * MiB)
+    for take, at_s, arenas in (
+        (1, 3.0, {"arena_bytes": 18 * MiB, "block_bytes": 7 * MiB}),
+        (2, 8.0, {}),
+        (3, 19.4, {}),
+    ):
+        builder.row("takes", at_s, PID, take=take, reason="exit" if take == 3 else "schedule")
+        builder.row("heap_graphs", at_s, PID, take=take, is_sampled=not arenas, **arenas)
+    (process,) = process_growths(builder.open())
+    rows = process.rows("sentinels").dropna(subset=["pymalloc_bytes"])
+    assert rows["time_s"].tolist() == pytest.approx([1.0, 3.0, 9.0, 17.0])

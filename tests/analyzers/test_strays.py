@@ -190,6 +190,21 @@ def test_objects_that_only_c_code_refers_to_are_told_with_their_number(tmp_path,
     assert any("sample" in evidence.text for evidence in finding.evidence) == (how == "loose")
 
 
+@pytest.mark.parametrize(("reached", "count", "is_told"), [(0, 400, True), (1, 400, False), (0, 4, False)])
+def test_objects_that_were_soon_too_many_to_count_are_told_by_the_first_snapshot(tmp_path, reached, count, is_told):
+    """Not where what names reach grew as well, nor where those of the first snapshot were little of what had come."""
+    came = [5 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
+    builder = sentinels(trainer(tmp_path), in_use=0, pymalloc_bytes=came, pymalloc_in_use_bytes=came)
+    rows = [{"type_name": "list", "outside_count": count, "outside_bytes": count * LEAK_BYTES_PER_S // 200}]
+    with_graphs(builder, rows, at_s=(2,))
+    for number, second in enumerate((6, 10, 14), 2):
+        builder.take(PID, number, second, python_bytes=1, array_bytes=1, tensor_bytes=1, rss_bytes=second)
+        held = 20 * MiB + reached * LEAK_BYTES_PER_S * second
+        builder.row("heap_graphs", second, PID, take=number, is_sampled=True, retained_bytes=held)
+    findings, _ = looked(builder, "refcount-drift")
+    assert [finding.subject.type for finding in findings] == ["list"] * is_told
+
+
 def test_arrays_that_nobody_refers_to_stand_for_what_malloc_handed_out(tmp_path):
     """A sample of pools counts their headers, with some error; their data is malloc's."""
     counted = {2: 300, 6: 500, 10: 1150, 14: 1500, 18: 2050}

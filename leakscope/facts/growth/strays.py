@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -96,7 +96,8 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
     )
 
 
-class Outside(NamedTuple):
+@dataclass(frozen=True)
+class Outside:
     """Objects of one type that C code alone referred to when one snapshot read all, and what names reached later.
 
     ``later_s`` and ``reached_bytes``: of the first and the last of the snapshots that found too many to read.
