@@ -168,8 +168,9 @@ def _seen_once(case: Case, process: ProcessGrowth) -> Leaked | None:
     if is_reached or gained < MOST * process.growth_bytes or once.bytes < max(MOST * (then - in_use[0]), SOME * gained):
         return None
     text = f"at {format_duration(once.at_s)} there were {format_count(once.object_count)} objects of type "
-    text += f"{once.type_name} that no object refers to, {format_bytes(once.bytes)} with all they hold; "
-    text += f"later there were too many to count again. {format_bytes(gained)} more of small objects came into use, and names reach hardly more"
+    text += f"{once.type_name} that no object refers to, {format_bytes(once.bytes)} with all they hold; later there "
+    text += f"were too many to count again. {format_bytes(gained)} more of small objects came into use, and names "
+    text += "reach hardly more"
     figures = {"count": once.object_count, "own_bytes": round(once.bytes), "gained_bytes": round(gained)}
     return Leaked(gained, once.type_name, "objects were counted once that nothing refers to", Evidence(text, figures))
 
