@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...findings import Peak
+from ..growth.processes import BETWEEN, recorded_peak
 from ..tables import only
 
 if TYPE_CHECKING:
     from ...storage import Recording
     from ..growth.tree import TreeGrowth
 
-_BETWEEN = "between samples"
-_BY, _BY_END = "(by ", f", {_BETWEEN})"
+_BY, _BY_END = "(by ", f", {BETWEEN})"
 
 
 def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
@@ -23,21 +23,14 @@ def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
     """
     held = growth.held_bytes
     sampled = int(held.max()) if held.size else 0
-    size_bytes, text = _recorded(recording)
+    size_bytes, text = recorded_peak(recording)
     cgroup_bytes = _of_cgroup(recording)
-    if _BETWEEN in text and size_bytes > sampled:
+    if BETWEEN in text and size_bytes > sampled:
         _, by, process = text.partition(_BY)
         is_named = by and process.endswith(_BY_END)
         return Peak(size_bytes, process[: -len(_BY_END)] if is_named else None, True, cgroup_bytes)
     size_bytes = sampled or size_bytes
     return Peak(size_bytes, cgroup_bytes=cgroup_bytes) if size_bytes else None
-
-
-def _recorded(recording: Recording) -> tuple[int, str]:
-    """What the recorder took for the most, without our snapshots, and its words; 0 where it did not come to say so."""
-    events = recording.tables["events"]
-    told = only(events, (events["event"] == "peak") & events["value"].notna()).sort_values("value")
-    return (int(told["value"].iloc[-1]), str(told["text"].iloc[-1])) if len(told) else (0, "")
 
 
 def _of_cgroup(recording: Recording) -> int | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _GAPS_LOOKED_AT = 512
 _LATER_S = 60.0  # a fork may be seen first when its parent was seen last: no pid is given twice so soon
+_PEAK = "peak"
+BETWEEN = "between samples"
 _Key = tuple[int, int]  # pid, start_ticks
 _TOLD = (
     "pid", "ppid", "start_ticks", "time_s", "time_mono_ns", "cmdline", "comm", "role", "born_mono_ns", "died_mono_ns",
@@ -136,7 +138,28 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     )
     by_key = {process.key: process for process in processes if process.time_s.size}
     seen = _with_what_forks_share(by_key, parents, row_of, samples)
+    most, text = recorded_peak(recording)
+    if most and BETWEEN not in text:
+        seen = [replace(p, private_bytes=_without_snapshots(p, most)) for p in seen]
     return [replace(p, trend=judge(p.time_s, p.held_bytes, started_s=p.first_step_s, begun_s=p.begun_s)) for p in seen]
+
+
+def _without_snapshots(process: ProcessGrowth, most_bytes: int) -> Floats:
+    """Private memory without what a snapshot of ours took at a sample: what came and went again, above the
+    ``most_bytes`` that the job had by itself.
+    """
+    stayed = np.minimum.accumulate(process.held_bytes[::-1])[::-1]
+    most = np.maximum(most_bytes, stayed) - process.shared_bytes
+    return np.minimum(process.private_bytes, np.maximum(0.0, most))
+
+
+def recorded_peak(recording: Recording) -> tuple[int, str]:
+    """What the recorder took for the most that the job held, without our snapshots, and its words; 0 where it did not
+    come to say so. It may be more than there was, never less.
+    """
+    events = recording.tables["events"]
+    told = only(events, (events["event"] == _PEAK) & events["value"].notna()).sort_values("value")
+    return (int(told["value"].iloc[-1]), str(told["text"].iloc[-1])) if len(told) else (0, "")
 
 
 def _with_what_forks_share(
