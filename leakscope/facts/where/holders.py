@@ -10,7 +10,7 @@ from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_ad
 from ..heap.owners import calls_at_the_end, user_place, weighs_in_members
 from ..heap.place import OUTSIDE, Place
 from ..subject import Definition, Held
-from .libraries import CALLABLES, filled_by
+from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 
 NAMESPACE = "global variables"  # of a module
@@ -112,6 +112,10 @@ def named_in(
     by_key = _adding_by_key(sources, named, place)
     if by_key:
         return named, [*by_key, *(line for line in lines if line not in by_key)]
+    made = made_at(sources, named, place)
+    if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
+        attribute, line = made
+        return attribute, [line, *lines]
     if not place.is_user and not _best_adds(lines, sure_score):
         lines = [*_storing_in_members(sources, place), *lines]
     if _is_public_attribute(named, place) and not _best_adds(lines, min_score):

@@ -1,12 +1,13 @@
-"""Holders inside libraries of which nobody writes the name: the lines of the program that fill them."""
+"""Holders inside libraries of which nobody writes the name: the lines of the program that fill them, or make them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from ...agent import libraries
-from ..code.adding import Line, find_calls, find_calls_given, find_method_calls
+from ..code.adding import CREATES, Line, find_calls, find_calls_given, find_method_calls
 from ..code.index import Source, tail
+from ..code.starts import calls
 from ..heap.accumulation import multiplies
 from ..heap.place import Place
 
@@ -60,3 +61,40 @@ def _inside(member: Place) -> Iterator[Place]:
         if child.type_name in ("tuple", "cell", "method"):
             yield from _inside(child)
         yield child
+
+
+def made_at(sources: Sequence[Source], named: Place, place: Place) -> tuple[Place, Line] | None:
+    """The attribute that grows, and the line that makes its object: one that the program gave to another library's.
+
+    ``named`` is the user's name for that other one, as a logger to which a handler was added. It says where the object
+    went, not what fills it: the object and its settings are what to mend. None: it is no such object, or several lines
+    make objects of its class.
+    """
+    holder = _member_of_library(named, place)
+    if holder is None:
+        return None
+    attribute, member = holder
+    made = calls(sources, tail(member.type_name))
+    lines = {(call.line.file, call.line.line): call.line for call in made}
+    if len(lines) != 1:
+        return None
+    (line,) = lines.values()
+    return attribute, line._replace(kind=CREATES)
+
+
+def _member_of_library(named: Place, place: Place) -> tuple[Place, Place] | None:
+    """The attribute at or above ``place`` that belongs to a member of a container of the library's own, and the member.
+
+    Not where the members multiply: then it is the container that is filled.
+    """
+    attribute: Place | None = None
+    at: Place | None = place
+    while at is not None and at is not named:
+        container = at.parent
+        if at.reference.edge_kind == "attribute" and attribute is None:
+            attribute = at if at.has_length else None
+        elif at.reference.edge_kind in ("item", "key") and attribute is not None:
+            is_own = container is not None and container is not named and not container.is_user
+            return (attribute, at) if is_own and not at.is_user and not multiplies(at) else None
+        at = container
+    return None
