@@ -78,7 +78,8 @@ def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit
         rate = format_rate(3600 * per_s, per_s * seconds)
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
-        clause = f"{finding.title[:1].lower()}{finding.title[1:]}"
+        title = finding.title.partition(": ")[0] if finding.wasted else finding.title  # it lists what is wasted itself
+        clause = f"{title[:1].lower()}{title[1:]}"
     clause += f": {share:.0%} of what {who} held"
     return Culprit(clause, finding.subject, finding.bytes, share, finding, per_s)
 

@@ -25,6 +25,7 @@ _FINDINGS, _LEDGER, _PROCESSES, _BUDGET, _RULED_OUT, _SKIPPED = 36_000, 5_000, 4
 _GPU_LINES = 3_000
 # Of one finding, however hostile its strings: together less than _FINDINGS, so that the first is always there.
 _IGNORED = 2_000
+_MOST_HEADLINE = 600  # of a kill with what filled the memory
 _EVIDENCE, _DOUBTS, _REMEDY = 8_000, 3_000, 4_000
 
 
@@ -77,7 +78,7 @@ def _bill_table(bill: _bill.Told) -> str:
 def _head(report: Report) -> Iterator[str]:
     verdict, recording = report.verdict, report.recording
     killed = ", KILLED" if verdict.killed else ""
-    yield f"## {VERDICTS[verdict.leaking]}{killed}\n\n**{text(verdict.headline)}**"
+    yield f"## {VERDICTS[verdict.leaking]}{killed}\n\n**{text(verdict.headline, _MOST_HEADLINE)}**"
     yield f"{code(' '.join(recording.command), 200) or '(attached)'} · {run_facts(recording)}"
     if figures := list(_figures(verdict)):
         yield head([f" {name}" for name, _ in figures]) + "\n" + row(figure for _, figure in figures)

@@ -258,7 +258,8 @@ def _waste(told: Told) -> str:
     if waste is None:
         return ""
     title, wasted = _lower(waste.title), format_bytes(told.wasted_bytes)
-    is_said = any(title in f.title for f in told.findings if f is not waste)  # a kill names what filled the memory
+    # A kill names what filled the memory.
+    is_said = any(title.partition(": ")[0] in f.title for f in told.findings if f is not waste)
     return f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f': {title}'}."
 
 

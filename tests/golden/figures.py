@@ -19,7 +19,7 @@ from leakscope.units import format_about, format_bytes, format_duration, format_
 from leakscope.words import amount, ending
 
 _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
-_RATE = re.compile(r"[\d.,]+ (?:bytes|[KMGT]?i?B) (?:per|a|an) \w+")
+_RATE = re.compile(r"[\d.,]+ (?:bytes|[KMGT]?i?B) (?:per|a|an) \w+\b(?!\.\w)")  # no size beside a variable a
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _MARKUP = re.compile(r"<[^>]+>|\x1b\[[0-9;]*m")
 _OUTPUTS = (("terminal", {"verbose": True}), ("markdown", {}), ("html", {}), ("junit", {}), ("github", {}))
