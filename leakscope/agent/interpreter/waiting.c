@@ -313,9 +313,11 @@ static void append_note(const struct waiting *w)
     close(file);
 }
 
-/* Returns what is pending for the process, if the thread may go on. */
+/* Returns the signals that are for the process, if the thread may go on: what is pending for it, and what its main
+ * thread ever blocked. Such a one is waited for, and may come while the thread has the GIL. */
 static uint64_t look(struct waiting *w)
 {
+    static uint64_t blocked;
     enum { STRICT = 1 };
     char text[TEXT_BYTES];
     if (!look_at(&w->process, text)) /* the first call after it has slept: one that filters hardly refuse */
@@ -336,7 +338,8 @@ static uint64_t look(struct waiting *w)
         waiting_close(w);
         pthread_exit(NULL);
     }
-    return signals(text, "\nShdPnd:\t");
+    blocked |= signals(text, "\nSigBlk:\t"); /* while it waits for one that one is not */
+    return signals(text, "\nShdPnd:\t") | blocked;
 }
 
 static int64_t now_ns(void)
