@@ -233,16 +233,17 @@ def write_code(agent: str, sources: Sequence[str], folder: str) -> None:
     ``sources``: paths of its files from ``agent``. Others compile it, and keep that beside each source. What stands
     where is told first, by distances from the end: no process makes a copy of each.
     """
-    index, bodies = {}, b""
+    index, bodies, from_end = {}, [], 0
     for file in sources:
         parts = file[: -len(".py")].split(os.sep)
         is_package = parts[-1] == "__init__"
         name = ".".join(["_leakscope_agent", *(parts[:-1] if is_package else parts)])
         compiled = SourceFileLoader(name, os.path.join(agent, file)).get_code(name)  # as it was compiled before
-        bodies = (body := marshal.dumps(compiled)) + bodies
-        index[name] = file.replace(os.sep, "/"), is_package, len(bodies), len(body)
+        bodies.append(marshal.dumps(compiled))
+        from_end += len(bodies[-1])
+        index[name] = file.replace(os.sep, "/"), is_package, from_end, len(bodies[-1])
     with os.fdopen(create(os.path.join(folder, f"code-{MAGIC_NUMBER.hex()}")), "wb") as stream:
-        stream.write(marshal.dumps(index) + bodies)
+        stream.write(marshal.dumps(index) + b"".join(reversed(bodies)))
 
 
 def _may_run(file: str) -> bool:

@@ -189,6 +189,8 @@ EXPORT void waiting_mind_main_thread(void *state, void *(*current)(void), void *
  * is done for handlers of C alone. Python's are run on the main thread, which the signal is to wake.
  */
 static const int of_timers[] = {SIGALRM, SIGVTALRM, SIGPROF}; /* sent to the process */
+static uint64_t waited_for; /* what the main thread was ever seen to block: not while it waits, and such a one may come
+                               while this thread has the GIL */
 
 static void block_all(void)
 {
@@ -203,6 +205,7 @@ static void let_in_directed(const struct waiting *w, uint64_t of_process)
     int count = 0;
     if (!w->python_handler)
         return;
+    of_process |= waited_for;
     sigemptyset(&wanted);
     for (int signal = 1; signal < 65; signal++) {
         struct sigaction action;
@@ -313,11 +316,9 @@ static void append_note(const struct waiting *w)
     close(file);
 }
 
-/* Returns the signals that are for the process, if the thread may go on: what is pending for it, and what its main
- * thread ever blocked. Such a one is waited for, and may come while the thread has the GIL. */
+/* Returns what is pending for the process, if the thread may go on. */
 static uint64_t look(struct waiting *w)
 {
-    static uint64_t blocked;
     enum { STRICT = 1 };
     char text[TEXT_BYTES];
     if (!look_at(&w->process, text)) /* the first call after it has slept: one that filters hardly refuse */
@@ -338,8 +339,8 @@ static uint64_t look(struct waiting *w)
         waiting_close(w);
         pthread_exit(NULL);
     }
-    blocked |= signals(text, "\nSigBlk:\t"); /* while it waits for one that one is not */
-    return signals(text, "\nShdPnd:\t") | blocked;
+    waited_for |= signals(text, "\nSigBlk:\t");
+    return signals(text, "\nShdPnd:\t");
 }
 
 static int64_t now_ns(void)
