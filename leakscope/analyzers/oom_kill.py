@@ -26,6 +26,7 @@ from ..facts.endings.last_rise import LastRise, last_rise
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..facts.tables import only
+from ..facts.where.calls import MODULE
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import KILL
 from ..units import FULL, LISTED, MOST, MUCH, KiB, format_bytes, format_duration
@@ -130,8 +131,8 @@ def _where(rise: LastRise) -> str:
     """Who asked, as far as it was seen."""
     if rise.asked is None:
         return ""
-    file, function, line = rise.asked.calls[-1]
-    return f" in {function or '<module>'}() ({PurePath(file).name}:{line})"
+    call = rise.asked.calls[-1]
+    return f" in {call.name or MODULE}() ({PurePath(call.file).name}:{call.line})"
 
 
 def _by(rise: LastRise) -> str:

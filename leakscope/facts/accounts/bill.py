@@ -20,6 +20,7 @@ from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
+from ..where.calls import called_at, function_of
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
@@ -335,9 +336,10 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
     at = {time_s: i for i, time_s in enumerate(times.tolist())}
     columns = ("time_s", "function", "owner_file", "owner_line", "stack", "asked_bytes")
     for time_s, function, file, line, stack, size in cells(rows, *columns):
-        own = f"{function}()" if re.fullmatch(r"[\w.]+", str(function)) else str(function)
-        called = _called_at(str(stack or ""), f"{file}:{line} ")
-        key = f"{called} of {own}" if called else own, str(file), int(line)
+        own = function_of(str(function))
+        own = f"{own}()" if re.fullmatch(r"[\w.]+", own) else own
+        called = called_at(str(stack or ""), file, line)
+        key = f"{called.function} of {own}" if called is not None else own, str(file), int(line)
         asked.setdefault(key, np.zeros(times.size))[at[time_s]] += float(size or 0)
     i = min(int(np.searchsorted(times, at_s)), times.size - 1)
     beyond: dict[tuple[str, str, int], float] = {}
@@ -347,13 +349,6 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
         beyond[key] = float(each[i] - (np.median(others) if others.size > 1 else 0.0))
     best = max(beyond, key=lambda key: beyond[key])
     return best if beyond[best] > 0 else None
-
-
-def _called_at(stack: str, place: str) -> str | None:
-    """The library's function that a line of the user's calls: a stack tells the outermost first."""
-    calls = stack.split("\n")
-    at = max((i for i, call in enumerate(calls) if call.startswith(place)), default=len(calls))
-    return calls[at + 1].rpartition(" ")[2] if at + 1 < len(calls) else None
 
 
 # ---- others

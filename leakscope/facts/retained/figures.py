@@ -19,6 +19,7 @@ from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..where.allocations import NATIVE, OBJECTS
+from ..where.calls import MODULE, calls_of
 from ..where.holders import are_results_of_cells, holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
@@ -205,13 +206,9 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
         return lines
 
     def allocated(line: Line) -> float:
-        calls = f" {line.function or '<module>'}"
+        own = line.file, line.function or MODULE
         under = (one for one in made if one.bytes > 0)
-        return sum(
-            one.bytes
-            for one in under
-            if any(call.startswith(f"{line.file}:") and call.endswith(calls) for call in one.stack.split("\n"))
-        )
+        return sum(one.bytes for one in under if any((call.file, call.function) == own for call in calls_of(one.stack)))
 
     total = sum(one.bytes for one in made if one.bytes > 0)
     adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand

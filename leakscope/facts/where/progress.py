@@ -5,8 +5,8 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Optional
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
 from .allocations import TABLE
+from .calls import Call, calls_of
 
-_MODULE = "<module>"
 _LATE_S = 6.0  # what is asked for is written down some seconds later
 
 
@@ -33,20 +33,10 @@ def reached(process: ProcessGrowth, at_s: float) -> Reached:
         takes = only(takes, (figures(takes, "time_s") <= at_s) & takes["seen_lines"].notna())
         stacks |= {lines for (lines,) in cells(takes, "seen_lines")}
     for stack in stacks:
-        for file, name, line in _calls(stack):
-            found[file, name] = max(found.get((file, name), 0), line)
+        for call in calls_of(stack):
+            at = call.file, call.name
+            found[at] = max(found.get(at, 0), call.line)
     return found
-
-
-_Call = tuple[str, Optional[str], int]  # file, function, line
-
-
-def _calls(stack: str) -> Iterator[_Call]:
-    for call in stack.split("\n"):
-        place, _, function = call.rpartition(" ")
-        file, _, line = place.rpartition(":")
-        if line.isdigit():
-            yield file, None if function == _MODULE else function.rpartition(".")[2], int(line)
 
 
 class Asked(NamedTuple):
@@ -54,7 +44,7 @@ class Asked(NamedTuple):
 
     since_s: float
     until_s: float
-    calls: tuple[_Call, ...]
+    calls: tuple[Call, ...]
     gained: float
 
 
@@ -87,7 +77,7 @@ def passed_s(process: ProcessGrowth, idle: Idle, asked: Sequence[Asked]) -> floa
 
 
 def _line_in(one: Asked, file: str, name: str | None) -> int | None:
-    return max((line for at, function, line in one.calls if (at, function) == (file, name)), default=None)
+    return max((call.line for call in one.calls if (call.file, call.name) == (file, name)), default=None)
 
 
 def _is_past(at: int | None, line: int, one: Asked, last_s: float, left_s: float) -> bool:
@@ -100,7 +90,8 @@ def _seen_past_s(process: ProcessGrowth, idle: Idle, name: str | None) -> float 
     takes = process.rows("takes")
     takes = only(takes, takes["seen_lines"].notna()) if len(takes) else takes
     for time_s, lines in cells(takes, "time_s", "seen_lines"):
-        if any((file, of) == (idle.file, name) and at > (idle.line or 0) for file, of, at in _calls(lines)):
+        seen = (call.line for call in calls_of(lines) if (call.file, call.name) == (idle.file, name))
+        if max(seen, default=0) > (idle.line or 0):
             return float(time_s)
     return None
 
@@ -119,6 +110,6 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
         for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
             asked_before, live_before = known.get(stack, (0.0, 0.0))
             if asked > asked_before:
-                found.append(Asked(before[float(time_s)], float(time_s), tuple(_calls(stack)), live - live_before))
+                found.append(Asked(before[float(time_s)], float(time_s), calls_of(stack), live - live_before))
             known[stack] = max(asked, asked_before), live
     return found

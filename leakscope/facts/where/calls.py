@@ -1,0 +1,40 @@
+"""The calls of a stack as recordings have it: the outermost first, ``file:line function`` a line."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+MODULE = "<module>"
+_CALL = re.compile(r"(.+?):(\d+) (.*)")
+_COMPREHENSION = re.compile(r"(\.<locals>)?\.<(?!locals>|lambda>)\w+>$")
+
+
+class Call(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+    @property
+    def name(self) -> str | None:
+        """Without its class; None: the module itself."""
+        return None if self.function == MODULE else self.function.rpartition(".")[2]
+
+
+@lru_cache(maxsize=4096)
+def calls_of(stack: str) -> tuple[Call, ...]:
+    found = (_CALL.fullmatch(line) for line in stack.split("\n"))
+    return tuple(Call(one[1], int(one[2]), one[3]) for one in found if one is not None)
+
+
+def function_of(name: str) -> str:
+    """``load`` for ``load.<locals>.<dictcomp>``: up to Python 3.11 a comprehension is a function."""
+    return _COMPREHENSION.sub("", name)
+
+
+def called_at(stack: str, file: str, line: int) -> Call | None:
+    """What a line calls there, at its innermost."""
+    calls = calls_of(stack)
+    at = max((i for i, call in enumerate(calls) if call[:2] == (file, line)), default=len(calls))
+    return calls[at + 1] if at + 1 < len(calls) else None
