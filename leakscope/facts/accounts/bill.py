@@ -20,7 +20,7 @@ from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
-from ..where.calls import called_at, function_of
+from ..where.calls import Call, calls_of, who_asked
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
@@ -336,10 +336,8 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
     at = {time_s: i for i, time_s in enumerate(times.tolist())}
     columns = ("time_s", "function", "owner_file", "owner_line", "stack", "asked_bytes")
     for time_s, function, file, line, stack, size in cells(rows, *columns):
-        own = function_of(str(function))
-        own = f"{own}()" if re.fullmatch(r"[\w.]+", own) else own
-        called = called_at(str(stack or ""), file, line)
-        key = f"{called.function} of {own}" if called is not None else own, str(file), int(line)
+        own = Call(str(file), int(line), str(function))
+        key = who_asked(calls_of(str(stack or "")), own), own.file, own.line
         asked.setdefault(key, np.zeros(times.size))[at[time_s]] += float(size or 0)
     i = min(int(np.searchsorted(times, at_s)), times.size - 1)
     beyond: dict[tuple[str, str, int], float] = {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 MODULE = "<module>"
 _CALL = re.compile(r"(.+?):(\d+) (.*)")
+_IDENTIFIER = re.compile(r"[\w.]+")
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(?!locals>|lambda>)\w+>$")
 
 
@@ -33,8 +35,14 @@ def function_of(name: str) -> str:
     return _COMPREHENSION.sub("", name)
 
 
-def called_at(stack: str, file: str, line: int) -> Call | None:
+def called_at(calls: Sequence[Call], file: str, line: int) -> Call | None:
     """What a line calls there, at its innermost."""
-    calls = calls_of(stack)
     at = max((i for i, call in enumerate(calls) if call[:2] == (file, line)), default=len(calls))
     return calls[at + 1] if at + 1 < len(calls) else None
+
+
+def who_asked(calls: Sequence[Call], own: Call) -> str:
+    """``DataFrame.merge of prepare()``: what the user's function called, if anything, and that function."""
+    called, name = called_at(calls, own.file, own.line), function_of(own.function)
+    name = f"{name}()" if _IDENTIFIER.fullmatch(name) else name
+    return f"{called.function} of {name}" if called is not None else name

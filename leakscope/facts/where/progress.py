@@ -16,7 +16,7 @@ from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
 from .allocations import TABLE
-from .calls import Call, calls_of
+from .calls import MODULE, Call, calls_of
 
 _LATE_S = 6.0  # what is asked for is written down some seconds later
 
@@ -40,11 +40,12 @@ def reached(process: ProcessGrowth, at_s: float) -> Reached:
 
 
 class Asked(NamedTuple):
-    """What one stack asked for between two tellings. ``gained``: more of it is alive."""
+    """What one stack asked for between two tellings. ``gained``: more of it is alive. ``own``: the user's innermost."""
 
     since_s: float
     until_s: float
     calls: tuple[Call, ...]
+    own: Call
     gained: float
 
 
@@ -96,10 +97,29 @@ def _seen_past_s(process: ProcessGrowth, idle: Idle, name: str | None) -> float 
     return None
 
 
+def last_large(process: ProcessGrowth, since_s: float) -> Asked | None:
+    """The largest piece that was asked for after a moment, of those that were written down at once."""
+    rows = process.rows("large_requests")
+    rows = only(rows, rows["owner_file"].notna() & (figures(rows, "time_s") >= since_s)) if len(rows) else rows
+    most = max(cells(rows, "size_bytes", "time_s", *_CALLS), default=None)
+    if most is None:
+        return None
+    size, time_s, *calls = most
+    return Asked(time_s, time_s, *_called(*calls), gained=float(size))
+
+
+_CALLS = ("stack", "owner_file", "owner_line", "function")
+
+
+def _called(stack: str, file: str, line: float, function: str | None) -> tuple[tuple[Call, ...], Call]:
+    return calls_of(stack), Call(file, int(line), function or MODULE)
+
+
 def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     """What asked for memory, telling by telling."""
     rows = process.rows(TABLE)
-    rows = only(rows, rows["stack"].notna()) if len(rows) else rows
+    rows = only(rows, rows["owner_file"].notna()) if len(rows) else rows
+    called = {calls[0]: _called(*calls) for calls in cells(rows, *_CALLS)}
     times = np.unique(figures(rows, "time_s")) if len(rows) else np.empty(0)
     before = dict(zip(times.tolist(), [0.0, *times.tolist()]))
     known: dict[str, tuple[float, float]] = {}
@@ -110,6 +130,6 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
         for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
             asked_before, live_before = known.get(stack, (0.0, 0.0))
             if asked > asked_before:
-                found.append(Asked(before[float(time_s)], float(time_s), calls_of(stack), live - live_before))
+                found.append(Asked(before[float(time_s)], float(time_s), *called[stack], live - live_before))
             known[stack] = max(asked, asked_before), live
     return found

@@ -169,6 +169,6 @@ def _text(lines: list[str] | None, line: int) -> str:
 
 def _called_package(stack: str, file: str, line: int) -> str | None:
     """The package that the line calls, where that is written in Python."""
-    called = called_at(stack, file, line)
+    called = called_at(calls_of(stack), file, line)
     found = _PACKAGES.search(called.file) if called is not None else None
     return found.group(1) if found else None
