@@ -20,13 +20,13 @@ import numpy as np
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
+from ..facts.calls import who_asked
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
 from ..facts.endings.last_rise import LastRise, last_rise
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..facts.tables import only
-from ..facts.where.calls import who_asked
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import KILL
 from ..units import FULL, LISTED, MOST, MUCH, KiB, format_bytes, format_duration

@@ -20,6 +20,7 @@ from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line, grew_at
+from ..facts.calls import calls_of
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
@@ -30,7 +31,6 @@ from ..facts.heap.place import Floats, Place
 from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
-from ..facts.where.calls import calls_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..facts.calls import calls_of
 from ..facts.code.adding import CALLS, Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.teams import Team
-from ..facts.where.calls import calls_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Finding
 from ..units import MOST

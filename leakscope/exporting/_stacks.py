@@ -8,10 +8,10 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..errors import BadInput
+from ..facts.calls import calls_of
 from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations, function_name
-from ..facts.where.calls import calls_of
 
 _MOST_DEPTH = 1024
 
@@ -70,8 +70,8 @@ def _frames(one: Allocations) -> Iterator[Frame]:
     native = list(takewhile(lambda call: not _is_python(call), one.native_stack.splitlines()[:_MOST_DEPTH]))
     for call in calls:
         yield Frame(call.function, call.file, call.line)
-    for call in reversed(native):
-        library, _, symbol = call.rpartition(":")
+    for native_call in reversed(native):
+        library, _, symbol = native_call.rpartition(":")
         function = function_name(symbol)
         yield Frame(library if function in (None, "", "?") else f"{function} ({library})", library)
     if not calls and not native:

@@ -168,7 +168,7 @@ def test_a_forked_child_tells_only_of_its_own(tmp_path: Path) -> None:
     before = told()
     out, into = os.pipe()
     if not os.fork():
-        one.forked()
+        one.forked(1)
         mine = told()
         in_thread(keep)
         os.write(into, json.dumps([mine, told()]).encode())

@@ -16,11 +16,11 @@ import numpy as np
 
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...units import SOME
+from ..calls import Call, calls_of, who_asked
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
-from ..where.calls import Call, calls_of, who_asked
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:

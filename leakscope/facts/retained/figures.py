@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, over
+from ..calls import MODULE, calls_of
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.imports import package_of
 from ..code.index import tail
@@ -19,7 +20,6 @@ from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..where.allocations import NATIVE, OBJECTS
-from ..where.calls import MODULE, calls_of
 from ..where.holders import are_results_of_cells, holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...findings import Idle
 from ...units import FULL
+from ..calls import MODULE, Call, calls_of
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
 from .allocations import TABLE
-from .calls import MODULE, Call, calls_of
 
 _LATE_S = 6.0  # what is asked for is written down some seconds later
 

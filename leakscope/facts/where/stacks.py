@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...units import SOME
+from ..calls import Call, called_at, calls_of, function_of
 from ..code.adding import Source
 from ..code.imports import package_named
 from ..code.index import index_of
@@ -15,7 +16,6 @@ from ..code.points_to import Variable, points_to
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from .allocations import NATIVE, Allocations, allocations
-from .calls import Call, called_at, calls_of, function_of
 
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 
