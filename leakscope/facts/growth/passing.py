@@ -22,7 +22,7 @@ from ..heap.naming import MODULES
 from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import level_at, per_second
-from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
+from ..series.trend import DRIFT_BYTES, FLAT, GROWING, Trend, judge
 from ..tables import cells, narrow, only
 from .arenas import in_use_of
 from .filling import Fills
@@ -179,7 +179,7 @@ def _need(grown: Grown) -> Passing | None:
     needs, threads = lives.needs(p.time_s, int(arenas) if pd.notna(arenas) else 1)
     first, last = np.interp(grown.window_s, p.time_s, needs)
     stays = judge(at_s, used, started_s=p.first_step_s, begun_s=p.begun_s, min_samples=LEAST_BLOCKS + 2)
-    if stays.verdict == GROWING or not stays.model or last - first < MOST * grown.bytes:
+    if stays.verdict != FLAT or last - first < MOST * grown.bytes:
         return None
     text = (
         f"{format_count(threads)} threads came to need {format_bytes(last - first)} more, each at its own moment"
