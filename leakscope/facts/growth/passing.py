@@ -184,7 +184,7 @@ def _need(grown: Grown) -> Passing | None:
     text = (
         f"{format_count(threads)} threads came to need {format_bytes(last - first)} more, each at its own moment"
         if threads > 1
-        else f"it came to need {format_bytes(last - first)} more at one moment, and what stays in use does not grow"
+        else f"it came to need {format_bytes(last - first)} more at one moment, and what is in use {stays.reason}"
     )
     return Passing(grown.bytes, f"{text}: a longer run would show whether it needs ever more")
 

@@ -253,7 +253,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if rest.goes_on and not _stands(t, y):
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
     if started_s is not None and t[0] < started_s < t[-1]:
-        told = f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show"
+        told = f"grew before the first step, for {started_s - t[0]:.0f} s; a longer run would show"
         return cannot_tell(told, RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
