@@ -344,15 +344,24 @@ def _dumped(*parts: ast.AST) -> tuple[str, ...]:
 
 
 def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Its name stands nowhere else in the sources: neither called nor handed on."""
+    """Its name stands nowhere else in the code: neither called, nor handed on, nor in a text that may be looked up."""
     name = function.name
     if name.startswith("__") or function.decorator_list:
         return False
-    return sum(_mentions(source.text, name) for source in sources) == 1
+    trees = [parse(source.text) for source in sources if name in source.text]
+    return all(tree is not None for tree in trees) and sum(_mentions(tree, name) for tree in trees if tree) == 1
 
 
-def _mentions(text: str, name: str) -> int:
-    return len(re.findall(rf"\b{re.escape(name)}\b", text))
+def _mentions(tree: ast.AST, name: str) -> int:
+    """How often a name is defined or used. What comments and docstrings say of it does nothing."""
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    found = 0
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in told else None
+        names = (last_name(node), getattr(node, "name", None))
+        found += name in names or (isinstance(text, str) and word.search(text) is not None)
+    return found
 
 
 def _early(found: Statement) -> Guard | None:
