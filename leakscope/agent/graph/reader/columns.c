@@ -24,7 +24,7 @@ static int copy_words(uint64_t address, uint64_t *to, size_t count)
 /* Whether two addresses are of one library's code or constants. */
 static int is_near(uint64_t a, uint64_t b)
 {
-    return (a > b ? a - b : b - a) < 1 << 28;
+    return (a > b ? a - b : b - a) < 1 << 23;
 }
 
 static void meet(struct columns *all, uint64_t address, uint64_t bytes)
@@ -57,12 +57,12 @@ static uint64_t meet_values(struct columns *all, const uint64_t *words)
  * where in another chunk each begins. ``code``: where the code of chunks is. */
 static int meet_chunk(struct columns *all, uint64_t address, uint64_t code, int depth)
 {
-    enum { MOST_PIECES = 128, DEEPEST = 4 };
+    enum { MOST_PIECES = 128, DEEPEST = 4, AFTER_KIND = 4 }; /* what kind of values it has comes first, and may be words that nobody has written */
     uint64_t words[WORDS_OF_CHUNK], pieces[3 * MOST_PIECES];
     int found = 0;
     if (depth == DEEPEST || !copy_words(address, words, WORDS_OF_CHUNK))
         return 0;
-    for (int at = 0; at + 3 <= WORDS_OF_CHUNK; at++) {
+    for (int at = AFTER_KIND; at + 3 <= WORDS_OF_CHUNK; at++) {
         uint64_t bytes = meet_values(all, words + at), count = words[at + 2], most = count < MOST_PIECES ? count : MOST_PIECES;
         if (!bytes && found && is_near(words[at + 1], code))
             meet_chunk(all, words[at], code, depth + 1);
@@ -94,27 +94,34 @@ static int meet_column(struct columns *all, uint64_t address)
     return 0;
 }
 
-/* The columns of a frame lie in a line, each as long as the others, whatever kind it is. */
+/* The columns of a frame lie in a line, each as long as the others, whatever kind it is: what kind, an address, that of code.
+ * In between are words that nobody has written, and that may look the same: so the last one, or that in the middle, has to
+ * be there, too. */
+static int is_column(uint64_t address, const uint64_t *first, uint64_t *words)
+{
+    return copy_words(address, words, 3) && (words[0] & 0xff) == (first[0] & 0xff) && is_near(words[2], first[2]);
+}
+
 static int meet_line(struct columns *all, uint64_t address, uint64_t count)
 {
-    enum { MOST_WORDS = 32, BEGIN = 4 };
-    uint64_t words[MOST_WORDS + BEGIN + 1];
-    size_t known = count > 1 ? MOST_WORDS + BEGIN + 1 : BEGIN + 1;
-    if (!copy_words(address, words, known) && !copy_words(address, words, known = BEGIN + 1))
+    enum { BEGIN = 3, LONGEST = 512 };
+    uint64_t first[BEGIN + 3], words[3], each = 24;
+    size_t i = 0;
+    if (!copy_words(address, first, BEGIN + 3))
         return 0;
-    for (size_t i = 0; i < BEGIN; i++) {
-        uint64_t each = 0, code = words[i + 1], one[2];
-        if (code < LEAST_ADDRESS || !meet_column(all, words[i]))
-            continue;
-        for (size_t k = i + 2; k + 1 < known && !each; k++)
-            if (is_near(words[k + 1], code) && (!i || (words[k - 1] & 0xff) == (words[i - 1] & 0xff)) && meet_column(all, words[k]))
-                each = 8 * (k - i);
-        for (uint64_t k = 2; each && k < count && all->left; k++)
-            if (copy_words(address + k * each + 8 * i, one, 2) && is_near(one[1], code))
-                meet_column(all, one[0]);
-        return 1;
-    }
-    return 0;
+    while (i < BEGIN && (first[i + 2] < LEAST_ADDRESS || !meet_column(all, first[i + 1])))
+        i++;
+    if (i == BEGIN)
+        return 0;
+    address += 8 * i;
+    for (; count > 1 && each < LONGEST; each += 8)
+        if ((is_column(address + (count - 1) * each, first + i, words) || is_column(address + count / 2 * each, first + i, words)) &&
+            is_column(address + each, first + i, words) && meet_column(all, words[1]))
+            break;
+    for (uint64_t k = 2; each < LONGEST && k < count && all->left; k++)
+        if (is_column(address + k * each, first + i, words))
+            meet_column(all, words[1]);
+    return 1;
 }
 
 static void meet_all(struct columns *all, const object *one)
