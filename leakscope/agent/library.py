@@ -25,6 +25,7 @@ NAME = "_leakscope_agent"
 _Module = type(sys)
 _CODE, _EXTENSION, _PACKAGE = "code", "extension", "package"
 _DIRECTORY, _REGULAR, _KIND = 0o040000, 0o100000, 0o170000
+_OURS_ALONE = ("enum",)  # looks for the module of a class in sys.modules: the program's finds none of ours, or its own
 
 
 class Library:
@@ -181,7 +182,7 @@ class Library:
 
     def _sys_of_ours(self):
         # type: () -> ModuleType
-        """For modules of the library that look each other up in ``sys.modules``, as ``enum`` does: in our table."""
+        """For modules of the library that look each other up in ``sys.modules`` (``_OURS_ALONE``): in our table."""
         if self._sys is None:
             self._sys = _Module("sys")
             plain = (str, int, type(len), type(sys.flags), type(sys.version_info), type(sys.implementation))
@@ -206,7 +207,7 @@ def _shared(name, path):
     # type: (str, List[str]) -> Any
     """What the program, or Python itself, has loaded already, if that is Python's own; else None."""
     module = sys.modules.get(name)
-    if type(module) is not _Module:
+    if type(module) is not _Module or name in _OURS_ALONE:
         return None
     spec = module.__dict__.get("__spec__")
     if type(spec) is not ModuleSpec or spec.__dict__.get("_initializing"):

@@ -98,7 +98,10 @@ class Outbox:
 
     # ---- writing
 
-    def failed(self) -> None:
+    def failed(self, why: str | None = None) -> None:
+        """``why``: an error that is no error of the disk, for the recording."""
+        if why is not None and not self._failures:
+            self.note("failed", why)
         self._failures += 1
 
     def is_given_up(self) -> bool:
