@@ -25,7 +25,10 @@ NAME = "_leakscope_agent"
 _Module = type(sys)
 _CODE, _EXTENSION, _PACKAGE = "code", "extension", "package"
 _DIRECTORY, _REGULAR, _KIND = 0o040000, 0o100000, 0o170000
-_OURS_ALONE = ("enum",)  # looks for the module of a class in sys.modules: the program's finds none of ours, or its own
+# Here modules are registered, or looked up in ``sys.modules``, by their names. A module of ours must not meet the
+# program's there, which it may be importing just now: ``re`` would write its flags into the program's and lack them
+# itself, and have patterns of the program's pickled by a function that is not in its ``re``.
+_BY_NAME = ("enum", "copyreg")
 
 
 class Library:
@@ -90,7 +93,7 @@ class Library:
         above, _, tail = name.rpartition(".")
         if above:
             self._load(above)
-        module = _shared(name, self._path)
+        module = None if name in _BY_NAME else _shared(name, self._path)
         if module is None and _imp.is_builtin(name):
             module = self._built_in(name)
         if module is None:
@@ -182,7 +185,7 @@ class Library:
 
     def _sys_of_ours(self):
         # type: () -> ModuleType
-        """For modules of the library that look each other up in ``sys.modules`` (``_OURS_ALONE``): in our table."""
+        """For modules of the library that look each other up in ``sys.modules``, as ``enum`` does: in our table."""
         if self._sys is None:
             self._sys = _Module("sys")
             plain = (str, int, type(len), type(sys.flags), type(sys.version_info), type(sys.implementation))
@@ -207,7 +210,7 @@ def _shared(name, path):
     # type: (str, List[str]) -> Any
     """What the program, or Python itself, has loaded already, if that is Python's own; else None."""
     module = sys.modules.get(name)
-    if type(module) is not _Module or name in _OURS_ALONE:
+    if type(module) is not _Module:
         return None
     spec = module.__dict__.get("__spec__")
     if type(spec) is not ModuleSpec or spec.__dict__.get("_initializing"):

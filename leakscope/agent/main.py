@@ -178,7 +178,7 @@ class Agent:
         try:
             self._look_around(monotonic())
         except Exception as error:
-            self.outbox.failed(f"{type(error).__name__}: {error!s}")
+            self.outbox.failed(error)
         return False
 
     def _look_around(self, now: float) -> None:
