@@ -43,7 +43,7 @@ def test_a_module_that_the_program_imports_just_then_is_not_touched_and_ours_wor
 
 
 def test_a_program_that_has_loaded_enum_and_not_re_gets_snapshots(tmp_path: Path) -> None:
-    loaded = "import sys\nfor name in ('re', 'enum'):\n    sys.modules.pop(name, None)\nimport enum\n"  # a .pth loads re
+    loaded = "import sys\nfor name in ('re', 'enum'):\n    sys.modules.pop(name, None)\nimport enum\n"  # by a .pth
     program = "import time\nclass Kept: pass\nkept = {'key': [Kept() for _ in range(9000)]}\ntime.sleep(3)\n"
     journal = stage(tmp_path)
     done = run(journal, "-c", loaded + program)
