@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..addresses import is_url
 from ..agent import config
 from ..agent.journal import open_regular
-from ..errors import FAILED_BEFORE_START, LeakscopeError
+from ..errors import FAILED_BEFORE_START, LeakscopeError, needs_linux
 from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
@@ -63,11 +63,7 @@ def main(argv: Sequence[str], command: str = "record") -> int | None:
         options = parse_attach(argv) if command == "attach" else parse_record(argv)
         if options.help:
             return None
-        if not sys.platform.startswith("linux"):
-            raise LeakscopeError(
-                f"{command} reads /proc, so it runs on Linux (in a container, a virtual machine or WSL), not on "
-                f"{sys.platform}: recordings made there can be read here"
-            )
+        needs_linux(command)
         if options.find_training:
             from .ps import main as list_processes
 
