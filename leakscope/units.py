@@ -25,6 +25,7 @@ SLIGHT = 4 * MiB  # bytes: what allocators and imports leave behind in a short r
 WORTH = 8 * MiB  # bytes: nobody mends a program for less
 LARGE = 64 * MiB  # bytes: more than imports, drivers and warm-up leave behind
 ENDS_S = 5.0  # before the last reading: a program takes itself down, and what it knew last is written
+TOLD_S = 6.0  # after which what the agent saw is written down
 SOON_S = 2.0  # between two looks: what is nearer in time is of one moment
 LARGEST_SMALL = 512  # bytes: larger objects of Python's are malloc's
 LEAST_MAPPED = 128 * KiB  # bytes: what malloc maps by itself, and gives back by itself

@@ -228,6 +228,12 @@ def test_a_leak_into_memory_that_was_freed_before_is_seen(tmp_path):
     assert "freed before" in growth.reason
 
 
+def test_an_agent_that_left_long_before_the_end_is_no_witness_of_it(tmp_path):
+    """What it saw last was the start-up."""
+    growth = freed_before(tmp_path, [20 + 5 * i for i in range(24)], [200 - 5 * i for i in range(24)], [230] * 60)
+    assert growth.leaking is False
+
+
 def test_what_is_asked_for_and_never_touched_is_no_leak(tmp_path):
     growth = freed_before(tmp_path, [20 + 50 * i for i in range(24)], [1] * 24, [60] * 24)
     assert growth.leaking is False

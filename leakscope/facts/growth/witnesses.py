@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
-from ...units import FEWEST, MOST, MUCH, SOME, format_bytes
+from ...units import FEWEST, FULL, MOST, MUCH, SOME, TOLD_S, format_bytes
 from ..heap.accumulation import accumulations
 from ..heap.comparable import Heap, heap_of, heap_to_the_end
 from ..heap.owners import user_holder
@@ -204,8 +204,9 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     that nobody ever touched. What malloc keeps free is no reason for it to end, since it shrinks meanwhile.
     """
     at_s, in_use, free = in_use_of(worker.rows("sentinels"))
-    if at_s.size < 2:
-        return
+    lasted_s, untold_s = worker.time_s[-1] - worker.time_s[0], worker.time_s[-1] - (at_s[-1] if at_s.size else 0.0)
+    if at_s.size < 2 or untold_s > max(TOLD_S, (1 - FULL) * lasted_s):
+        return  # of the end it says nothing: who tells it has left the process, or was put out
     starts = {"started_s": worker.first_step_s, "begun_s": worker.begun_s}
     trend = judge(at_s, in_use, min_samples=LEAST_BLOCKS + 2, **starts)  # the allocators are asked once a second
     if trend.verdict != GROWING:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...units import MOST
+from ...units import MOST, TOLD_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats
@@ -26,7 +26,6 @@ OBJECTS = ("objects",)
 _PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")
 _STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
 _SHARED_NAMES = ("google", "azure", "nvidia")  # many libraries are imported from them
-_AFTER_S = 6.0  # what is written at a flush is known some seconds later
 _NEAR = 3  # frames: of the function that asked
 _KEY = ("allocator", "native_stack", "stack")
 
@@ -94,7 +93,7 @@ def _allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequenc
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())
-    moments = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
+    moments = [at_s for at_s in moments if at_s <= growth.end_s + TOLD_S]
     if not moments:
         return []
     # As it ended: main() has returned, and what its variables held is freed. That may be written twice.

@@ -11,21 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ...findings import Idle
-from ...units import FULL
+from ...units import FULL, TOLD_S
 from ..calls import MODULE, Call, calls_of
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
 from .allocations import TABLE
 
-_LATE_S = 6.0  # what is asked for is written down some seconds later
-
 
 def reached(process: ProcessGrowth, at_s: float) -> Reached:
     """Of each function the last line that was seen to run, or by way of which memory had been asked for."""
     rows = process.rows(TABLE)
     if len(rows):
-        rows = only(rows, (figures(rows, "time_s") <= at_s + _LATE_S) & rows["stack"].notna())
+        rows = only(rows, (figures(rows, "time_s") <= at_s + TOLD_S) & rows["stack"].notna())
     found: dict[tuple[str, str | None], int] = {}
     stacks = {stack for (stack,) in cells(rows, "stack")}
     takes = process.rows("takes")
