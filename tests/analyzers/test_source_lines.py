@@ -337,3 +337,15 @@ class Bus:
     )
     holder = Holder("_receivers", "Bus", "bus", "/bus.py", "attribute", "collections.defaultdict")
     assert adding_lines([source], holder)[0].text == "self._receivers[topic].append(receiver)"
+
+
+def test_to_take_out_of_a_member_of_a_defaultdict_adds_none() -> None:
+    """Looked up it may come to be; what is done with it is the opposite."""
+    text = (
+        "from collections import defaultdict\nclass Broker:\n"
+        "    def __init__(self):\n        self.topics = defaultdict(dict)\n"
+        "    def subscribe(self, topic, number, callback):\n        self.topics[topic][number] = callback\n"
+        "    def unsubscribe(self, topic, number):\n        self.topics[topic].pop(number, None)\n"
+    )
+    holder = Holder("topics", "Broker", "__main__", "/home/me/service.py", "attribute", "collections.defaultdict")
+    assert [line.line for line in adding_lines([_source(text)], holder) if line.kind == "adds"] == [6]

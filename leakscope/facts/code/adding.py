@@ -11,6 +11,7 @@ import ast
 import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...units import MOST, NEARLY_ALL, SOME
@@ -133,6 +134,12 @@ def removed_from(node: ast.AST) -> Iterator[ast.expr]:
         yield node.args[0]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from [node.func.value] if node.func.attr in _REMOVERS or _is_get(node) else []
+
+
+@lru_cache(maxsize=256)
+def _emptied(scope: Scope) -> frozenset[int]:
+    """Which expressions of a scope members are removed from: to look such a one up adds none that stays."""
+    return frozenset(id(value) for site in scope.sites for value in removed_from(site.node))
 
 
 def _is_get(node: ast.AST) -> bool:
@@ -326,6 +333,7 @@ class _Uses:
     def __init__(self, names: Names, type_name: str) -> None:
         self.names = names
         self.type_name = type_name
+        self._is_of_defaultdict = type_name.endswith("defaultdict")
 
     def events(self, scope: Scope, site: Site) -> Iterator[_Event]:
         """What a site does to the object."""
@@ -339,7 +347,7 @@ class _Uses:
                 yield _Event(node, ADDS, self._store(node.target, scope))
         elif isinstance(node, ast.Raise):  # its traceback grows by the way up, and keeps the locals of all frames there
             yield _Event(node, ADDS, 0.95 * self.names.strength(node.exc, scope, inside=False))
-        elif isinstance(node, ast.Subscript) and self.type_name.endswith("defaultdict"):
+        elif isinstance(node, ast.Subscript) and self._is_of_defaultdict and id(node) not in _emptied(scope):
             yield _Event(node, ADDS, self._looked_up(node, scope))
         for target, value in pairs(node):
             if isinstance(target, ast.Subscript) and not _is_sieve(target, value):
