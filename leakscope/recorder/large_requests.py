@@ -20,7 +20,9 @@ from .tree import Row
 
 TABLE = "large_requests"
 _NAME = "leakscope-requests"
-_REQUESTS, _REQUEST_BYTES = 128, 2048
+_REQUEST_BYTES = 2048
+_BYTES = (1 + 128) * _REQUEST_BYTES
+_MOST = 1 << 60  # of bytes, ticks and nanoseconds: more is no figure
 _HEAD = struct.Struct(
     "<QqQQiI"
 )  # order (0: being written), CLOCK_MONOTONIC, bytes, start_ticks, pid, length of the text
@@ -37,27 +39,29 @@ class LargeRequests:
         self.file: str | None = None
         self._descriptor = -1
         if sys.platform == "linux" and hasattr(os, "memfd_create"):
+            import fcntl
+
             with suppress(OSError):
-                self._descriptor = os.memfd_create(_NAME)
-                os.write(
-                    self._descriptor, bytes((1 + _REQUESTS) * _REQUEST_BYTES)
-                )  # taken here and now, not in the job
+                self._descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+                os.write(self._descriptor, bytes(_BYTES))  # taken here and now, and not in the job
+                fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
                 self.file = f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def rows(self) -> Iterator[Row]:
-        """In the order in which they were asked for."""
+        """In the order in which they were asked for. What a process of the job wrote over is left out."""
         if self.file is None:
             return
-        data = os.pread(self._descriptor, (1 + _REQUESTS) * _REQUEST_BYTES, 0)
-        slots = (data[at : at + _REQUEST_BYTES] for at in range(_REQUEST_BYTES, len(data), _REQUEST_BYTES))
-        now = stamps()
+        data, now = os.pread(self._descriptor, _BYTES, 0), stamps()
+        slots = [data[at : at + _REQUEST_BYTES] for at in range(_REQUEST_BYTES, _BYTES, _REQUEST_BYTES)]
         for slot in sorted(slots, key=lambda slot: _HEAD.unpack_from(slot)[0]):
             order, mono_ns, size_bytes, start_ticks, pid, length = _HEAD.unpack_from(slot)
-            if order:
-                text = slot[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
-                ago_ns = (now["time_mono_ns"] or 0) - mono_ns
-                times = {clock: None if at is None else at - ago_ns for clock, at in now.items()}
+            ago_ns = (now["time_mono_ns"] or 0) - mono_ns
+            if not order or max(size_bytes, start_ticks, abs(ago_ns)) >= _MOST:
+                continue
+            text = slot[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
+            with suppress(ValueError):
                 columns = columns_of(text, lambda file: _OF_LIBRARIES.match(file) is None)
+                times = {clock: None if at is None else at - ago_ns for clock, at in now.items()}
                 yield {"pid": pid, "start_ticks": start_ticks, **times, "size_bytes": size_bytes, **columns}
 
     def close(self) -> None:

@@ -110,3 +110,12 @@ def test_what_ran_already_was_kept_from_nothing(tmp_path: Path, cmdline: str) ->
     (remedy,) = report.findings[0].remedy
     assert says(remedy, "leakscope record", "leakscope.record()", "Python 3.14")
     assert "PYTHONPATH" not in remedy and "doctor" not in remedy and "without -I" not in remedy
+
+
+def test_what_went_wrong_inside_the_agent_is_told_first(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(5).samples(5, [50_000_000] * 12).note(5, 0.1, "loaded")
+    builder.note(5, 2.0, "take-skipped", "300 MiB are shared with forked children")
+    builder.note(5, 3.0, "agent-failed", "NameError: name 'T' is not defined")
+    failed, missing = analyze(builder.ends(12.0).open()).recording.notes
+    assert says(failed, "went wrong inside leakscope", "NameError: name 'T' is not defined")
+    assert says(missing, "300 MiB")
