@@ -453,20 +453,21 @@ def test_a_high_water_mark_excuses_no_growth_of_what_is_in_use(tmp_path, used, l
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
 
 
-def in_arenas_of_threads(folder, need_mib):
-    """60 s of four threads that take turns and free all that they asked for; malloc keeps ever more of it free.
+def in_arenas_of_threads(folder, need_mib, *, threads=4, in_use_mib=lambda second: 20):
+    """60 s of threads that take turns and free all that they asked for; malloc keeps ever more of it free.
 
-    ``need_mib``: at a second, what one of them asks for at once.
+    ``need_mib``: at a second, what one of them asks for at once. ``in_use_mib``: what is met in use then.
     """
     builder = RecordingBuilder(folder).process(PID)
     builder.samples(PID, [(100 + n / 2) * MiB for n in range(240)], every_s=0.25)
     free = [(60 + 2 * s) * MiB for s in range(60)]
-    builder.sentinels(PID, malloc_in_use_bytes=20 * MiB, malloc_free_bytes=free, malloc_arena_count=5)
+    in_use = [in_use_mib(s) * MiB for s in range(60)]
+    builder.sentinels(PID, malloc_in_use_bytes=in_use, malloc_free_bytes=free, malloc_arena_count=5)
     order = 0
     for second in range(60):
         pieces = range(order + 1, order + 1 + need_mib(second))
         ends = range(pieces.stop, pieces.stop + len(pieces))
-        by = 2 + second % 4
+        by = 2 + second % threads
         for life, end in zip(pieces, ends):
             begun = {"thread_number": by, "size_bytes": 10_000, "weight_bytes": MiB}
             builder.row("allocation_lives", second, PID, life=life, **begun)
@@ -479,6 +480,16 @@ def test_arenas_that_keep_what_each_thread_needed_at_once_are_no_leak_yet(tmp_pa
     """What each needs rises, at its own moment: more is never in use at one time."""
     growth = in_arenas_of_threads(tmp_path, lambda second: 10 + second)
     assert growth.leaking is None and "4 threads came to need" in growth.reason
+
+
+@pytest.mark.parametrize(("gains_mib", "leaking"), [(0, None), (1, True)])
+def test_batches_that_become_ever_longer_are_no_leak_yet(tmp_path, gains_mib, leaking):
+    """More is needed at one moment. What is in use beside it stays, or piles up."""
+    growth = in_arenas_of_threads(
+        tmp_path, lambda second: 10 + 2 * second, threads=1, in_use_mib=lambda s: 20 + gains_mib * s + 5 * (s % 3)
+    )
+    assert growth.leaking is leaking
+    assert leaking or says(growth.reason, "need", "in use")
 
 
 def test_arenas_that_keep_ever_more_than_their_threads_need_are_one(tmp_path):
