@@ -228,6 +228,20 @@ def test_a_leak_into_memory_that_was_freed_before_is_seen(tmp_path):
     assert "freed before" in growth.reason
 
 
+def test_a_leak_into_memory_freed_before_is_seen_however_much_came_before_the_first_step(tmp_path):
+    """A minute, of which imports take the first 26 s."""
+    in_use = [min(8 * s, 208) + max(0, s - 26) for s in range(60)]
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [min(20 + 18 * s, 460) * MiB for s in range(60) for _ in range(4)], every_s=0.25)
+    builder.sentinels(
+        1, malloc_in_use_bytes=[m * MiB for m in in_use], malloc_free_bytes=[(450 - m) * MiB for m in in_use],
+        step=[None] * 26 + list(range(34)),
+    )  # fmt: skip
+    growth = tree_growth(builder.ends(60.0).open())
+    assert growth.leaking is True
+    assert "freed before" in growth.reason
+
+
 def test_what_is_asked_for_and_never_touched_is_no_leak(tmp_path):
     growth = freed_before(tmp_path, [20 + 50 * i for i in range(24)], [1] * 24, [60] * 24)
     assert growth.leaking is False
@@ -486,7 +500,7 @@ def test_arenas_that_keep_what_each_thread_needed_at_once_are_no_leak_yet(tmp_pa
 def test_batches_that_become_ever_longer_are_no_leak_yet(tmp_path, gains_mib, leaking):
     """More is needed at one moment. What is in use beside it stays, or piles up."""
     growth = in_arenas_of_threads(
-        tmp_path, lambda second: 10 + 2 * second, threads=1, in_use_mib=lambda s: 20 + gains_mib * s + 5 * (s % 3)
+        tmp_path, lambda second: 10 + 4 * second // 3, threads=1, in_use_mib=lambda s: 20 + gains_mib * s + 5 * (s % 3)
     )
     assert growth.leaking is leaking
     assert leaking or says(growth.reason, "need", "in use")
