@@ -170,7 +170,7 @@ def _need(grown: Grown) -> Passing | None:
     """
     p = grown.process
     rows = p.rows("sentinels")
-    at_s, used, _ = in_use_of(rows)
+    at_s, used, _ = in_use_of(rows, (-np.inf, p.exit_s))
     lives = lives_of(p.rows("allocation_lives"), np.random.default_rng(0))
     if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
         return None

@@ -109,7 +109,6 @@ class ProcessGrowth:
 
     def judged(self, at_s: Floats, values: Floats) -> Trend:
         """The trend of what its allocators were asked once a second, from when its work began."""
-        at_s, values = (of[at_s <= self.exit_s] for of in (at_s, values))
         least = LEAST_BLOCKS + 2
         return judge(at_s, values, started_s=self.first_step_s, begun_s=self.begun_s, min_samples=least)
 
