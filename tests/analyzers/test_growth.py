@@ -234,6 +234,20 @@ def test_an_agent_that_left_long_before_the_end_is_no_witness_of_it(tmp_path):
     assert growth.leaking is False
 
 
+def test_a_leak_into_memory_freed_before_is_seen_however_much_came_before_the_first_step(tmp_path):
+    """A minute, of which imports take the first 26 s."""
+    in_use = [min(8 * s, 208) + max(0, s - 26) for s in range(60)]
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [min(20 + 18 * s, 460) * MiB for s in range(60) for _ in range(4)], every_s=0.25)
+    builder.sentinels(
+        1, malloc_in_use_bytes=[m * MiB for m in in_use], malloc_free_bytes=[(450 - m) * MiB for m in in_use],
+        step=[None] * 26 + list(range(34)),
+    )  # fmt: skip
+    growth = tree_growth(builder.ends(60.0).open())
+    assert growth.leaking is True
+    assert "freed before" in growth.reason
+
+
 def test_what_is_asked_for_and_never_touched_is_no_leak(tmp_path):
     growth = freed_before(tmp_path, [20 + 50 * i for i in range(24)], [1] * 24, [60] * 24)
     assert growth.leaking is False
@@ -459,20 +473,21 @@ def test_a_high_water_mark_excuses_no_growth_of_what_is_in_use(tmp_path, used, l
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
 
 
-def in_arenas_of_threads(folder, need_mib):
-    """60 s of four threads that take turns and free all that they asked for; malloc keeps ever more of it free.
+def in_arenas_of_threads(folder, need_mib, *, threads=4, in_use_mib=lambda second: 20):
+    """60 s of threads that take turns and free all that they asked for; malloc keeps ever more of it free.
 
-    ``need_mib``: at a second, what one of them asks for at once.
+    ``need_mib``: at a second, what one of them asks for at once. ``in_use_mib``: what is met in use then.
     """
     builder = RecordingBuilder(folder).process(PID)
     builder.samples(PID, [(100 + n / 2) * MiB for n in range(240)], every_s=0.25)
     free = [(60 + 2 * s) * MiB for s in range(60)]
-    builder.sentinels(PID, malloc_in_use_bytes=20 * MiB, malloc_free_bytes=free, malloc_arena_count=5)
+    in_use = [in_use_mib(s) * MiB for s in range(60)]
+    builder.sentinels(PID, malloc_in_use_bytes=in_use, malloc_free_bytes=free, malloc_arena_count=5)
     order = 0
     for second in range(60):
         pieces = range(order + 1, order + 1 + need_mib(second))
         ends = range(pieces.stop, pieces.stop + len(pieces))
-        by = 2 + second % 4
+        by = 2 + second % threads
         for life, end in zip(pieces, ends):
             begun = {"thread_number": by, "size_bytes": 10_000, "weight_bytes": MiB}
             builder.row("allocation_lives", second, PID, life=life, **begun)
@@ -485,6 +500,16 @@ def test_arenas_that_keep_what_each_thread_needed_at_once_are_no_leak_yet(tmp_pa
     """What each needs rises, at its own moment: more is never in use at one time."""
     growth = in_arenas_of_threads(tmp_path, lambda second: 10 + second)
     assert growth.leaking is None and "4 threads came to need" in growth.reason
+
+
+@pytest.mark.parametrize(("gains_mib", "leaking"), [(0, None), (1, True)])
+def test_batches_that_become_ever_longer_are_no_leak_yet(tmp_path, gains_mib, leaking):
+    """More is needed at one moment. What is in use beside it stays, or piles up."""
+    growth = in_arenas_of_threads(
+        tmp_path, lambda second: 10 + 4 * second // 3, threads=1, in_use_mib=lambda s: 20 + gains_mib * s + 5 * (s % 3)
+    )
+    assert growth.leaking is leaking
+    assert leaking or says(growth.reason, "need", "in use")
 
 
 def test_arenas_that_keep_ever_more_than_their_threads_need_are_one(tmp_path):

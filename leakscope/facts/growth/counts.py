@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...units import MUCH, SOME
+from ...units import GOOD_PART, MUCH, SOME
 from ..series.arithmetic import Floats
 from ..series.trend import Trend, judge
 from .processes import ProcessGrowth
@@ -36,7 +36,7 @@ def judge_count(
     owner: ProcessGrowth | None,
     *,
     min_count: int,
-    min_fraction: float = 0.3,  # of the usual number: 16 more beside 500 is no pile
+    min_fraction: float = GOOD_PART,  # of the usual number: 16 more beside 500 is no pile
 ) -> Trend:
     """Does it keep rising? Before the owner's first training step nothing is made again and again."""
     started_s = owner.first_step_s if owner is not None else None

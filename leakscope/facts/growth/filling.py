@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import SOME
+from ...units import GOOD_PART, HARDLY, SOME
 from ..code.adding import Line
 from ..code.caps import Cap, caps
 from ..code.recorded import sources_of
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ..code.index import Source
 
 _LIMIT = re.compile(r"max_?(size|len|entries|items|count|length)|capacity|^_*limit$", re.IGNORECASE)
-_LEAST_SHARE = 0.05  # of what its process gained: below, it matters to nobody
+_LEAST_SHARE = HARDLY  # of what its process gained: below, it matters to nobody
 _OVER = 1.02  # times the limit: a program that compares before it adds has one more, or a batch
 _DEARER = 1.5  # times what a member takes on average: new ones that take more are not all that grows
 _FAR = SOME  # of the limit: what it takes when it is full is no more than a guess
-_AFTER = 0.3  # of the window: growth that goes on so long after it was full is not its own
+_AFTER = GOOD_PART  # of the window: growth that goes on so long after it was full is not its own
 
 
 @dataclass(frozen=True, eq=False)

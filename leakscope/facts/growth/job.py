@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...signals import Signal
-from ...units import MOST
+from ...units import MOST, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..tables import cells
 from .processes import ProcessGrowth, alive_in, rounds_of
@@ -18,7 +18,7 @@ from .processes import ProcessGrowth, alive_in, rounds_of
 if TYPE_CHECKING:
     from ...storage import Recording
 
-_NOT_REGAINED = 0.75  # of what there was before a kill: less, and nobody went on with the work
+_NOT_REGAINED = NEARLY_ALL  # of what there was before a kill: less, and nobody went on with the work
 
 
 @dataclass(frozen=True, eq=False)

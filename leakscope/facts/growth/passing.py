@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...rising import LEAST_BLOCKS
 from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
@@ -22,7 +21,7 @@ from ..heap.naming import MODULES
 from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import level_at, per_second
-from ..series.trend import DRIFT_BYTES, FLAT, GROWING, Trend, judge
+from ..series.trend import FLAT, GROWING, LEAST_BYTES, Trend, judge
 from ..tables import cells, narrow, only
 from .arenas import in_use_of
 from .filling import Fills
@@ -121,7 +120,7 @@ def newborn(processes: Sequence[ProcessGrowth], growth_bytes: int, window_s: tup
 def starved(worker: ProcessGrowth, trend: Trend) -> str | None:
     """What speaks against growth that was seen to end: the process hardly ran any more, since others had the cores."""
     rows = narrow(worker.rows("process_samples"), "time_s", "run_delay_s", "cpu_s").dropna()
-    if trend.growth_bytes < 2 * DRIFT_BYTES or len(rows) < _LEAST_READINGS:
+    if trend.growth_bytes < LEAST_BYTES or len(rows) < _LEAST_READINGS:
         return None
     at_s, delay_s, cpu_s = rows.to_numpy(dtype=np.float64).T
     thirds_s = np.linspace(trend.start_s, trend.end_s, 4)
@@ -171,14 +170,14 @@ def _need(grown: Grown) -> Passing | None:
     """
     p = grown.process
     rows = p.rows("sentinels")
-    at_s, used, _ = in_use_of(rows)
+    at_s, used, _ = in_use_of(rows, (-np.inf, p.exit_s))
     lives = lives_of(p.rows("allocation_lives"), np.random.default_rng(0))
     if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
         return None
     arenas = rows["malloc_arena_count"].max()
     needs, threads = lives.needs(p.time_s, int(arenas) if pd.notna(arenas) else 1)
     first, last = np.interp(grown.window_s, p.time_s, needs)
-    stays = judge(at_s, used, started_s=p.first_step_s, begun_s=p.begun_s, min_samples=LEAST_BLOCKS + 2)
+    stays = p.judged(at_s, used)
     if stays.verdict != FLAT or last - first < MOST * grown.bytes:
         return None
     text = (

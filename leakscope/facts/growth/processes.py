@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ...rising import LEAST_BLOCKS
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
@@ -105,6 +106,11 @@ class ProcessGrowth:
         if rounds_s.size and not self.is_in(rounds_s, at_s):
             return 0
         return round(level_at(self.time_s, self.held_bytes, at_s))
+
+    def judged(self, at_s: Floats, values: Floats) -> Trend:
+        """The trend of what its allocators were asked once a second, from when its work began."""
+        least = LEAST_BLOCKS + 2
+        return judge(at_s, values, started_s=self.first_step_s, begun_s=self.begun_s, min_samples=least)
 
     def within(self, start_s: float, end_s: float, rounds_s: Floats) -> ProcessGrowth:
         """The same process, its ``growth_bytes`` what it gained between two moments, by the rounds of its job."""

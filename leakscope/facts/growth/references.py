@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...rising import PART
 from ...units import FEWEST, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _LEAST_TAKES = FEWEST  # fewer tell no steady change from a single one
 _STEADY = NEARLY_ALL  # of all that a rest moved: what it moved on the whole
-_LEAST_PACE = 0.25  # between two snapshots, of the pace of the whole
 _MOST_OF_THEM = 0.66  # of the times between two snapshots: two of three
 NONE = "NoneType"
 _NAMES = "str"
@@ -57,7 +57,7 @@ class Rest:
         if net <= 0 or net < _STEADY * float(np.abs(changes).sum()):
             return False
         expected = net * np.diff(self.time_s) / self.passed_s
-        return bool((changes >= _LEAST_PACE * expected).mean() >= _MOST_OF_THEM)
+        return bool((changes >= PART * expected).mean() >= _MOST_OF_THEM)
 
     def after_the_most(self) -> Rest:
         """From where most were there: modules that are imported have some that the collector is not told of."""

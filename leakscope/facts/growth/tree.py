@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
-from ...units import MOST, format_bytes, format_count, format_duration, format_rate
+from ...units import LISTED, MOST, format_bytes, format_count, format_duration, format_rate
 from ..series.arithmetic import Floats, per_second
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
 from .filling import Fills, fills
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
 _HORIZON_S = 86400.0
 _MATTERS = 0.01  # of the nearest limit
-_MOST_TOLD = 4  # of what is no process's
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 
@@ -139,7 +138,7 @@ def _without_processes(recording: Recording) -> str:
     known += gpu_series(recording)
     if not known:
         return _NO_SAMPLES.reason
-    told = (f"that of {name} {judge(time_s, used).reason}" for name, time_s, used in known[:_MOST_TOLD])
+    told = (f"that of {name} {judge(time_s, used).reason}" for name, time_s, used in known[:LISTED])
     return f"memory of processes is not in this recording; {'; '.join(told)}"
 
 

@@ -14,14 +14,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...rising import LEAST_BLOCKS
-from ...units import FEWEST, FULL, MOST, MUCH, SOME, TOLD_S, format_bytes
+from ...rising import LEAST_BLOCKS, PART
+from ...units import FEWEST, FULL, HARDLY, MOST, MUCH, SOME, TOLD_S, format_bytes
 from ..heap.accumulation import accumulations
 from ..heap.comparable import Heap, heap_of, heap_to_the_end
 from ..heap.owners import user_holder
 from ..heap.place import Place
 from ..series.arithmetic import Floats, level_at, per_second, retained
-from ..series.trend import CANNOT_TELL, DRIFT_BYTES, FLAT, GROWING, GROWTH, LEAST_STEPS, Trend, judge
+from ..series.trend import (
+    CANNOT_TELL,
+    DRIFT_BYTES,
+    FLAT,
+    GROWING,
+    GROWTH,
+    LEAST_BYTES,
+    LEAST_S,
+    LEAST_STEPS,
+    Trend,
+    judge,
+)
 from ..tables import narrow, only
 from .arenas import in_use_of
 from .job import Job
@@ -33,12 +44,11 @@ if TYPE_CHECKING:
 
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
 _SLOWER = 0.6, 0.9  # of the pace at first: above, time is as good a clock; and where time alone cannot tell
-_LEAST_S = 10.0  # of a process that is starved: the judge wants as much of anybody
 _IDLE_S = 8.0  # between two bursts: shorter pauses belong to the work
 _AT_WORK = MUCH  # of the CPU time that it takes when it is at work
 _LITTLE = SOME  # of a run, or of what was gained in it
 _FEW, _STEADY = 4, 6  # snapshots: of fewer some rise by chance, unless in step with the work; to be believed
-_APART = 0.05  # of its members, from a straight line by steps
+_APART = HARDLY  # of its members, from a straight line by steps
 _TWICE = 2.0  # the usual pace, or half of it: no steady rise is further from it in any interval
 
 
@@ -105,14 +115,14 @@ def _by_work_done(job: Job, plain: Witness) -> Iterator[Witness]:
     rows = narrow(job.worker.rows("process_samples"), "time_s", "run_delay_s", "cpu_s")
     at_s, delay_s = rows[["time_s", "run_delay_s"]].dropna().to_numpy(dtype=np.float64).T
     own_s = np.maximum.accumulate(at_s - delay_s)  # the two are not read at one instant
-    yield from _by_pace(job, plain, at_s, own_s, "counted in time that it did not wait for a core", _LEAST_S)
+    yield from _by_pace(job, plain, at_s, own_s, "counted in time that it did not wait for a core", LEAST_S)
     at_s, delay_s, cpu_s = rows.dropna().to_numpy(dtype=np.float64).T
     if plain.trend.verdict != CANNOT_TELL or at_s.size < LEAST_BLOCKS:
         return
     thirds_s = np.quantile(job.time_s, [0.0, 1 / 3, 2 / 3, 1.0])
     waited, done = (np.diff(np.interp(thirds_s, at_s, values)) for values in (delay_s, cpu_s))
     if waited[-1] >= (1 - ENOUGH) * (thirds_s[-1] - thirds_s[-2]) and done[-1] >= _LITTLE * done[0]:
-        yield from _by_pace(job, plain, at_s, cpu_s, "counted in CPU time: it waited for a core", _LEAST_S / 2)
+        yield from _by_pace(job, plain, at_s, cpu_s, "counted in CPU time: it waited for a core", LEAST_S / 2)
 
 
 def _by_pace(job: Job, plain: Witness, at_s: Floats, work: Floats, words: str, least: float) -> Iterator[Witness]:
@@ -207,8 +217,7 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     lasted_s, untold_s = worker.time_s[-1] - worker.time_s[0], worker.time_s[-1] - (at_s[-1] if at_s.size else 0.0)
     if at_s.size < 2 or untold_s > max(TOLD_S, (1 - FULL) * lasted_s):
         return  # of the end it says nothing: who tells it has left the process, or was put out
-    starts = {"started_s": worker.first_step_s, "begun_s": worker.begun_s}
-    trend = judge(at_s, in_use, min_samples=LEAST_BLOCKS + 2, **starts)  # the allocators are asked once a second
+    trend = worker.judged(at_s, in_use)
     if trend.verdict != GROWING:
         return
     ends_s = [trend.start_s, trend.end_s]
@@ -327,7 +336,7 @@ def _is_believed(heap: Heap, growth_bytes: float, place: Place, rose_bytes: floa
         heap.is_exact
         or _is_in_step(heap.step, place)
         or _is_in_step(heap.time_s, place)
-        or min(growth_bytes / 4, rose_bytes * MOST) >= DRIFT_BYTES
+        or min(PART * growth_bytes, MOST * rose_bytes) >= DRIFT_BYTES
     )
 
 
@@ -348,7 +357,7 @@ def _is_steady(heap: Heap, place: Place) -> bool:
     """By as much in each interval, of bytes and of members: what only became larger may be full of something else."""
     time_s = heap.time_s
     gained = place.deep_bytes[-1] - place.deep_bytes[0]
-    if gained < 2 * DRIFT_BYTES or time_s[-1] - time_s[0] < 1.5 * _LEAST_S:
+    if gained < LEAST_BYTES or time_s[-1] - time_s[0] < 1.5 * LEAST_S:
         return False
     if _is_in_step(heap.step, place):
         return len(time_s) >= _FEW

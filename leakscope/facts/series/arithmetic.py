@@ -27,7 +27,7 @@ def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
     if not time_s.size:
         return 0.0
     usual_gap = float(np.median(np.diff(time_s))) if time_s.size > 1 else 0.0
-    if at_s < time_s[0] - 1.5 * usual_gap or at_s > time_s[-1] + 1.5 * usual_gap:
+    if not time_s[0] <= at_s <= time_s[-1] and np.abs(time_s - at_s).min() > 1.5 * usual_gap:
         return 0.0
     nearest = np.argsort(np.abs(time_s - at_s), kind="stable")[:3]
     return float(np.median(value_bytes[nearest]))

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
-from ...units import FEWEST, HARDLY, MOST, MUCH, SOME, MiB, format_bytes, format_duration
+from ...units import FEWEST, GOOD_PART, HARDLY, MOST, MUCH, SOME, MiB, format_bytes, format_duration
 from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
@@ -40,16 +40,17 @@ LEVEL, STEPS, RAMP, SATURATION = "level", "steps", "ramp that ends", "saturation
 UPS_AND_DOWNS, GROWTH = "ups and downs over a floor", "growth"
 LEAST_STEPS = 20  # of training: fewer are too coarse a clock
 DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of several it adds up
+LEAST_BYTES = 2 * DRIFT_BYTES  # of growth
 LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
 FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
-_LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
+_LEAST_AT_WORK = GOOD_PART  # of the run: a job that only begins to work towards its end is judged on all of it
 _LIFTED = MOST  # of what floors rise by: roofs that rise by less stand
 _STRAIGHT_S = 60.0  # of a straight line: no drift does that
 _STEP = 0.4  # of all that was gained
-_TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_TAKEN_DOWN = WARM_UP  # of the samples: to let go of much on a busy machine takes as long as to start, at most
 _LEAST_FALL = 3 * MiB
-_LATER = MOST, MOST**2, MOST**3  # of the run
-_LITTLE = 0.05  # of the time: peaks of a moment, as of a copy that is saved; of what was gained: it began
+_HALVINGS = FEWEST  # of the run: its last half, quarter and eighth
+_LITTLE = HARDLY  # of the time: peaks of a moment, as of a copy that is saved; of what was gained: it began
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def judge(
     started_s: float | None = None,  # when the work began, where somebody knows: all before it is start-up
     begun_s: float | None = None,  # when the interpreter had started: on a busy machine that alone takes half a minute
     min_samples: int = 2 * LEAST_BLOCKS,
-    min_growth_bytes: int = 2 * DRIFT_BYTES,
+    min_growth_bytes: int = LEAST_BYTES,
     min_growth_fraction: float = 0.0,  # of the level
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
@@ -97,7 +98,7 @@ def judge(
     return _since(t, y, *more) or trend
 
 
-def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_bytes: int = 2 * DRIFT_BYTES) -> float:
+def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_bytes: int = LEAST_BYTES) -> float:
     """The slowest steady growth that would have shown in the judged window of a flat series. **Units** bytes a second.
 
     Measured: of the flat series of this project's programs, with so much growth added, 97 in 100 were called growing.
@@ -123,7 +124,7 @@ def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_gr
     if t.size < 2 * min_samples:
         return None
     lasted_s = float(t[-1] - t[0])
-    for share in _LATER:
+    for share in (MOST ** (halving + 1) for halving in range(_HALVINGS)):
         from_s = float(t[-1]) - share * lasted_s
         late = t >= from_s
         if share * lasted_s < _STRAIGHT_S or late.sum() < 2 * min_samples:
@@ -343,7 +344,7 @@ def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> t
         inside = slice(floors_at[at], floors_at[at + 1] + 1)
         few = max(1, (inside.stop - inside.start) // 4)
         sudden = kept[inside][few:] - kept[inside][:-few]
-        if at >= rises.size - rises.size // 3 and sudden.max() < _STEP * step:
+        if at >= rises.size - rises.size // FEWEST and sudden.max() < _STEP * step:
             break  # it goes on
         steps.append((float(t[inside][few:][np.argmax(sudden)]), step))
         others = others.copy()
@@ -397,7 +398,7 @@ def _stood(y: Floats, least: float, up_to: float | None = None) -> str:
     return f"stays at {high}" if low == high else f"stays between {low} and {high}"
 
 
-def _falls(y: Floats, *, of_all: float = 0.3) -> tuple[list[float], list[float]]:
+def _falls(y: Floats, *, of_all: float = GOOD_PART) -> tuple[list[float], list[float]]:
     """Of each fall from a peak by that much of all that the series moves, or more: its height, and where it ended.
 
     Half of that regained ends it.
