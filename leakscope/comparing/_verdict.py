@@ -153,7 +153,7 @@ def _without_crash(before: Report, after: Report, changes: Sequence[FindingChang
 
 
 _NO_STEPS = (
-    "steps were not counted in both runs, so a slower run looks like a smaller leak: "
+    "a run without counted steps that is slower looks like a smaller leak: "
     "leakscope.mark(step=...) counts them"
 )
 

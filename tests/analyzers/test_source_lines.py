@@ -321,6 +321,23 @@ def main():
     assert not any("smooth" in line.text or "sorted" in line.text for line in lines)
 
 
+def test_taking_out_of_a_member_that_is_looked_up_is_not_said_to_add():
+    source = _source(
+        """
+class Broker:
+    def __init__(self):
+        self.topics = defaultdict(dict)
+    def subscribe(self, topic, sid, callback):
+        self.topics[topic][sid] = callback
+    def unsubscribe(self, topic, sid):
+        self.topics[topic].pop(sid, None)
+"""
+    )
+    holder = Holder("topics", "Broker", "__main__", source.file, "attribute", "collections.defaultdict")
+    lines = [line.text for line in adding_lines([source], holder) if line.kind == "adds"]
+    assert lines == ["self.topics[topic][sid] = callback"]
+
+
 def test_taking_members_out_by_a_new_list_is_not_said_to_add():
     source = Source(
         "bus",

@@ -410,6 +410,8 @@ class _Uses:
         """Weight of ``x[key]`` where looking up makes the entry; what is read of a member makes none."""
         if isinstance(node.slice, ast.Slice) or isinstance(node.ctx, ast.Del):
             return 0.0
+        if any(one is node for site in scope.sites for one in removed_from(site.node)):
+            return 0.0  # of a member something is taken out
         strength = self.names.strength(node.value, scope)
         return 0.6 * strength if strength >= _WHOLE else 0.0
 
