@@ -22,7 +22,19 @@ from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, console, finalizing, job_identity, launch, namesakes, naming, no_agent, preflight, proc
+from . import (
+    attach,
+    console,
+    finalizing,
+    job_identity,
+    large_requests,
+    launch,
+    namesakes,
+    naming,
+    no_agent,
+    preflight,
+    proc,
+)
 from .answering import FIRST_S, Answer, Answering
 from .companion import Companion
 from .guard import ROOM_BYTES as GUARD_BYTES
@@ -309,6 +321,9 @@ class _Recording:
             for table, row in self._last_rows():
                 sampler.add(table, row)
                 self._look_for_us(row)
+        if self._output.large_requests is not None:
+            for row in self._output.large_requests.rows():
+                self._output.journal.add(large_requests.TABLE, row)
         with suppress(OSError):
             self._output.journal.close()
         for companion in self._companions:

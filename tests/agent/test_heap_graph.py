@@ -287,6 +287,32 @@ def test_what_arrow_shows_twice_is_weighed_once() -> None:
     holders.clear()
 
 
+def test_a_frame_of_polars_has_its_columns_and_what_two_have_is_theirs_together() -> None:
+    polars = pytest.importorskip("polars")
+    numbers, count = numpy.random.default_rng(0).random, 50_000
+    holders: dict[str, Any] = {
+        "numbers": polars.DataFrame({f"c{i}": numbers(count) for i in range(6)}) * 2,
+        "one": polars.Series("x", numbers(count)) * 2,
+        "texts": polars.DataFrame({"s": [f"some text, and number {i}" for i in range(count)], "n": range(count)}),
+        "lists": polars.DataFrame({"l": [[1, 2, 3]] * count}),
+        "pieces": polars.concat([polars.DataFrame({"x": numbers(count)}) * 2 for _ in range(3)], rechunk=False),
+    }
+    holders["same"] = holders["numbers"].select("c0", "c1")
+    found = nodes()
+
+    def held(name: str) -> int:
+        one = holders[name]
+        return found[id(getattr(one, "_df", None) or one._s)].retained_bytes
+
+    assert held("numbers") == pytest.approx(4 * 8 * count, rel=0.01)
+    assert held("one") == pytest.approx(8 * count, rel=0.01)
+    assert held("texts") >= holders["texts"].estimated_size()
+    assert held("lists") == pytest.approx(4 * 8 * count, rel=0.2)
+    assert held("pieces") == pytest.approx(3 * 8 * count, rel=0.01)
+    assert held("same") < 10_000
+    assert found[id(holders)].retained_bytes >= sum(map(held, holders)) + 2 * 8 * count
+
+
 @pytest.mark.further
 def test_half_made_tables_are_not_asked() -> None:
     kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Int64Array)

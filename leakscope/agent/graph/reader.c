@@ -25,6 +25,7 @@
 #include "reader/nodes.c"
 #include "reader/types.c"
 #include "reader/sizes.c"
+#include "reader/columns.c"
 #include "reader/objects.c"
 #include "reader/pools.c"
 #include "reader/edges.c"

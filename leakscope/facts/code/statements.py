@@ -125,7 +125,8 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
     if found is None:
         return []
     own = list(_own(found.node))
-    keys = [one.slice for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    stores = [one for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    keys = [_outer_key(one) for one in stores]
     pair = stored(found)
     if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
         keys = [pair[0].slice]
@@ -140,6 +141,13 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
         inner = inner.func if isinstance(inner, ast.Call) else inner.value
     given = [] if outer is None else [*outer.args, *(keyword.value for keyword in outer.keywords)]
     return [text for one in given if not isinstance(one, ast.Constant) and len(text := ast.unparse(one)) <= 40]
+
+
+def _outer_key(entry: ast.Subscript) -> ast.expr:
+    """Of ``rows.setdefault(user, {})[path]`` the key that ``rows`` gets."""
+    call = entry.value
+    is_given = isinstance(call, ast.Call) and last_name(call.func) == "setdefault" and bool(call.args)
+    return call.args[0] if is_given and isinstance(call, ast.Call) else entry.slice
 
 
 def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
@@ -344,15 +352,24 @@ def _dumped(*parts: ast.AST) -> tuple[str, ...]:
 
 
 def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Its name stands nowhere else in the sources: neither called nor handed on."""
+    """Its name stands nowhere else in the code: neither called, nor handed on, nor in a text that may be looked up."""
     name = function.name
     if name.startswith("__") or function.decorator_list:
         return False
-    return sum(_mentions(source.text, name) for source in sources) == 1
+    trees = [parse(source.text) for source in sources if name in source.text]
+    return all(tree is not None for tree in trees) and sum(_mentions(tree, name) for tree in trees if tree) == 1
 
 
-def _mentions(text: str, name: str) -> int:
-    return len(re.findall(rf"\b{re.escape(name)}\b", text))
+def _mentions(tree: ast.AST, name: str) -> int:
+    """How often a name is defined or used. What comments and docstrings say of it does nothing."""
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    found = 0
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in told else None
+        names = (last_name(node), getattr(node, "name", None))
+        found += name in names or (isinstance(text, str) and word.search(text) is not None)
+    return found
 
 
 def _early(found: Statement) -> Guard | None:

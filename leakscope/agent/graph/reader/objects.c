@@ -564,6 +564,8 @@ static int read_object(struct graph *g, uint32_t node, object *one, uint8_t base
         return 0;
     if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
         return 0;
+    if (base == COLUMNS && !read_columns(g, one))
+        return 0;
     type *cls = one->type;
     int is_told = is_told_of(one, is_gc);
     struct visits some = {g, 0, g->node_limit ? stride_of(g, node, one, base, is_told) : 1};

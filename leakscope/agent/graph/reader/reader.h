@@ -35,7 +35,7 @@ struct budget {
 
 enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
 
-/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows;
+/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows, or a column of polars;
  * TYPE_BLOCK: memory of malloc; TYPE_DEVICE: a storage on a GPU, whose own bytes are no memory of the process */
 enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, TYPE_BLOCK, TYPE_DEVICE, FIRST_TYPE };
 
@@ -52,7 +52,7 @@ struct kind { /* of a type: how its objects are read */
 };
 
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED, JAX_ARRAY };
+       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED, JAX_ARRAY, COLUMNS };
 
 #define NO_LENGTH UINT64_MAX /* of what is no container, or has no limit */
 
@@ -191,6 +191,7 @@ struct graph {
     uint32_t table_mask, kind_mask, row_mask, key_mask, key_count;
     uint32_t waiting, local_count, variable_count, sample_count;
     uint32_t first_block, block_count; /* nodes that are native memory */
+    uint32_t columns; /* of polars, that were looked at */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
     const uint64_t *users, *known; /* there, as in bounds */
     uint64_t user_count, known_count;
@@ -435,6 +436,10 @@ INTERNAL uint64_t members_of_array(const object *array);
 INTERNAL uint64_t own_bytes(const object *one, const struct kind *kind);
 INTERNAL struct values values_of(const object *one, const type *cls);
 INTERNAL const object *name_at(struct values values, uint64_t i);
+
+/* columns.c */
+INTERNAL int read_columns(struct graph *g, const object *one);
+INTERNAL void weigh_columns(struct graph *g);
 
 /* objects.c */
 INTERNAL uint64_t generation_at(int number);

@@ -229,6 +229,7 @@ static int read_rest(struct graph *g, uint64_t began_ns, const void *recorder, c
         return 0;
     weigh_storages(g);
     weigh_arrow(g);
+    weigh_columns(g);
     if (!g->is_sampled)
         read_pools(g);
     return put_stacks(g, recorder, main);

@@ -84,7 +84,8 @@ static uint8_t base_by_name(const type *cls)
         uint8_t base;
     } known[] = {{"_ctypes._CData", 72, C_DATA}, {"mmap.mmap", 72, MAPPING}, {"hamt_bitmap_node", 32, CONTEXT},
                  {"_contextvars.ContextVar", 16, VARIABLE}, {"ContextVar", 16, VARIABLE}, {"ImagingCore", 24, IMAGE},
-                 {"jaxlib._jax.ArrayImpl", 160, JAX_ARRAY}, {"jaxlib.xla_extension.ArrayImpl", 160, JAX_ARRAY}};
+                 {"jaxlib._jax.ArrayImpl", 160, JAX_ARRAY}, {"jaxlib.xla_extension.ArrayImpl", 160, JAX_ARRAY},
+                 {"PyDataFrame", 40, COLUMNS}, {"PySeries", 32, COLUMNS}, {"builtins.PySeries", 32, COLUMNS}};
     if (cls->basic_size == 64 && is_called(cls, "array.array", 64))
         return ARRAY;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
