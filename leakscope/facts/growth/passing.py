@@ -171,7 +171,7 @@ def _need(grown: Grown) -> Passing | None:
     """
     p = grown.process
     rows = p.rows("sentinels")
-    at_s, used, _ = in_use_of(rows)
+    at_s, used, _ = in_use_of(rows, (0.0, grown.window_s[1]))  # what is freed as the program ends says nothing
     lives = lives_of(p.rows("allocation_lives"), np.random.default_rng(0))
     if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
         return None
