@@ -255,8 +255,8 @@ def how_to_edit(finding: Finding) -> list[str]:
 
 
 def rests_on(finding: Finding) -> list[str]:
-    """What its confidence is computed from, a line each: ``for: 6 snapshots weighed it (alone 65%)``."""
-    return [f"{'for' if g.is_for else 'against'}: {g.says} (alone {g.alone:.0%})" for g in finding.grounds]
+    """What its confidence is computed from, a line each: ``for: 6 snapshots weighed it (65% sure by itself)``."""
+    return [f"{'for' if g.is_for else 'against'}: {g.says} ({g.alone:.0%} sure by itself)" for g in finding.grounds]
 
 
 def amount(finding: Finding) -> str:

@@ -115,7 +115,7 @@ def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
     assert (peak.asked_in, peak.file, peak.line) == ("DataFrame.to_numpy of prepare()", "/a/train.py", 9)
     assert "peak in DataFrame.to_numpy of prepare()" in terminal.render(report, width=100, color=False)
     text = terminal.render(report, width=100, color=False, verbose=True)
-    assert "peak in DataFrame.to_numpy of prepare() (train.py:9), at 6.0 s, 3.0 × the level" in text
+    assert "peak in DataFrame.to_numpy of prepare() (train.py:9), at 6.0 s, 3.0 × what it was at 7.0 s" in text
 
 
 @pytest.mark.golden

@@ -304,3 +304,12 @@ def test_a_command_keeps_its_short_help_whoever_asked_first() -> None:
     command = cli.cli.commands["doctor"]
     alone = click.Context(command, info_name="doctor")
     assert "-h, --help" in command.get_help(alone)
+
+
+@pytest.mark.parametrize("there", [["live.parquet"], ["live.parquet", "other.parquet"]], ids=["one", "several"])
+def test_watch_finds_the_only_run_that_is_recorded_here(there, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in there:
+        (tmp_path / f"{name}.journal").mkdir()
+    assert main(["watch", "--plain"]) != 0
+    assert (there[0] if len(there) == 1 else "run.parquet") in capsys.readouterr().err

@@ -138,8 +138,8 @@ def watch(
 ) -> int:
     """Watch a run in the terminal while it goes on; ? lists the keys, q quits, the run goes on.
 
-    RUN is the recording; run.parquet if none is named. Of one that has ended the end is shown. With -p, a process and
-    its children are looked at without a recording.
+    RUN is the recording; if none is named, run.parquet, or else the one that is being recorded here. Of one that has
+    ended the end is shown. With -p, a process and its children are looked at without a recording.
     """
     from .. import watching
     from ..units import parse_duration
@@ -147,7 +147,7 @@ def watch(
     if run is not None and pids:
         raise BadInput("say what to watch: either a recording or -p PID")
     if not pids:
-        run = run or DEFAULT_RUN
+        run = run or _running_here()
     interval_s = parse_duration(interval) if interval is not None else None
     if interval_s is not None and interval_s < watching.LEAST_INTERVAL_S:
         raise BadInput(f"--interval {interval} is too short: {watching.LEAST_INTERVAL_S} s is the least")
@@ -157,6 +157,12 @@ def watch(
         return watching.watch_processes(pids, interval_s=interval_s, plain=plain)
     speed = speed or (1.0 if replay else None)
     return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)
+
+
+def _running_here() -> Path:
+    """The default; in its absence the only recording of the folder that has not ended."""
+    running = [Path(path.stem) for path in Path().glob("*.parquet.journal")]
+    return running[0] if not DEFAULT_RUN.exists() and len(running) == 1 else DEFAULT_RUN
 
 
 @command(

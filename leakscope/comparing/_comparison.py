@@ -71,11 +71,11 @@ class WorkerChange:
 
 @dataclass(frozen=True)
 class BillChange:
-    """What one account of the bill was in each run, at its level."""
+    """What one account of the bill was in each run, at its level; None: nobody looked."""
 
     account: str
-    before_bytes: int
-    after_bytes: int
+    before_bytes: int | None
+    after_bytes: int | None
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import re
 from collections.abc import Hashable
 from dataclasses import replace
 
-from ..findings import LEVEL, Finding, ProcessRow, Report
+from ..findings import LEVEL, Bill, Finding, ProcessRow, Report
 from ._comparison import GONE, NEW, STILL, BillChange, FindingChange, WorkerChange
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
+_FROM_OUTSIDE = ("code", "mapped-files", "shared-memory", "workers", "workers-shared", "not-measured")
 _MAIN_ROLES = ("trainer", "launcher", "shell", "other")
 
 
@@ -101,12 +102,14 @@ def _bytes_each(rows: list[ProcessRow]) -> int:
 
 def bill_changes(before: Report, after: Report) -> list[BillChange]:
     """The accounts of both bills at their levels, those with most first."""
-    sums: list[dict[str, int]] = []
-    for report in (before, after):
-        level = next((bill for bill in report.bill if bill.moment == LEVEL), None)
-        own: dict[str, int] = {}
-        for row in level.rows if level is not None else ():
-            own[row.account] = own.get(row.account, 0) + row.bytes
-        sums.append(own)
-    changes = [BillChange(a, sums[0].get(a, 0), sums[1].get(a, 0)) for a in dict.fromkeys([*sums[0], *sums[1]])]
-    return sorted(changes, key=lambda one: (-max(one.before_bytes, one.after_bytes), one.account))
+    levels = [next((bill for bill in report.bill if bill.moment == LEVEL), None) for report in (before, after)]
+    accounts = dict.fromkeys(row.account for level in levels if level is not None for row in level.rows)
+    changes = [BillChange(account, *(_bytes_of(level, account) for level in levels)) for account in accounts]
+    return sorted(changes, key=lambda one: (-max(one.before_bytes or 0, one.after_bytes or 0), one.account))
+
+
+def _bytes_of(level: Bill | None, account: str) -> int | None:
+    """Without a snapshot nobody knows what objects hold, and what malloc handed out is theirs, too."""
+    if level is None or (level.snapshot_s is None and account not in _FROM_OUTSIDE):
+        return None
+    return sum(row.bytes for row in level.rows if row.account == account)

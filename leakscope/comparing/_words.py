@@ -32,11 +32,13 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
-    whole = max(sum(one.before_bytes for one in comparison.bill), sum(one.after_bytes for one in comparison.bill))
-    for change in comparison.bill:
-        if abs(change.after_bytes - change.before_bytes) >= _LEAST_CHANGE * whole:
-            name = BILL_NAMES.get(change.account, change.account)
-            yield name, format_bytes(change.before_bytes), format_bytes(change.after_bytes)
+    levels = [(change.account, (change.before_bytes, change.after_bytes)) for change in comparison.bill]
+    whole = max((sum(pair[at] or 0 for _, pair in levels) for at in (0, 1)), default=0)
+    for account, pair in levels:
+        change = abs((pair[1] or 0) - (pair[0] or 0))
+        if pair != (None, None) and change >= _LEAST_CHANGE * whole:
+            before, after = ("not measured" if part is None else format_bytes(part) for part in pair)
+            yield BILL_NAMES.get(account, account), before, after
     for row in comparison.workers:
         yield (
             f"{row.role}s at once",

@@ -19,6 +19,7 @@ from .plots import Plot, still
 WIDTH, HEIGHT = 900, 260  # pixels, of a chart without its lanes and names
 _LEFT, _LEFT_OF_BARS = 90, 260
 _LETTER = 6.3  # pixels of a letter of 11 pixels, on average
+_LONGEST_LABEL, _LONGEST_NAME = 40, 80  # letters, of a bar and in a legend
 _ROW, _BAR_ROW, _BOX_ROW = 18, 22, 22
 _SCALE = 2  # of PNG: as many pixels as a dense screen has
 _VARIABLE = re.compile(r"(?<![\w-])--([\w-]+): ([^;:]+);")
@@ -148,7 +149,7 @@ def _in_rows(named: Sequence[tuple[int, int, str]], top: float) -> Iterator[tupl
     """Names beside each other, as many as there is room for."""
     x, y = float(_LEFT), top
     for slot, dash, name in named:
-        label = _end_of(name)
+        label = _end_of(name, _LONGEST_NAME)
         width = 34 + _LETTER * len(label)
         if x > _LEFT and x + width > WIDTH - 16:
             x, y = float(_LEFT), y + _ROW
@@ -156,6 +157,6 @@ def _in_rows(named: Sequence[tuple[int, int, str]], top: float) -> Iterator[tupl
         x += width
 
 
-def _end_of(name: str) -> str:
+def _end_of(name: str, most: int = _LONGEST_LABEL) -> str:
     """The end of a path says most."""
-    return name if len(name) <= 40 else "…" + name[-39:]
+    return name if len(name) <= most else "…" + name[1 - most :]

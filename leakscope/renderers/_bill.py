@@ -86,7 +86,8 @@ def told(report: Report) -> Told | None:
 
 def _of_peak(peak: Bill, level: Bill) -> str:
     times = peak.total_bytes / level.total_bytes
-    when = f"at {format_duration(peak.time_s)}" + (f", {times:.1f} × the level" if times > 1 + _DIFFERS else "")
+    above = f", {times:.1f} × what it was at {format_duration(level.time_s)}" if times > 1 + _DIFFERS else ""
+    when = f"at {format_duration(peak.time_s)}{above}"
     at = f" ({peak.file.rpartition('/')[2]}:{peak.line})" if peak.file and peak.line else ""
     return f"peak in {peak.asked_in}{at}, {when}" if peak.asked_in else f"peak {when}"
 

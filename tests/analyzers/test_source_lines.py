@@ -321,6 +321,23 @@ def main():
     assert not any("smooth" in line.text or "sorted" in line.text for line in lines)
 
 
+def test_taking_out_of_a_member_that_is_looked_up_is_not_said_to_add():
+    source = _source(
+        """
+class Broker:
+    def __init__(self):
+        self.topics = defaultdict(dict)
+    def subscribe(self, topic, sid, callback):
+        self.topics[topic][sid] = callback
+    def unsubscribe(self, topic, sid):
+        self.topics[topic].pop(sid, None)
+"""
+    )
+    holder = Holder("topics", "Broker", "__main__", source.file, "attribute", "collections.defaultdict")
+    lines = [line.text for line in adding_lines([source], holder) if line.kind == "adds"]
+    assert lines == ["self.topics[topic][sid] = callback"]
+
+
 def test_taking_members_out_by_a_new_list_is_not_said_to_add():
     source = Source(
         "bus",
@@ -337,15 +354,3 @@ class Bus:
     )
     holder = Holder("_receivers", "Bus", "bus", "/bus.py", "attribute", "collections.defaultdict")
     assert adding_lines([source], holder)[0].text == "self._receivers[topic].append(receiver)"
-
-
-def test_to_take_out_of_a_member_of_a_defaultdict_adds_none() -> None:
-    """Looked up it may come to be; what is done with it is the opposite."""
-    text = (
-        "from collections import defaultdict\nclass Broker:\n"
-        "    def __init__(self):\n        self.topics = defaultdict(dict)\n"
-        "    def subscribe(self, topic, number, callback):\n        self.topics[topic][number] = callback\n"
-        "    def unsubscribe(self, topic, number):\n        self.topics[topic].pop(number, None)\n"
-    )
-    holder = Holder("topics", "Broker", "__main__", "/home/me/service.py", "attribute", "collections.defaultdict")
-    assert [line.line for line in adding_lines([_source(text)], holder) if line.kind == "adds"] == [6]

@@ -10,10 +10,10 @@ import pytest
 
 from leakscope.cli import main
 from leakscope.comparing import EXIT_STATUS, FORMATS, Comparison, compare, compare_cases, render
-from leakscope.comparing._holders import finding_changes, fingerprint
+from leakscope.comparing._holders import bill_changes, finding_changes, fingerprint
 from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
-from leakscope.findings import Finding, Subject
+from leakscope.findings import LEVEL, Bill, BillRow, Finding, Subject
 from leakscope.storage import open_recording
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import TRAIN, MiB, run
@@ -176,6 +176,17 @@ def test_what_several_processes_hold_adds_up_and_what_two_findings_say_of_one_do
     ranks = [kept("retained-objects", 1, 100), kept("retained-objects", 2, 90), kept("eval-accumulation", 1, 80)]
     change = finding_changes(replace(FULL, findings=ranks), replace(FULL, findings=[]))
     assert [(c.change, c.kind, c.before_bytes) for c in change] == [("gone", "retained-objects", 190)]
+
+
+def test_what_no_snapshot_looked_into_is_not_measured_and_no_zero(compared):
+    code, data = BillRow("code", "code", 10 * MiB, "train.py"), BillRow("data", "your variables", 20 * MiB, "train.py")
+    level = Bill(LEVEL, 1.0, 30 * MiB, 1.0, [code, data])
+    blind = replace(level, rows=[code, replace(data, account="not-measured")], snapshot_s=None)
+    changes = bill_changes(replace(FULL, bill=[level]), replace(FULL, bill=[blind]))
+    found = {change.account: (change.before_bytes, change.after_bytes) for change in changes}
+    assert found == {"code": (10 * MiB, 10 * MiB), "data": (20 * MiB, None), "not-measured": (0, 20 * MiB)}
+    told = {name: (before, after) for name, before, after in rows(replace(compared(LEAK, LEAK), bill=changes))}
+    assert told["what your variables hold"] == ("20.0 MiB", "not measured")
 
 
 def test_recordings_without_samples_tell_nothing(tmp_path):
