@@ -14,7 +14,8 @@ Mistaken when: it is read by a name that the source does not show, or wanted: a 
                weights that evaluation uses.
 Do:            release it once it is no longer needed, or nothing.
 
-Weights of a model and the state of its optimizer are left out, and of what only stands what was there at first.
+Weights of a model are left out, and the state of its optimizer as long as steps use it; and of what only stands what
+was there at first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
 from ..evidence.sentences import frees
+from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.limits import is_short
@@ -89,6 +91,7 @@ def findings(
     # Where one is made after the other, that is told, and of whom.
     is_told = any(f.kind == "process-pileup" for f in so_far)
     resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share, _MUCH))
+    resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share, _MUCH)
     yield from resting
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])

@@ -158,3 +158,45 @@ def test_pools_that_are_made_anew_each_time_pile_up_and_are_told_as_that(tmp_pat
 def test_forks_that_wait_for_requests_are_no_pool(tmp_path: Path) -> None:
     """Workers of a server that nobody asks would be idle as well, and are needed."""
     assert not pool_of(tmp_path, lambda s: s < 5, role="a server").findings
+
+
+FROZEN = "def main():\n    optimizer = torch.optim.Adam(model.parameters())\n    while True:\n        step(optimizer)\n"
+
+
+def training(folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, state: int = 2) -> Report:
+    """40 s of a process of 400 MB that trains 50 MB of parameters, with ``state`` times as much for each."""
+    builder = RecordingBuilder(folder)
+    builder.process(100)
+    builder.samples(100, [400 * MB] * 160, every_s=0.25).source(100, "/job/train.py", FROZEN)
+    for second in range(1, 40):
+        builder.row("phases", second, 100, phase="train", step=min(second, last_step_s), phase_s=second)
+    for number, at_s in enumerate((6.0, 20.0, 36.0), 1):
+        place = row("main() optimizer", type_name="torch.optim.adam.Adam", deep_bytes=5000)
+        builder.take(100, number, at_s, holders=[place], rss_bytes=400 * MB)
+        one = {"take": number, "device": "cpu"}
+        for owner, size_mb in (("parameter", 50), ("gradient", 50), ("optimizer-state", 50 * state)):
+            builder.row("tensors", at_s, 100, **one, moment="take", tensor_owner=owner, storage_bytes=size_mb * MB)
+        for is_trained, size_mb in ((False, frozen_mb), (True, 50 - frozen_mb)):
+            columns = {"tensor_owner": "parameter", "requires_grad": is_trained, "storage_bytes": size_mb * MB}
+            builder.row("weights", at_s, 100, **one, **columns)
+    return analyze(builder.ends(40.0, exit_code=0).open())
+
+
+def test_what_training_leaves_once_no_step_is_made_is_idle(tmp_path: Path) -> None:
+    (finding,) = training(tmp_path, last_step_s=12.0).findings
+    assert (finding.kind, finding.severity, finding.bytes) == ("held-memory", "warning", 150 * MB)
+    assert finding.subject.line == 2
+    assert says(finding.title, "optimizer", "143 MiB") and says(finding.remedy[0], "zero_grad()", "143 MiB")
+
+
+def test_state_and_gradients_of_frozen_parameters_are_idle(tmp_path: Path) -> None:
+    (finding,) = training(tmp_path, frozen_mb=45).findings
+    assert finding.bytes == (100 - 3 * 5) * MB + 45 * MB
+    assert says(finding.evidence[0].text, "42.9 MiB of the parameters are frozen")
+
+
+@pytest.mark.parametrize(("last_step_s", "frozen_mb"), [(40, 0), (24, 0), (40, 20)])
+def test_what_training_may_need_is_not(tmp_path: Path, last_step_s: float, frozen_mb: int) -> None:
+    """It goes on; an evaluation at its end; a frozen half, whose share of the state may be of the other."""
+    report = training(tmp_path, last_step_s=last_step_s, frozen_mb=frozen_mb, state=1)
+    assert not [finding for finding in report.findings if finding.bytes > 20 * MB]

@@ -1,0 +1,123 @@
+"""State of optimizers, and gradients, that no step will use: of parameters that are frozen, or once training is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..confidence import STRONG, Ground
+from ..facts.code.adding import CREATES
+from ..facts.growth.limits import is_short
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.tables import only, without_last
+from ..facts.where.holders import about, defined_at, holder_name, named_in
+from ..findings import Evidence, Finding, Idle
+from ..units import MOST, format_bytes, format_duration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..facts.case import Case
+
+_OPTIMIZER = "torch.optim."
+_STATE, _GRADIENT = "optimizer-state", "gradient"
+_MOST_STATE = 3  # tensors that an optimizer has for each parameter: Adam two, or with amsgrad three
+
+
+class _Left(NamedTuple):
+    bytes: int
+    why: str
+    remedy: str
+
+
+def left_by_training(case: Case, kind: str, least_bytes: float, least_share: float, much: float) -> Iterator[Finding]:
+    """One finding per process that has ``least_share`` of what it holds in such tensors; ``much`` of it is a warning."""
+    for process in case.growth.processes:
+        takes = process.rows("takes")
+        rows = without_last(process.rows("tensors"), takes)
+        rows = only(rows, (rows["moment"] == "take") & (rows["device"] == "cpu") & rows["node"].isna())
+        held = max(float(process.held_bytes[-1]), 1.0)
+        found = [one for one in (_of_frozen(process, rows), _since_training(process, rows)) if one is not None]
+        left = max(found, key=lambda one: one.bytes, default=None)
+        if left is not None and left.bytes >= max(least_bytes, least_share * held):
+            yield _finding(case, kind, process, left, left.bytes / held, much)
+
+
+def _bytes(rows: pd.DataFrame, owner: str) -> float:
+    return float(rows.loc[rows["tensor_owner"] == owner, "storage_bytes"].sum())
+
+
+def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
+    """In one snapshot: more state and gradients than the parameters that are trained can have."""
+    weights = process.rows("weights")
+    weights = only(weights, (weights["tensor_owner"] == "parameter") & (weights["device"] == "cpu"))
+    both = weights.loc[weights["take"].isin(rows["take"]), "take"]
+    if not len(both):
+        return None
+    weights, rows = (only(table, table["take"] == both.max()) for table in (weights, rows))
+    is_trained = weights["requires_grad"].fillna(True).astype(bool)
+    if is_trained.all() or not is_trained.any():
+        return None
+    # Of small parameters, biases among them, no row tells: these are taken for trained.
+    small = max(0.0, _bytes(rows, "parameter") - float(weights["storage_bytes"].sum()))
+    trained = float(weights.loc[is_trained, "storage_bytes"].sum()) + small
+    frozen = float(weights["storage_bytes"].sum()) + small - trained
+    state = max(0.0, _bytes(rows, _STATE) - _MOST_STATE * trained)
+    gradients = min(frozen, max(0.0, _bytes(rows, _GRADIENT) - trained))
+    return _Left(
+        round(state + gradients),
+        f"{format_bytes(frozen)} of the parameters are frozen, and {format_bytes(trained)} trained: for these an "
+        f"optimizer has up to {_MOST_STATE} times as much",
+        "make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
+        "p.requires_grad]), and set the .grad of the others to None",
+    )
+
+
+def _since_training(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
+    """No step was made for most of the time since the first one."""
+    steps = process.rows("phases").dropna(subset=["step"])
+    steps = only(steps, steps["step"] > 0)
+    if not len(steps) or not len(rows):
+        return None
+    last_s = float(steps.loc[steps["step"] == steps["step"].max(), "time_s"].min())
+    stood_s = min(float(process.time_s[-1]), process.exit_s) - last_s
+    rows = only(rows, rows["take"] == rows["take"].max())
+    if float(rows["time_s"].max()) < last_s or stood_s < MOST * (stood_s + last_s - float(steps["time_s"].min())):
+        return None
+    return _Left(
+        round(_bytes(rows, _STATE) + _bytes(rows, _GRADIENT)),
+        f"no optimizer has made a step since {format_duration(last_s)}, for {format_duration(stood_s)}",
+        "once training is over, call zero_grad() and let go of the optimizer (del, or keep it in the function that "
+        "trains)",
+    )
+
+
+def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, share: float, much: float) -> Finding:
+    heap = case.heap(process.pid)
+    place = next((one for one in heap.places if one.type_name.startswith(_OPTIMIZER) and one.is_user), None)
+    size, named, line = format_bytes(left.bytes), None, None
+    if place is not None:
+        named, lines = named_in(case.sources, place)
+        line = next((one for one in lines if one.kind == CREATES), None) or defined_at(named)
+    name = holder_name(named) if named is not None else "the optimizer"
+    is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= much
+    return case.finding(
+        kind,
+        f"{name} and gradients hold {size} that no training step uses any more",
+        severity="warning" if is_much else "note",
+        grounds=[Ground("their bytes were measured, and what is trained is known", STRONG)],
+        bytes=left.bytes,
+        process=process,
+        line=line,
+        device="cpu",
+        evidence=[
+            Evidence(left.why),
+            Evidence(f"that is {share:.0%} of what its process held at the end", {"share": round(share, 3)}),
+        ],
+        doubts=["training may go on later: then it needs them, or begins with new state"],
+        remedy=[f"{left.remedy}: frees about {size}"],
+        mechanism="idle",
+        wasted=True,
+        idle=[Idle(left.bytes, place.path if place is not None else "")],
+        **({**about(named, place), "holder": name} if named is not None and place is not None else {"holder": name}),
+    )
