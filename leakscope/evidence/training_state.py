@@ -1,4 +1,4 @@
-"""State of optimizers, and gradients, that no step will use: of parameters that are frozen, or once training is over."""
+"""State of optimizers, and gradients, that no step will use: of frozen parameters, or once training is over."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Left(NamedTuple):
 
 
 def left_by_training(case: Case, kind: str, least_bytes: float, least_share: float, much: float) -> Iterator[Finding]:
-    """One finding per process that has ``least_share`` of what it holds in such tensors; ``much`` of it is a warning."""
+    """One finding per process that has ``least_share`` of what it holds in these; ``much`` of it is a warning."""
     for process in case.growth.processes:
         takes = process.rows("takes")
         rows = without_last(process.rows("tensors"), takes)

@@ -13,6 +13,7 @@ from leakscope.reporting import analyze
 from ..builders import RecordingBuilder
 from ..sentences import says
 from .test_filling import row
+from .test_retained import place
 
 MB = 1_000_000
 
@@ -171,8 +172,8 @@ def training(folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, sta
     for second in range(1, 40):
         builder.row("phases", second, 100, phase="train", step=min(second, last_step_s), phase_s=second)
     for number, at_s in enumerate((6.0, 20.0, 36.0), 1):
-        place = row("main() optimizer", type_name="torch.optim.adam.Adam", deep_bytes=5000)
-        builder.take(100, number, at_s, holders=[place], rss_bytes=400 * MB)
+        holders = [place("main() optimizer", 5000, type_name="torch.optim.adam.Adam")]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=400 * MB)
         one = {"take": number, "device": "cpu"}
         for owner, size_mb in (("parameter", 50), ("gradient", 50), ("optimizer-state", 50 * state)):
             builder.row("tensors", at_s, 100, **one, moment="take", tensor_owner=owner, storage_bytes=size_mb * MB)
