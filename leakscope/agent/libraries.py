@@ -53,6 +53,10 @@ class Thing:
         self.library = library
         self.let_go = let_go
 
+    def is_in(self, module: str) -> bool:
+        """Whether a container of this name is one of these in a module: some libraries put theirs into any."""
+        return self.library in (None, module.split(".", 1)[0]) or self.name.startswith("__")
+
 
 THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
@@ -62,6 +66,9 @@ THINGS = (
     Thing("handlers", REGISTRY, made_by=("addHandler",), library="logging",
           let_go="add a handler to each logger once, as a program starts (`if not logger.handlers`), or take it off "
                  "after use: logger.removeHandler(handler)"),
+    Thing("__warningregistry__", REGISTRY, also_by=("warnings.warn", "warnings.warn_explicit"), library="warnings",
+          let_go="give warnings a text that is the same each time, or log what differs: Python remembers each text that "
+                 "it has warned with, for good"),
     Thing("unittest.mock._CallList", KEEPER, library="unittest",
           let_go="call the mock's reset_mock() now and then, or give the program a plain object instead: a mock keeps "
                  "the arguments of every call"),

@@ -272,10 +272,10 @@ def _much_of_members(place: Place) -> list[Place]:
 
 def _registry(one: Held) -> str | None:
     """It is a registry of a library that grows, or lies below an object, for which it is known what lets go."""
-    for at in _above(one.place):
+    for at in _above(one.place) or [one.place]:
         reference = at.reference
-        known = _REGISTRIES.get(str(reference.variable)) if reference.edge_kind == "attribute" else None
-        is_its = known is not None and known.library == (reference.owner_module or "").split(".", 1)[0]
+        known = _REGISTRIES.get(str(reference.variable)) if reference.edge_kind in ("attribute", "global") else None
+        is_its = known is not None and known.is_in(reference.owner_module or "")
         how = _LET_GO.get(at.path) or (known.let_go if known is not None and is_its else None)
         how = _LET_GO.get(at.type_name) or (how if at is one.place or _longer(at) else None)
         if how is not None:
@@ -421,10 +421,14 @@ def _keeps_its_keys(one: Held) -> str | None:
 
 
 def _finished_work(one: Held) -> str | None:
-    """Futures or tasks that are kept for good, each with what it returned."""
+    """Futures or tasks that are kept for good, each with what it returned: what takes it out again."""
     if one.member not in ("Future", "Task") or not one.place.is_user or one.found.removing:
         return None
-    return "discard" if one.place.type_name == "set" else "remove"
+    pair = stored(one.statement) if one.statement is not None else None
+    key = getattr(getattr(one.statement, "node", None), "targets", [None])[0]
+    if isinstance(key, ast.Subscript) and pair is not None:
+        return f"lambda _: {one.written}.pop({ast.unparse(key.slice)}, None)"
+    return f"{one.written}.{'discard' if one.place.type_name == 'set' else 'remove'}"
 
 
 _QUEUE = re.compile(r"(.*\.)?(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)")
@@ -442,7 +446,7 @@ def _slow_consumer(one: Held) -> dict[str, str] | None:
 
 
 _ONLY = {
-    "uncalled": "in {text}(), which nothing calls: call it for each that is no longer needed. They are added",
+    "uncalled": "in {text}(), which nothing calls: call it {when}. They are added",
     "handler": "only after {text} ({at}): remove them also where none is raised. They are added",
     "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
     "due also where members are added",
@@ -466,7 +470,8 @@ def _removal_not_reached(one: Held) -> str | None:
         return f"{does} only if nothing raises before: put it into the finally of a try {begins}{also}"
     if guard is not None:
         at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
-        return f"{does} {_ONLY[guard.kind].format(text=guard.text, at=at)}{one.where or ' somewhere'}{also}"
+        when = "once they have been used" if empties else "for what is no longer needed"
+        return f"{does} {_ONLY[guard.kind].format(text=guard.text, at=at, when=when)}{one.where or ' somewhere'}{also}"
     if empties:
         often = f"is not reached as often as it is filled{one.where}"
         return f"see why {removing.place}, which empties {variable}, {often}{also}"
@@ -644,8 +649,8 @@ MECHANISMS: dict[str, Mechanism] = {
             re.search(r"\b(TimerHandle|Timer|[Tt]imer\.Entry)$", one.member_type)
             or (one.place.reference.variable == "_scheduled" and one.library == "asyncio")
         ),
-        "cancel each timer that is no longer needed: keep what is returned{one.where}, and call its cancel(). Until "
-        "its time has come, a timer keeps its function and the arguments of it",
+        "end each timer that is no longer needed: keep what is made{one.where}, and call its cancel(), or stop(). As long "
+        "as it waits, a timer keeps its function, and the arguments of it",
     ),
     "waiters": Mechanism(
         _has(attribute="_waiters"), "cancel what waits for {one.variable}{one.where} once it is no longer needed"
@@ -692,7 +697,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "finished-work": Mechanism(
         _finished_work,
         "each {one.member} keeps what it returned: take it out of {one.variable} once it is done{one.filled}, by "
-        "add_done_callback({one.written}.{found}) or as its result is read",
+        "add_done_callback({found}) or as its result is read",
     ),
     "never-read": Mechanism(
         _is_never_read, "nothing in the sources reads {one.variable}: leave out what adds to it{one.where}"

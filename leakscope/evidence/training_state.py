@@ -26,6 +26,7 @@ _MOST_STATE = 3  # tensors that an optimizer has for each parameter: Adam two, o
 
 class _Left(NamedTuple):
     bytes: int
+    gradients: bool  # are among it
     why: str
     remedy: str
 
@@ -66,10 +67,11 @@ def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     gradients = min(frozen, max(0.0, _bytes(rows, _GRADIENT) - trained))
     return _Left(
         round(state + gradients),
+        gradients > 0,
         f"{format_bytes(frozen)} of the parameters are frozen, and {format_bytes(trained)} trained: for these an "
         f"optimizer has up to {_MOST_STATE} times as much",
         "make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
-        "p.requires_grad]), and set the .grad of the others to None",
+        "p.requires_grad])" + (", and set the .grad of the others to None" if gradients else ""),
     )
 
 
@@ -86,6 +88,7 @@ def _since_training(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
         return None
     return _Left(
         round(_bytes(rows, _STATE) + _bytes(rows, _GRADIENT)),
+        _bytes(rows, _GRADIENT) > 0,
         f"no optimizer has made a step since {format_duration(last_s)}, for {format_duration(stood_s)}",
         "once training is over, call zero_grad() and let go of the optimizer (del, or keep it in the function that "
         "trains)",
@@ -103,7 +106,7 @@ def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, share: 
     is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= much
     return case.finding(
         kind,
-        f"{name} and gradients hold {size} that no training step uses any more",
+        f"{name} {'and gradients hold' if left.gradients else 'holds'} {size} that no training step uses any more",
         severity="warning" if is_much else "note",
         grounds=[Ground("their bytes were measured, and what is trained is known", STRONG)],
         bytes=left.bytes,

@@ -143,8 +143,32 @@ def main():
 """
 
 
+EXPIRED = in_class("""def __init__(self):
+    self.rows = {}
+
+def add(self, row):
+    # forget() is called each minute: self.forget(row)
+    self.rows[row.name] = row
+    show(self.rows)
+
+def forget(self, name):
+    del self.rows[name]""")
+RESET = EXPIRED.replace("forget(self, name)", "forget(self)").replace("del self.rows[name]", "self.rows.clear()")
+JOBS = in_class("""def __init__(self):
+    self.rows = {}
+
+def add(self, row):
+    self.rows[row] = time()
+    show(self.rows)""")
+GROUPS = JOBS.replace("self.rows[row]", "self.rows.setdefault(row.user, {})[row.path]")
+
+
 def of_members(kind: str) -> Holders:
     return lambda f: [{**one, "member_type": kind} for one in rows_of("list")(f)]
+
+
+def of_jobs(f: float) -> list[dict[str, Any]]:
+    return [{**one, "member_type": "_base.Future"} for one in rows_of("dict")(f)]
 
 
 def of_frame(f: float) -> list[dict[str, Any]]:
@@ -180,13 +204,17 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (CHANGES, rows_of("collections.defaultdict"), "unbounded-container", ["delete each entry", "train.py:7"]),
         (FUTURES, of_members("_base.Future"), "finished-work", ["add_done_callback(self.rows.remove)"]),
         (COUNTS, of_members("_asyncio.Task"), "finished-work", ["add_done_callback(self.rows.remove)"]),
+        (JOBS, of_jobs, "finished-work", ["add_done_callback(lambda _: self.rows.pop(row, None))"]),
+        (EXPIRED, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "no longer needed"]),
+        (RESET, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "once they have been used"]),
+        (GROUPS, rows_of("dict"), "unbounded-container", ["a new one for each row.user"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
     ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "expires", "reads",
-         "changes", "done", "unread", "match", "anew", "text", "spans"],
+         "changes", "done", "unread", "jobs", "comment", "reset", "groups", "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
@@ -333,3 +361,57 @@ def test_of_calls_of_a_librarys_object_one_that_runs_once_fills_nothing(tmp_path
     found = told(tmp_path, BOTH, holders)
     assert (found.mechanism, found.subject.line) == ("library-registry", 12)
     assert says(found.remedy[0], "nlp.memory_zone()")
+
+
+PINGS = """import asyncio
+from tornado.ioloop import PeriodicCallback
+
+
+class Connection:
+    def __init__(self):
+        self.ping = PeriodicCallback(self.check, 9000)
+
+
+async def main():
+    while True:
+        Connection()
+        await asyncio.sleep(0.1)
+"""
+
+
+def test_what_the_program_makes_as_often_as_a_librarys_table_grows_is_the_line(tmp_path: Path) -> None:
+    """Not any call of the table's own library: of a pause nothing stays."""
+    builder = growing_run(tmp_path, PINGS)
+    of_loop = {**LIBRARY, "owner_module": "asyncio.base_events", "owner": "BaseEventLoop", "variable": "_scheduled"}
+    for number, at_s in enumerate(TAKES_S, 1):
+        f = at_s / 24
+        holders = [
+            place("asyncio.events._loop._scheduled", 240 * MB * f, length=2000 * f, member_type="asyncio.events.TimerHandle",
+                  parent=None, root_kind="module", **of_loop),
+        ]  # fmt: skip
+        made = [("tornado.ioloop.PeriodicCallback", 2000), ("__main__.Connection", 2000), ("tornado.ioloop.IOLoop", 1)]
+        types = [{"type_name": name, "object_count": count * f} for name, count in made]
+        builder.take(100, number, at_s, holders=holders, types=types, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.subject.line == 7
+    assert found.mechanism == "timers" and says(found.remedy[0], "train.py:7", "stop()")
+
+
+WARNS = """import warnings
+
+
+def main():
+    while True:
+        warnings.warn(f"row {number()}")
+"""
+
+
+def test_texts_of_warnings_are_told_as_that(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        own = {"owner": "train", "variable": "__warningregistry__", "edge_kind": "global", "root_kind": "module"}
+        path = "train.__warningregistry__"
+        return [place(path, 240 * MB * f, parent=None, type_name="dict", length=9000 * f, member_type="tuple", **own)]
+
+    found = told(tmp_path, WARNS, holders)
+    assert (found.mechanism, found.subject.line) == ("library-registry", 6)
+    assert says(found.remedy[0], "a text that is the same each time")

@@ -125,7 +125,8 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
     if found is None:
         return []
     own = list(_own(found.node))
-    keys = [one.slice for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    stores = [one for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    keys = [_outer_key(one) for one in stores]
     pair = stored(found)
     if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
         keys = [pair[0].slice]
@@ -140,6 +141,13 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
         inner = inner.func if isinstance(inner, ast.Call) else inner.value
     given = [] if outer is None else [*outer.args, *(keyword.value for keyword in outer.keywords)]
     return [text for one in given if not isinstance(one, ast.Constant) and len(text := ast.unparse(one)) <= 40]
+
+
+def _outer_key(entry: ast.Subscript) -> ast.expr:
+    """Of ``rows.setdefault(user, {})[path]`` the key that ``rows`` gets."""
+    call = entry.value
+    is_given = isinstance(call, ast.Call) and last_name(call.func) == "setdefault" and bool(call.args)
+    return call.args[0] if is_given and isinstance(call, ast.Call) else entry.slice
 
 
 def is_looked_up_first(found: Statement, container: ast.expr) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
-from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, over
+from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.imports import package_of
 from ..code.index import tail
+from ..code.starts import calls
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, keeps_growing
@@ -155,6 +156,8 @@ def retained(
     is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
     if lines and link is None and (is_once or all(line.kind == CALLS for line in lines)):
         adding = _by_what_they_make(lines, place, process, made)
+        if not any(one.file == line.file and one.line == line.line for line in adding for one in made):
+            adding = [*_making_as_many(look, process, sources, place), *adding]
     else:
         adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
     return Retained(
@@ -236,6 +239,25 @@ def _by_what_they_make(
         return makes_other, line.is_once, -bytes_at.get((line.file, line.line), 0.0)
 
     return sorted(lines, key=order)
+
+
+def _making_as_many(look: Look, process: ProcessGrowth, sources: Sequence[Source], place: Place) -> Sequence[Line]:
+    """The line that makes objects of a library's, of which as many came as members: to call the holder's own library
+    is no more than a guess, where nothing of what stays was allocated there.
+    """
+    if place.is_user or not place.has_length:
+        return ()
+    types, first, last = process.rows("object_types"), look.heap.takes[0], look.heap.takes[-1]
+    own = {source.module for source in sources}
+    counts = types.pivot_table(index="type_name", columns="take", values="object_count", aggfunc="sum").reindex(
+        columns=[first, last], fill_value=0
+    )
+    gained = (counts[last] - counts[first].fillna(0)) / max(float(place.length[-1] - place.length[0]), 1.0)
+    for name in gained.index[(gained - 1).abs() < SOME]:
+        made = {(one.line.file, one.line.line): one.line for one in calls(sources, tail(name))}
+        if len(made) == 1 and "." in name and name.rpartition(".")[0] not in own:
+            return list(made.values())
+    return ()
 
 
 def _link_of(holder: Accumulation) -> Place | None:

@@ -38,8 +38,9 @@ def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line
 def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
     variable, module = table.reference.variable or "", table.reference.owner_module or ""
     registry = _REGISTRIES.get(variable)
-    if registry is not None and registry.made_by and registry.library in (None, module.split(".")[0]):
-        return find_method_calls(sources, *registry.made_by) or find_calls(sources, *registry.also_by)
+    if registry is not None and (registry.made_by or registry.also_by) and registry.is_in(module):
+        by_method = find_method_calls(sources, *registry.made_by) if registry.made_by else []
+        return by_method or find_calls(sources, *registry.also_by)
     return [] if table.is_user else _registering(sources, table)
 
 
