@@ -67,8 +67,8 @@ THINGS = (
           let_go="add a handler to each logger once, as a program starts (`if not logger.handlers`), or take it off "
                  "after use: logger.removeHandler(handler)"),
     Thing("__warningregistry__", REGISTRY, also_by=("warnings.warn", "warnings.warn_explicit"), library="warnings",
-          let_go="give warnings a text that is the same each time, or log what differs: Python remembers each text that "
-                 "it has warned with, for good"),
+          let_go="give warnings a text that is the same each time, or log what differs: Python remembers each text "
+                 "that it has warned with, for good"),
     Thing("unittest.mock._CallList", KEEPER, library="unittest",
           let_go="call the mock's reset_mock() now and then, or give the program a plain object instead: a mock keeps "
                  "the arguments of every call"),

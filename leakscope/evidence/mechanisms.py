@@ -649,8 +649,8 @@ MECHANISMS: dict[str, Mechanism] = {
             re.search(r"\b(TimerHandle|Timer|[Tt]imer\.Entry)$", one.member_type)
             or (one.place.reference.variable == "_scheduled" and one.library == "asyncio")
         ),
-        "end each timer that is no longer needed: keep what is made{one.where}, and call its cancel(), or stop(). As long "
-        "as it waits, a timer keeps its function, and the arguments of it",
+        "end each timer that is no longer needed: keep what is made{one.where}, and call its cancel(), or stop(). As "
+        "long as it waits, a timer keeps its function, and the arguments of it",
     ),
     "waiters": Mechanism(
         _has(attribute="_waiters"), "cancel what waits for {one.variable}{one.where} once it is no longer needed"

@@ -386,8 +386,8 @@ def test_what_the_program_makes_as_often_as_a_librarys_table_grows_is_the_line(t
     for number, at_s in enumerate(TAKES_S, 1):
         f = at_s / 24
         holders = [
-            place("asyncio.events._loop._scheduled", 240 * MB * f, length=2000 * f, member_type="asyncio.events.TimerHandle",
-                  parent=None, root_kind="module", **of_loop),
+            place("asyncio.events._loop._scheduled", 240 * MB * f, length=2000 * f,
+                  member_type="asyncio.events.TimerHandle", parent=None, root_kind="module", **of_loop),
         ]  # fmt: skip
         made = [("tornado.ioloop.PeriodicCallback", 2000), ("__main__.Connection", 2000), ("tornado.ioloop.IOLoop", 1)]
         types = [{"type_name": name, "object_count": count * f} for name, count in made]

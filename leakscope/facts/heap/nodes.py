@@ -102,6 +102,7 @@ def nodes_of(
         )
     for node in nodes.values() if without_tensors else ():
         node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
+    _held_by_defaults(nodes)
     nameless = [number for number, node in nodes.items() if node.told.edge_name is None]
     _name_by_others(nodes, history.named_elsewhere(position, nameless))
     for number, kind, name in history.successors_names:
@@ -153,6 +154,18 @@ def _name_by_others(nodes: Mapping[int, Node], rows: Iterable[tuple[Any, ...]]) 
             node.tell(edge_kind=edge_kind, edge_name=edge_name)
         elif of_owner.get(above) == node.told.path_node:
             node.tell(edge_kind="attribute", edge_name=edge_name)
+
+
+def _held_by_defaults(nodes: Mapping[int, Node]) -> None:
+    """What a function keeps as the default of a parameter is that, also while a call or an object has it by a name."""
+    for node in nodes.values():
+        told, held = node.told, nodes.get(node.told.dominator_node)
+        function = nodes.get(held.told.path_node) if held is not None and held.type_name == "tuple" else None
+        if function is None or held is None or function.type_name != "function" or told.path_node == held.number:
+            continue
+        if not node.is_cell and told.edge_kind in ("local", "attribute", "reference"):
+            kind = "default" if told.edge_name is not None else told.edge_kind
+            node.tell(path_node=held.number, edge_kind=kind, root_kind=held.told.root_kind)
 
 
 def _join_successors(nodes: dict[int, Node]) -> dict[int, int]:
