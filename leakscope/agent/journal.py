@@ -258,18 +258,26 @@ class Journal:
         self._rows.setdefault(table, []).append(row)
 
     def flush(self) -> None:
-        """Write what was added since the last flush, one frame per table."""
+        """Write what was added since the last flush, one frame per table. What goes wrong with its rows costs these."""
         rows, self._rows = self._rows, {}
+        failed: Exception | None = None
         for table, table_rows in rows.items():
             cleaned = []
-            for row in table_rows:
-                masked = self._masker.row(table, row)
-                if masked is not None:
-                    cleaned.append(masked)
-                if self._give_way is not None:
-                    self._give_way()
-            if cleaned:
-                self._write(encode_block(table, cleaned))
+            try:
+                for row in table_rows:
+                    masked = self._masker.row(table, row)
+                    if masked is not None:
+                        cleaned.append(masked)
+                    if self._give_way is not None:
+                        self._give_way()
+                frame = encode_block(table, cleaned) if cleaned else b""
+            except Exception as error:
+                failed = error
+            else:
+                if frame:
+                    self._write(frame)
+        if failed is not None:
+            raise failed
 
     def to_append(self, table: str, rows: Sequence[dict[str, Any]]) -> tuple[str, bytes]:
         """(file, bytes) for a caller that appends these (already masked) rows later. **Errors** OSError."""

@@ -25,6 +25,10 @@ NAME = "_leakscope_agent"
 _Module = type(sys)
 _CODE, _EXTENSION, _PACKAGE = "code", "extension", "package"
 _DIRECTORY, _REGULAR, _KIND = 0o040000, 0o100000, 0o170000
+# Here modules are registered, or looked up in ``sys.modules``, by their names. A module of ours must not meet the
+# program's there, which it may be importing just now: ``re`` would write its flags into the program's and lack them
+# itself, and have patterns of the program's pickled by a function that is not in its ``re``.
+_BY_NAME = ("enum", "copyreg")
 
 
 class Library:
@@ -89,7 +93,7 @@ class Library:
         above, _, tail = name.rpartition(".")
         if above:
             self._load(above)
-        module = _shared(name, self._path)
+        module = None if name in _BY_NAME else _shared(name, self._path)
         if module is None and _imp.is_builtin(name):
             module = self._built_in(name)
         if module is None:

@@ -177,8 +177,8 @@ class Agent:
             return True
         try:
             self._look_around(monotonic())
-        except Exception:
-            self.outbox.failed()
+        except Exception as error:
+            self.outbox.failed(error)
         return False
 
     def _look_around(self, now: float) -> None:

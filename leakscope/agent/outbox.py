@@ -98,7 +98,10 @@ class Outbox:
 
     # ---- writing
 
-    def failed(self) -> None:
+    def failed(self, error: Exception | None = None) -> None:
+        """``error``: what was not foreseen; said once, while somebody still writes it."""
+        if error is not None and not self._failures:
+            self.note("agent-failed", f"{type(error).__name__}: {error!s}")
         self._failures += 1
 
     def is_given_up(self) -> bool:

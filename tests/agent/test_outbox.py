@@ -57,3 +57,24 @@ def test_sources_have_the_names_that_stacks_give_them(tmp_path: Path) -> None:
     owners = {row["owner_file"] for row in found["heap_nodes"] if row.get("owner_file")}
     assert "job.py" in owners
     assert "job.py" in {row["file"] for row in found["sources"]}
+
+
+def test_what_goes_wrong_with_rows_of_one_table_costs_these_alone_and_is_said(tmp_path: Path) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ZeroDivisionError("odd")
+
+    outbox = an_outbox(tmp_path)
+    outbox.add("sentinels", {"step": Odd()})
+    outbox.add("marks", {"step": 3})
+    with pytest.raises(ZeroDivisionError) as raised:
+        outbox.write()
+    outbox.failed(raised.value)
+    outbox.failed(raised.value)
+    outbox.write()
+    found = [(table, row.get("step"), row.get("text")) for table, row in written(tmp_path)]
+    assert found == [("marks", 3, None), ("agent_notes", None, "ZeroDivisionError: odd")]
+
+
+def written(folder: Path) -> list[tuple[str, dict[str, object]]]:
+    return [(table, row) for file in folder.glob("*.jnl") for table, rows in read_blocks(str(file)) for row in rows]

@@ -29,6 +29,7 @@ _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit
 _LEFT_UNDONE = {
     "take-skipped": "a snapshot is missing",
     "failed": "a snapshot is missing",
+    "agent-failed": "something went wrong inside leakscope, and what it saw from then on may be missing",
     "take-interrupted": "a snapshot is missing",
     "gpu-history": "history of GPU memory",
     "no-allocation-samples": "allocations were not sampled, so that lines of native memory are missing",
@@ -72,11 +73,11 @@ def _left_undone(recording: Recording) -> list[str]:
     for note, text in cells(recording.tables["agent_notes"], "note", "text"):
         if text is not None and note in _LEFT_UNDONE:
             texts.setdefault(_LEFT_UNDONE[note], {})[text] = None
-    missing, of_gpu, unsampled, fewer = (
+    missing, failed, of_gpu, unsampled, fewer = (
         [f"{what}: {text}" for text in texts.get(what, ())][:_MOST_NOTES]
         for what in dict.fromkeys(_LEFT_UNDONE.values())
     )
-    return [*missing, *of_gpu, *_reduced(recording), *_without_graph(recording), *unsampled, *fewer]
+    return [*failed, *missing, *of_gpu, *_reduced(recording), *_without_graph(recording), *unsampled, *fewer]
 
 
 def _without_graph(recording: Recording) -> list[str]:
