@@ -42,6 +42,10 @@ def install(context):
     def handler(number, frame):
         context["seen"] = number
     signal.signal(signal.SIGUSR1, handler)
+
+def keep(row, kept=[]):
+    kept.append(row)
+    time.sleep(1)
 """
 SMALL = {"retained_bytes": 1000}
 MODULE = [
@@ -73,6 +77,22 @@ def test_what_a_thread_refers_to_as_well_has_the_name_that_the_program_gave_it(t
     assert finding.subject.holder == "Uploader.executor (ThreadPoolExecutor)"
     assert finding.subject.line == 6
     assert not any("None" in advice for advice in finding.remedy)
+
+
+def test_a_default_argument_is_told_as_that_also_while_a_call_has_it(tmp_path):
+    own = {"owner": "keep", "owner_file": "/home/me/jobs.py", "owner_line": 33}
+    builder = recorded(
+        tmp_path,
+        node(2, 0, None, None, **SMALL, root_kind=None),
+        node(9, 2, None, None, type_name="frame", root_kind="frame", **own, **SMALL),
+        node(10, 8, "key", "['keep']", type_name="function", **own, **SMALL),
+        node(11, 10, None, None, type_name="tuple", retained_bytes=leaked),
+        node(12, 9, "local", "kept", type_name="list", retained_bytes=leaked, length=leaked, dominator_node=11,
+             root_kind="frame"),
+    )  # fmt: skip
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "default argument kept of keep() (list)"
+    assert (finding.mechanism, finding.subject.line) == ("default-argument", 34)
 
 
 def test_what_only_libraries_name_has_the_nearest_of_their_names(tmp_path):

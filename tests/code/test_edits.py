@@ -240,6 +240,16 @@ def test_a_default_value_is_made_for_each_call() -> None:
     assert [names["add"](1), names["add"](2)] == [[1], [2]] and names["add"].__doc__ == "Add."
 
 
+def test_a_default_value_that_an_object_keeps_is_made_for_each_object() -> None:
+    text = "class Log:\n    def __init__(self, rows=[]):\n        self.rows = rows\n\n    def add(self, row):\n"
+    names: dict[str, Any] = {}
+    exec(edited("default-argument", f"{text}        self.rows.append(row)\n", "append").text, names)
+    logs = [names["Log"]() for _ in range(2)]
+    for one in logs:
+        one.add(1)
+    assert [one.rows for one in logs] == [[1], [1]]
+
+
 @pytest.mark.parametrize(
     ("header", "new"),
     [

@@ -279,22 +279,29 @@ def _drained(asked: Asked, found: Statement) -> Edited:
 
 
 def _default_none(asked: Asked, found: Statement) -> Edited:
-    source, name = found.source, asked.variable
-    function = found.function
-    if function is None:
-        raise _Unclear("no function is known whose default value it is")
-    every = function.args
-    positional = [*every.posonlyargs, *every.args]
-    given = [*zip(positional[len(positional) - len(every.defaults) :], every.defaults)]
-    given += [(arg, value) for arg, value in zip(every.kwonlyargs, every.kw_defaults) if value is not None]
-    default = next((value for arg, value in given if arg.arg == name), None)
+    """Of the function that the line is in; else of the one that has such a parameter, and gives it to an object."""
+    name = asked.variable
+    defaults = [
+        (source, one, value)
+        for source, one in _nodes(asked.sources) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for arg, value in _defaults(one.args) if arg.arg == name and _EMPTY.fullmatch(_segment(source, value))
+    ]  # fmt: skip
+    own = [one for one in defaults if found.function is not None and one[1].lineno == found.function.lineno]
     no_empty = f"the default value of {name} is no empty container that is written there"
-    text = _segment(source, _known(default, no_empty))
-    _need(_EMPTY.fullmatch(text), no_empty)
+    source, function, default = _known(
+        next(iter(own or defaults), None) if len(own or defaults) == 1 else None, no_empty
+    )
+    text = _segment(source, default)
     inside = _at_the_beginning(source, function, f"if {name} is None:", f"    {name} = {text}", note="")
     note = "where calls were meant to share it, make it a variable of the module"
-    after = _replaced(source._replace(text=inside.text), _known(default), "None", note)
+    after = _replaced(source._replace(text=inside.text), default, "None", note)
     return after._replace(before=source.text)
+
+
+def _defaults(every: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
+    positional = [*every.posonlyargs, *every.args]
+    given = zip(positional[len(positional) - len(every.defaults) :], every.defaults)
+    return [*given, *((arg, value) for arg, value in zip(every.kwonlyargs, every.kw_defaults) if value is not None)]
 
 
 def _for_each_object(asked: Asked, found: Statement) -> Edited:

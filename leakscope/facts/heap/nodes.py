@@ -163,7 +163,7 @@ def _held_by_defaults(nodes: Mapping[int, Node]) -> None:
         function = nodes.get(held.told.path_node) if held is not None and held.type_name == "tuple" else None
         if function is None or held is None or function.type_name != "function" or told.path_node == held.number:
             continue
-        if not node.is_cell and told.edge_kind in ("local", "attribute", "reference"):
+        if not node.is_cell and told.edge_kind in (None, "local", "attribute", "reference"):
             kind = "default" if told.edge_name is not None else told.edge_kind
             node.tell(path_node=held.number, edge_kind=kind, root_kind=held.told.root_kind)
 
