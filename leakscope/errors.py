@@ -71,3 +71,12 @@ class NoSuchTable(BadInput, KeyError, AttributeError):
     """A table that no recording of this version has."""
 
     __str__ = Exception.__str__  # a KeyError puts it in quotes
+
+
+def needs_linux(command: str) -> None:
+    """**Errors** LeakscopeError where it is another system."""
+    if not sys.platform.startswith("linux"):
+        raise LeakscopeError(
+            f"{command} reads /proc, so it runs on Linux (in a container, a virtual machine or WSL), not on "
+            f"{sys.platform}: recordings made there can be read here"
+        )

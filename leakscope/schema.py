@@ -674,6 +674,14 @@ TABLES: dict[str, Table] = {
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
             _STEP,
         )),
+        Table("large_requests", "recorder", "The last large pieces of memory that the job asked for, freed or not", (
+            *_PROCESS,
+            _c("size_bytes", "int", "bytes", "asked for"),
+            _FUNCTION,
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _STACK,
+        )),
         Table("allocation_lives", "agent", "How long a sampled piece of malloc's memory was in use: events in order", (
             *_PROCESS,
             _c("life", "int", "", "which event of the process it began with; a second row of it has its end"),

@@ -34,6 +34,7 @@ DEFAULTS = {
     "framework_logs": False,  # add our callbacks to the frameworks' own; wanted only where the user asked
     "journal": None,  # the folder to write to; None: that of this file
     "recorder_pid": None,
+    "requests_file": None,  # memory of the recorder's, as /proc shows it: for the last large pieces that are asked for
     "start_mono_ns": None,  # CLOCK_MONOTONIC at the start of the recording
 }
 

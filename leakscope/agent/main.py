@@ -91,7 +91,9 @@ class Agent:
             self._exit_soon, stress_s,
         )  # fmt: skip
         self._gpu_history = self.snapshots.devices.history
-        self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.snapshots.may_make else None
+        self._sampler: Sampler | None = None
+        if options["sampling"] and self.snapshots.may_make:
+            self._sampler = Sampler(stress_s is not None, options["requests_file"] or "")
         self._sampling_from = monotonic() + (SAMPLING_AFTER_S if stress_s is None else 0.0)
         sentinels.pause_at_most(SENTINELS_SHARE * self.snapshots.pauses.limit())
         self._lost = lost_references.LostReferences(bool(options["probe"]))
@@ -128,7 +130,7 @@ class Agent:
         waiting.load()
         self.snapshots.load_reader()
         if self._sampler is not None:
-            self._sampler.load()
+            self._sampler.load(outbox.start_ticks)
         self._begin_thread()
 
     def _callbacks(self) -> dict[str, Any]:
@@ -345,10 +347,10 @@ class Agent:
             self._thread.restart.forget()
             self._lost.forked()
             doors.this_is_the_main_thread()
-            if self._sampler is not None:
-                self._sampler.forked()
             self._schedule.begin()
             outbox.forked()
+            if self._sampler is not None:
+                self._sampler.forked(outbox.start_ticks)
             if self._fatal_signals is not None:
                 self._fatal_signals.forked(outbox.pid, outbox.start_ticks)
             outbox.prepare_to_part()

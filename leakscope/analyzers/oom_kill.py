@@ -20,13 +20,14 @@ import numpy as np
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
+from ..facts.calls import who_asked
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
 from ..facts.endings.last_rise import LastRise, last_rise
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..facts.tables import only
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import KILL
 from ..units import FULL, LISTED, MOST, MUCH, KiB, format_bytes, format_duration
 
@@ -81,12 +82,20 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
         severity="critical" if kill.confidence >= LIKELY and kill.victim is not None else "warning",
         grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
-        subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
+        subject=_subject(hog, blamed, rise),
         evidence=_evidence(case, seen, kill, sure, hog, blamed, rise),
         doubts=_doubts(seen, kill),
         remedy=[_enough(case, kill, so_far, rise), *_remedy(kill, blamed)],
         series=_curve(case, hog),
     )
+
+
+def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
+    """What was there, or who asked for what came last: whichever was more."""
+    if blamed is not None and (rise is None or rise.asked is None or rise.bytes <= blamed.bytes):
+        return blamed.subject
+    asked = rise.asked.own if rise is not None and rise.asked is not None else None
+    return subject_of(hog, asked, device="cpu" if hog is not None else None)
 
 
 def _rise(case: Case, kill: Kill, hog: Member | None, blamed: Culprit | None) -> LastRise | None:
@@ -130,8 +139,8 @@ def _where(rise: LastRise) -> str:
     """Who asked, as far as it was seen."""
     if rise.asked is None:
         return ""
-    file, function, line = rise.asked.calls[-1]
-    return f" in {function or '<module>'}() ({PurePath(file).name}:{line})"
+    own = rise.asked.own
+    return f" in {who_asked(rise.asked.calls, own)} ({PurePath(own.file).name}:{own.line})"
 
 
 def _by(rise: LastRise) -> str:

@@ -20,6 +20,7 @@ from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line, grew_at
+from ..facts.calls import calls_of
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
@@ -188,9 +189,10 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     line = next(iter(growth_lines(case.growth, process, case.sources)), None)
     if line is None or not line.library or line.share < MOST:
         return None
-    below = line.alive[0].stack.rpartition(f"{line.file}:{line.line} ")[2].split("\n")[1:]
-    called = (call.rpartition(" ")[2] for call in below)
-    one = next((call[: -len(_MAKES)] for call in called if call.endswith(_MAKES)), None)
+    calls = calls_of(line.alive[0].stack)
+    at = max((i for i, call in enumerate(calls) if call[:2] == (line.file, line.line)), default=-1)
+    called = (call.function for call in calls[at + 1 :])
+    one = next((name[: -len(_MAKES)] for name in called if name.endswith(_MAKES)), None)
     text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
     makes = (Evidence(text, {"line": line.line}),) if one is not None else ()
     return _Maker(one, line, (grew_at(line), *makes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import needs_linux
 from ._shared import command, text_or_json, write_or_print
 
 
@@ -9,6 +10,7 @@ from ._shared import command, text_or_json, write_or_print
 @text_or_json
 def doctor(format_name: str) -> None:
     """Say which evidence this host and this user can give, and what to do about the gaps."""
+    needs_linux("doctor")
     from .. import doctor as examination
 
     groups = examination.examine()

@@ -8,7 +8,7 @@ import sys
 import webbrowser
 from pathlib import Path
 
-from ..errors import LeakscopeError
+from ..errors import LeakscopeError, needs_linux
 from ..renderers import render
 from ..reporting import analyze
 from ..storage import open_recording
@@ -21,6 +21,7 @@ _PROGRAM = "service.py"
 
 def demo(folder: Path, *, browser: bool) -> int:
     """Record ``service.py`` for 15 s into ``folder``, and write its page there. **Errors** LeakscopeError."""
+    needs_linux("demo")
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(Path(__file__).with_name(_PROGRAM), folder / _PROGRAM)
     command = ["record", _PROGRAM, str(SECONDS)]

@@ -1,6 +1,4 @@
-"""What filled the memory of a process that was killed: what the other analyzers found, else what grew most between its
-snapshots, else what it held last.
-"""
+"""What filled the memory of a process that was killed: what the other analyzers found, else what it held last."""
 
 from __future__ import annotations
 
@@ -10,21 +8,16 @@ from typing import TYPE_CHECKING
 
 from ..facts.code.adding import adding_lines
 from ..facts.endings.members import Member
-from ..facts.heap.accumulation import Accumulation, accumulations
-from ..facts.heap.comparable import heaps
-from ..facts.heap.owners import user_place
-from ..facts.heap.place import Place
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import FEWEST, LITTLE, MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
+from ..units import FEWEST, MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LEAST_BYTES = LITTLE
 _SAME_S = SOON_S  # who ended later than so long before it was there with it
 _WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run
 _LEAST_REST = 0.01  # of what it held: the interpreter alone, say
@@ -51,7 +44,7 @@ def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | Non
         own = [f for f in so_far if f.tells(meaning) and _is_about(f, hog) and f.bytes >= SOME * held]
         if own:
             return _of_finding(case, in_order(own)[0], hog, held)
-    return _grew_most(case, hog, held) or _held_most(case, hog, held)
+    return _held_most(case, hog, held)
 
 
 def _is_about(finding: Finding, hog: Member) -> bool:
@@ -87,26 +80,6 @@ def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit
 def _name(holder: str) -> str:
     """Without the type, which the finding itself tells."""
     return holder.rpartition(" (")[0] or holder
-
-
-def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
-    """What was filling up when it was killed, where the run was too short to call that a leak."""
-    best: tuple[float, Accumulation] | None = None
-    for heap in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
-        for grown in accumulations(heap.roots, max(SOME * held, _LEAST_BYTES)):
-            if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
-                best = float(heap.time_s[-1] - heap.time_s[0]), grown
-    if best is None or best[1].place is None:
-        return None
-    seconds, place = best[0], best[1].place
-    named = user_place(place)
-    name = holder_name(named)
-    first, last = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
-    share = min(1.0, last / held)
-    clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
-    subject = _subject(case, hog, named)
-    per_s = over(last - first, seconds)
-    return Culprit(f"{clause}: at least {share:.0%} of what the process held", subject, last, share, bytes_per_s=per_s)
 
 
 def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> Evidence | None:
@@ -147,7 +120,9 @@ def _last_rate(case: Case, hog: Member) -> float | None:
 
 
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
-    """The innermost name of the user's that held most of the memory at the last snapshot: it need not have grown."""
+    """By the last snapshot, the innermost name of the user's under which most was filling up: the run may have been too
+    short to call that a leak; else under which most lay.
+    """
     takes = case.rows("takes")
     takes = only(takes, (takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks))
     if not len(takes):
@@ -155,20 +130,29 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     last = takes.sort_values("take").iloc[-1]
     seen = case.heap(hog.pid)
     at = seen.at(int(last["take"]))
+    if at is None:
+        return None
     then = min(held, int_of(last, "rss_bytes") or held)  # more may have come since
-    large = [place for place in seen.of_user() if at is not None and place.deep_bytes[at] >= MOST * then]
-    place = min(large, key=lambda one: (float(one.deep_bytes[at or 0]), -len(one.path)), default=None)
+    places = list(seen.of_user())
+    most = max((float(one.deep_bytes[at] - one.deep_bytes[0]) for one in places), default=0.0)
+    if has_grown := most >= SOME * held:
+        large = [one for one in places if one.deep_bytes[at] - one.deep_bytes[0] >= MOST * most]
+    else:
+        large = [one for one in places if one.deep_bytes[at] >= MOST * then]
+    place = min(large, key=lambda one: (float(one.deep_bytes[at]), -len(one.path)), default=None)
     if place is None:
         return None
-    size, name = int(place.deep_bytes[at or 0]), holder_name(place)
-    share = min(1.0, size / held)
-    clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-    return Culprit(clause, _subject(case, hog, place), size, share)
-
-
-def _subject(case: Case, hog: Member, named: Place) -> Subject:
-    line = next(iter(adding_lines(case.sources, named.as_holder())), None)
-    return subject_of(hog, line or defined_at(named), device="cpu", **about(named, named))
+    size, share = int(place.deep_bytes[at]), min(1.0, float(place.deep_bytes[at]) / held)
+    line = next(iter(adding_lines(case.sources, place.as_holder())), None)
+    subject = subject_of(hog, line or defined_at(place), device="cpu", **about(place, place))
+    name, first = _name(holder_name(place)), int(place.deep_bytes[0])
+    seconds = float(seen.time_s[at] - seen.time_s[0])
+    if not has_grown:
+        clause = f"{name} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
+        return Culprit(clause, subject, size, share)
+    clause = f"{name} grew from {format_bytes(first)} to {format_bytes(size)} in {format_duration(seconds)}"
+    clause += f": at least {share:.0%} of what the process held"
+    return Culprit(clause, subject, size, share, bytes_per_s=over(size - first, seconds))
 
 
 def hog_of(victim: Member | None, others: Sequence[Member], at_s: float | None) -> Member | None:

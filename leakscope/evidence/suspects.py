@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..facts.calls import calls_of
 from ..facts.code.adding import CALLS, Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
@@ -81,8 +82,8 @@ def _own_lines(case: Case, worker: ProcessGrowth) -> list[GrowthLine]:
 
 def _files_since_fork(stack: str) -> set[str]:
     """Of the calls since the process began: those before are its parent's, which stand on its stack for ever."""
-    calls = stack.split("\n")
+    calls = calls_of(stack)
     begins = [
-        i for i, call in enumerate(calls) if "multiprocessing/process.py:" in call or call.endswith(" _bootstrap")
+        i for i, call in enumerate(calls) if "multiprocessing/process.py" in call.file or call.name == "_bootstrap"
     ]
-    return {call.rpartition(" ")[0].rpartition(":")[0] for call in calls[begins[-1] + 1 if begins else 0 :]}
+    return {call.file for call in calls[begins[-1] + 1 if begins else 0 :]}

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..errors import BadInput
+from ..facts.calls import calls_of
 from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations, function_name
@@ -65,14 +66,12 @@ def _stacks(case: Case, process: ProcessGrowth) -> Iterator[Stack]:
 
 def _frames(one: Allocations) -> Iterator[Frame]:
     """Of Python from the outermost call inward, then of the libraries that the innermost one called."""
-    calls = one.stack.splitlines()[:_MOST_DEPTH]
+    calls = calls_of(one.stack)[:_MOST_DEPTH]
     native = list(takewhile(lambda call: not _is_python(call), one.native_stack.splitlines()[:_MOST_DEPTH]))
     for call in calls:
-        place, _, name = call.partition(" ")
-        file, _, line = place.rpartition(":")
-        yield Frame(name or place, file, int(line) if line.isdigit() else 0)
-    for call in reversed(native):
-        library, _, symbol = call.rpartition(":")
+        yield Frame(call.function, call.file, call.line)
+    for native_call in reversed(native):
+        library, _, symbol = native_call.rpartition(":")
         function = function_name(symbol)
         yield Frame(library if function in (None, "", "?") else f"{function} ({library})", library)
     if not calls and not native:

@@ -17,12 +17,24 @@ from typing import TYPE_CHECKING, Any
 from ..addresses import is_url
 from ..agent import config
 from ..agent.journal import open_regular
-from ..errors import FAILED_BEFORE_START, LeakscopeError
+from ..errors import FAILED_BEFORE_START, LeakscopeError, needs_linux
 from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, console, finalizing, job_identity, launch, namesakes, naming, no_agent, preflight, proc
+from . import (
+    attach,
+    console,
+    finalizing,
+    job_identity,
+    large_requests,
+    launch,
+    namesakes,
+    naming,
+    no_agent,
+    preflight,
+    proc,
+)
 from .answering import FIRST_S, Answer, Answering
 from .companion import Companion
 from .guard import ROOM_BYTES as GUARD_BYTES
@@ -51,11 +63,7 @@ def main(argv: Sequence[str], command: str = "record") -> int | None:
         options = parse_attach(argv) if command == "attach" else parse_record(argv)
         if options.help:
             return None
-        if not sys.platform.startswith("linux"):
-            raise LeakscopeError(
-                f"{command} reads /proc, so it runs on Linux (in a container, a virtual machine or WSL), not on "
-                f"{sys.platform}: recordings made there can be read here"
-            )
+        needs_linux(command)
         if options.find_training:
             from .ps import main as list_processes
 
@@ -313,6 +321,9 @@ class _Recording:
             for table, row in self._last_rows():
                 sampler.add(table, row)
                 self._look_for_us(row)
+        if self._output.large_requests is not None:
+            for row in self._output.large_requests.rows():
+                self._output.journal.add(large_requests.TABLE, row)
         with suppress(OSError):
             self._output.journal.close()
         for companion in self._companions:

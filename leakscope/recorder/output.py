@@ -19,6 +19,7 @@ from ..errors import BadInput, LeakscopeError
 from ..locks import lock
 from ..private import make_folder, remove_folder
 from . import naming, previous_crash, proc, staging
+from .large_requests import LargeRequests
 from .naming import shown
 from .staging import Staged
 
@@ -38,6 +39,7 @@ class Output:
         self.staged: Staged | None = None  # the agent
         self._meta = masker.meta(meta)
         self._lock = -1
+        self.large_requests: LargeRequests | None = None
 
     @classmethod
     def claim(
@@ -78,6 +80,8 @@ class Output:
 
     def _stage(self, agent_config: Mapping[str, Any]) -> None:
         try:
+            self.large_requests = LargeRequests()
+            agent_config = {**agent_config, "requests_file": self.large_requests.file}
             self.staged = staging.stage(self.journal_path, agent_config)
         except OSError as error:
             self.notes.append(f"no view inside the job, there is no safe place for the agent: {error.strerror}")
@@ -162,6 +166,9 @@ class Output:
         if self.staged is not None:
             self.staged.remove()
             self.staged = None
+        if self.large_requests is not None:
+            self.large_requests.close()
+            self.large_requests = None
 
     def remove(self) -> None:
         """Take everything back: the command could not be started."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..errors import needs_linux
 from ..units import MiB, format_bytes
 from . import proc
 from .attach import resident_bytes, user_name
@@ -66,7 +67,8 @@ class Candidate(NamedTuple):
 
 
 def main() -> int:
-    """Print a row for each candidate, the likeliest first; 0, or 1 if there is none."""
+    """Print a row for each candidate, the likeliest first; 0, or 1 if there is none. **Errors** LeakscopeError."""
+    needs_linux("ps")
     found = find()
     if not found:
         sys.stderr.write(

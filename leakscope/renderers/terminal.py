@@ -212,12 +212,14 @@ def _most_telling(report: Report, size: _Size) -> Iterator[RenderableType]:
     else:
         order = ["bill", "processes", "holders", "growth"]
     tables = sorted(_tables(report, size.rows), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
-    for number, (_, heading, table, _) in enumerate(tables[: size.tables]):
+    for number, (name, heading, table, notes) in enumerate(tables[: size.tables]):
         if number == 0:
             yield ""
         table.box, table.columns[0].header = None, heading
         table.columns[0].min_width = min(len(heading), _LONGEST_HEADING)
         yield table
+        for note in notes if name == "bill" else ():
+            yield _OneLine(Text(printable(note), style="dim"))
 
 
 def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table, list[str]]]:
@@ -439,9 +441,8 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    has_note = is_brief and bool(bill.note)
     lines = [line for line in bill.lines if not (is_brief and line.is_rest)]
-    for line in lines[: None if most is None else max(1, most - 1 - has_note)]:
+    for line in lines[: None if most is None else max(1, most - 1 - bool(bill.note))]:
         told = _clean(line.name)
         if details := line.largest if is_brief else line.details:
             told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))
@@ -449,8 +450,6 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
             told.no_wrap, told.overflow = True, "ellipsis"
         cells = [told, Text(line.level), Text(line.share), Text(line.peak)]
         table.add_row(*cells[: len(bill.columns)])
-    if has_note:
-        table.add_row(Text(printable(bill.note), style="dim", no_wrap=True, overflow="ellipsis"))
     return table
 
 

@@ -30,7 +30,7 @@ sys.path.insert(0, {above!r})
 from agent.allocations import sampler
 sampler.SAMPLE_BYTES, sampler.OBJECT_SAMPLE_BYTES, sampler.SETTLED_S = {every}, 2048.0, 0.0
 one = sampler.Sampler()
-one.load()
+one.load(0)
 # Who begins is the recorder's own thread, and nothing is drawn on it.
 import threading
 {begin}

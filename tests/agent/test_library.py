@@ -10,6 +10,8 @@ import pytest
 
 import leakscope.agent
 
+from .staging import rows, run, stage
+
 pytestmark = pytest.mark.live
 
 LIBRARY = Path(leakscope.agent.__file__).with_name("library.py")
@@ -38,3 +40,13 @@ def test_a_module_that_the_program_imports_just_then_is_not_touched_and_ours_wor
     """Half of ``re`` there and half here, patterns are compiled by nobody, and the agent saw nothing any more."""
     done = subprocess.run([sys.executable, "-S", "-c", MEANWHILE], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == ["False AA False", "True", "bb"], done.stderr
+
+
+def test_a_program_that_has_loaded_enum_and_not_re_gets_snapshots(tmp_path: Path) -> None:
+    loaded = "import sys\nfor name in ('re', 'enum'):\n    sys.modules.pop(name, None)\nimport enum\n"  # by a .pth
+    program = "import time\nclass Kept: pass\nkept = {'key': [Kept() for _ in range(9000)]}\ntime.sleep(3)\n"
+    journal = stage(tmp_path)
+    done = run(journal, "-c", loaded + program)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(journal)
+    assert found["takes"] and any(row["type_name"] == "__main__.Kept" for row in found["heap_nodes"])

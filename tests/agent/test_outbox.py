@@ -43,6 +43,17 @@ def test_the_last_word_of_a_watched_thread_is_appended(tmp_path: Path) -> None:
     assert notes == ["loaded", "take-skipped"]
 
 
+def test_an_error_of_ours_stands_in_the_recording(tmp_path: Path) -> None:
+    outbox = an_outbox(tmp_path)
+    for _ in range(2):
+        outbox.failed(KeyError("re"))
+    outbox.write()
+    (file,) = tmp_path.glob("*.jnl")
+    assert [row["text"] for table, rows in read_blocks(str(file)) if table == "agent_notes" for row in rows] == [
+        "KeyError: 're'"
+    ]
+
+
 @pytest.mark.live
 def test_sources_have_the_names_that_stacks_give_them(tmp_path: Path) -> None:
     """Python 3.8 calls a script as the user did, and so do launchers: ``job.py``."""

@@ -11,7 +11,7 @@ import pytest
 from leakscope.agent.allocations import sampler as sampler_module
 from leakscope.agent.graph import layout
 
-from ..harm.interpreters import Interpreter, interpreters
+from ..harm.interpreters import Interpreter, interpreter_at, interpreters
 from .sampled import FOLDER, built, has_sampler, said
 from .staging import rows, run, stage
 from .test_native import OTHER_MALLOC
@@ -49,6 +49,16 @@ def test_what_is_alive_is_told_with_its_line_and_size(interpreter: Interpreter, 
     assert alive["grow:13"] == pytest.approx(8e6 * 1.06, rel=0.3)
     assert sum(size for key, size in alive.items() if key.startswith("drop")) < MiB
     assert found["figures"]["dropped"] == found["figures"]["missed"] == 0
+
+
+def test_a_python_whose_malloc_is_a_stub_of_its_own_is_sampled(tmp_path: Path) -> None:
+    """Debian's lies at fixed addresses: malloc's address is one in the program for everybody, calloc's one in libc."""
+    system = interpreter_at("/usr/bin/python3")
+    if system is None or system.is_refused:
+        pytest.skip("no Python of the system")
+    found = said(KEPT, tmp_path, system)
+    assert found["refusal"] is None
+    assert found["alive"]["keep:5"] == pytest.approx(400 * 50_000, rel=0.2)
 
 
 PEAK = """\
@@ -168,7 +178,7 @@ def test_a_forked_child_tells_only_of_its_own(tmp_path: Path) -> None:
     before = told()
     out, into = os.pipe()
     if not os.fork():
-        one.forked()
+        one.forked(1)
         mine = told()
         in_thread(keep)
         os.write(into, json.dumps([mine, told()]).encode())
@@ -866,3 +876,47 @@ say(malloc=before[0], mapped=before[1])
     )
     assert not found["refusal"]
     assert found["mapped"] < 1 * MiB and found["malloc"] < 2 * MiB
+
+
+LARGE = """\
+import struct
+memory = os.memfd_create("leakscope-requests")
+os.write(memory, bytes(129 * 2048))
+one._lib.sampler_note_requests(f"/proc/self/fd/{memory}".encode(), 7)
+def large():
+    return bytearray(50_000_000)
+def small():
+    return bytearray(1_000_000)
+def written():
+    slots = [os.pread(memory, 2048, at * 2048) for at in range(1, 129)]
+    found = []
+    for slot in slots:
+        order, _, size, ticks, pid, length = struct.unpack_from("<QqQQiI", slot)
+        text = slot[40 : 40 + length].decode().split("\\n")
+        found += [(order, size, ticks, pid == os.getpid(), text[1], text[3].partition("\\0")[0])] if order else []
+    return sorted(found)
+for _ in range(200):
+    in_thread(large)
+in_thread(small)
+mine = written()
+if not os.fork():
+    in_thread(large)
+    unknown = written()
+    one.forked(8)
+    in_thread(large)
+    say(mine=mine, unknown=unknown == [(*line[:3], False, *line[4:]) for line in mine], last=written()[-1])
+else:
+    os.wait()
+"""
+
+
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_large_pieces_are_written_down_as_they_are_asked_for(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Whoever is killed by the next one: the last of them, and of a fork only what it asked for itself."""
+    found = said(LARGE, tmp_path, interpreter)
+    orders, sizes, ticks, own, lines, functions = zip(*found["mine"])
+    assert list(orders) == list(range(200 - 128 + 1, 200 + 1))
+    assert min(sizes) >= 50_000_000 and set(ticks) == {7} and set(own) == {True}
+    assert set(lines) == {"7"} and {name.rpartition(".")[2] for name in functions} == {"large"}
+    assert found["unknown"]
+    assert found["last"][2:5] == [8, True, "7"]

@@ -146,3 +146,20 @@ def test_memory_that_was_given_back_is_reason_enough(job: Job, monkeypatch: pyte
     (first,) = job.runs(2, imports=False)
     held = 300 << 20
     assert job.runs(2, imports=False) == [first + 2]
+
+
+@pytest.mark.parametrize("gained_mib, is_looked_into", [(-170, True), (170, True), (-20, False)])
+def test_the_stage_after_a_dear_start_is_looked_into_where_it_holds_something_else(
+    job: Job, monkeypatch: pytest.MonkeyPatch, gained_mib: int, is_looked_into: bool
+) -> None:
+    """On a busy machine the start takes what may be spent; what is held from then on nobody would see."""
+    held_mib = 900
+    monkeypatch.setattr(schedule, "rss_bytes", lambda: held_mib << 20)
+    monkeypatch.setattr(schedule.level, "rss_bytes", lambda: held_mib << 20)
+    monkeypatch.setattr(schedule.level, "malloc_in_use_bytes", lambda: held_mib << 20)
+    job.stands(10, "serve.py:7 load")
+    for _ in range(4):
+        job.spends(0.35)
+    assert job.stands(10, "serve.py:7 load") == [] and not job.allows()
+    held_mib += gained_mib
+    assert bool(job.stands(10, "serve.py:12 serve")) is is_looked_into

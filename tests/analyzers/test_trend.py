@@ -468,3 +468,16 @@ def test_what_would_have_shown_does(shape):
         assert trend.verdict == FLAT
         shown += judge(t, y + least_shown(trend, t, y) * t).verdict == GROWING
     assert shown >= 18
+
+
+@pytest.mark.parametrize("lasted_s", [192, 198, 204])
+def test_what_stands_for_a_fifth_of_the_run_is_not_said_to_be_growing_still(lasted_s):
+    """Workers that load on a busy machine, now slowly and now fast, until 157 s, and serve from then on."""
+    t = np.arange(0, lasted_s, 0.5)
+    held = np.interp(t, [0, 32, 44, 64, 105, 126, 157], [20, 263, 399, 469, 555, 649, 808])
+    assert judge(t, held * MiB).verdict != GROWING
+
+
+def test_growth_in_bursts_that_ends_in_a_pause_like_those_before_is_growth():
+    t = np.arange(0, 120, 0.5)
+    assert judge(t, (60 + 60 * np.floor((t + 2) / 20)) * MiB).verdict == GROWING

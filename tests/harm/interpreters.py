@@ -50,7 +50,7 @@ def interpreters() -> tuple[Interpreter, ...]:
     """Those to test, in the order of their versions; what cannot be run, or is too old, is left out."""
     named = os.environ.get(VARIABLE, "")
     paths = _all() if named == "all" else named.split(os.pathsep) if named else [sys.executable]
-    found = {str(one): one for path in dict.fromkeys(paths) if (one := _ask(path)) is not None}
+    found = {str(one): one for path in dict.fromkeys(paths) if (one := interpreter_at(path)) is not None}
     return tuple(sorted(found.values(), key=lambda one: one.version))
 
 
@@ -61,7 +61,7 @@ def _all() -> list[str]:
     return [*filter(None, on_path), *of_pyenv, sys.executable]
 
 
-def _ask(path: str) -> Interpreter | None:
+def interpreter_at(path: str) -> Interpreter | None:
     try:
         told = subprocess.run([path, "-c", _ASK, *LIBRARIES], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -45,8 +45,13 @@ def test_what_reads_recordings_needs_no_linux(system: str, words: list[str], sai
 
 
 @pytest.mark.parametrize("system", ["win32", "darwin"])
-def test_record_says_where_it_runs(system: str, tmp_path: Path) -> None:
-    done = elsewhere(system, tmp_path, "record", "--", "true")
-    assert done.returncode == 125
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["record", "--", "true"], 125), (["doctor"], 2), (["demo", "here"], 2), (["ps"], 2)],
+    ids=lambda one: one[0] if isinstance(one, list) else None,
+)
+def test_what_records_says_where_it_runs(system: str, words: list[str], status: int, tmp_path: Path) -> None:
+    done = elsewhere(system, tmp_path, *words)
+    assert (done.returncode, done.stdout) == (status, "")
     (line,) = done.stderr.splitlines()
-    assert "Linux" in line and system in line
+    assert line.startswith(f"leakscope: {words[0]} ") and "Linux" in line and system in line

@@ -98,9 +98,10 @@ def test_what_a_thread_needed_at_once_is_known_until_a_moment() -> None:
     first = [(life, 10, 2, 2, MiB, MiB) for life in range(1, 6)]
     second = [(life, 30, 3, 3, MiB, 2 * MiB) for life in range(11, 14)]
     lives = of_rows(*first, *second, (14, 31, 3, 3, 100 * MiB, 100 * MiB))
-    assert lives.peaks(8.0)["bytes"].to_dict() == {1: 5 * MiB}
-    assert lives.peaks(14.0)["bytes"].to_dict() == {1: 5 * MiB, 2: 6 * MiB}
-    assert lives.peaks(14.0)["error"].to_dict() == {1: 0.0, 2: pytest.approx(MiB * 6**0.5)}
+    at_s = np.array([8.0, 14.0])
+    assert lives.needs(at_s, 2)[0].tolist() == [5 * MiB, 11 * MiB]
+    assert lives.needs(at_s, 1)[0].tolist() == [5 * MiB, 6 * MiB]
+    assert lives.needs(at_s, 2)[1] == 2
 
 
 def test_sizes_are_mixed_as_they_were_and_add_up() -> None:

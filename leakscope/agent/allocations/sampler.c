@@ -11,6 +11,7 @@
  * allocator that was preloaded or linked in.
  *
  *   sampler_look_ups  as the process starts: who looks malloc up from now on gets ours, which does nothing yet
+ *   sampler_note_requests  then, and in a forked child: where large pieces are written down as they are asked for
  *   sampler_begin     with the GIL, once: what is known of this Python
  *   sampler_tick      without it, now and then: libraries that have come since, and native stacks of what is new
  *   sampler_rows      without it: what is alive, by stack
@@ -28,6 +29,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <link.h>
 #include <math.h>
@@ -41,6 +43,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef __GLIBC__
@@ -58,6 +61,7 @@
 #include "sampler/own_stack.h"
 #include "sampler/states.h"
 #include "sampler/stacks.h"
+#include "sampler/requests.h"
 #include "sampler/draw.h"
 #include "sampler/hooks.h"
 #include "sampler/native.h"

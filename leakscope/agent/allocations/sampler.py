@@ -16,6 +16,7 @@ from ..graph import layout
 from ..interpreter import arrays, collector, doors, names
 from ..interpreter.turns import give_way
 from ..native.machines import other_machine
+from .calls import columns_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ TICK_S = 0.5
 SETTLED_S = 10.0  # what has been there for so long is no buffer of the step that runs
 MOST_ROWS = 40
 MOST_SURVIVORS = 400
-MOST_CALLS = 24
 MOST_BLOCKS, BLOCK_BYTES = 1 << 14, 32
 MOST_EVENTS = 1 << 13
 FULL_LIVES = 8000  # all samples are followed until so many were; after each so many more, half as many
@@ -80,10 +80,12 @@ class Sampler:
     """Of one process. Only the agent's thread calls it, but for ``forked`` and ``end``.
 
     ``is_stressed``: for tests of ours, hundreds of times as many samples, and objects watched whatever they do.
+    ``requests_file``: memory of the recorder's that large pieces are written down in.
     """
 
-    def __init__(self, is_stressed: bool = False) -> None:
+    def __init__(self, is_stressed: bool = False, requests_file: str = "") -> None:
         self._is_stressed = is_stressed
+        self._requests_file = requests_file
         self.refusal: str | None = None
         self.is_on = False
         self.ends: list[Callable[[], object]] = []  # C functions that end it while somebody watches, once it is on
@@ -103,7 +105,7 @@ class Sampler:
         """Why it could not begin, as far as can be told before."""
         return _refusal() or (None if os.path.exists(_FILE) else _MISSING)
 
-    def load(self) -> None:
+    def load(self, start_ticks: int) -> None:
         """As the process starts: the job has no other root then, and no limits; who cannot load it says so later.
 
         From here on it sees who looks malloc up; it draws nothing yet.
@@ -113,9 +115,11 @@ class Sampler:
                 self._handle = dlopen(_FILE, 0)
             except OSError:
                 return
-            look_ups = ctypes.CDLL(_FILE, handle=self._handle).sampler_look_ups
-            look_ups.restype = None
-            look_ups()
+            self._lib = ctypes.CDLL(_FILE, handle=self._handle)
+            self._lib.sampler_look_ups.restype = self._lib.sampler_note_requests.restype = None
+            self._lib.sampler_note_requests.argtypes = (ctypes.c_char_p, ctypes.c_uint64)
+            self._lib.sampler_look_ups()
+            self._lib.sampler_note_requests(self._requests_file.encode(), start_ticks)
 
     def begin(self) -> None:
         """Once. Afterwards ``is_on``, or ``refusal`` says why not."""
@@ -130,7 +134,7 @@ class Sampler:
     def _load(self) -> str | None:
         if self._handle is None:
             return other_machine(_FILE) or "its library could not be loaded; was it installed without a C compiler?"
-        free, held = ctypes.CDLL(_FILE, handle=self._handle), ctypes.PyDLL(_FILE, handle=self._handle)
+        free, held = self._lib, ctypes.PyDLL(_FILE, handle=self._handle)
         pointer, number, size = ctypes.c_void_p, ctypes.c_double, ctypes.c_uint64
         free.sampler_begin.argtypes = (pointer, size, ctypes.c_char_p, number)
         free.sampler_tick.argtypes = (number,)
@@ -145,8 +149,7 @@ class Sampler:
         held.sampler_disarm.restype = None
         for name in ("sampler_leave_out_this_thread", "sampler_without_python", "sampler_forget", "sampler_end"):
             getattr(free, name).restype = None
-        # Without the GIL: another thread may be loading a library that waits for it.
-        self._lib, self._held = free, held
+        self._held = held  # the others without the GIL: another thread may be loading a library that waits for it
         self._room = arrays.empty(ctypes.c_char, _ROOM_BYTES)  # of which few pages are ever touched
         self._figures = _Figures()
         self._events = (_Event * MOST_EVENTS)()
@@ -294,7 +297,7 @@ class Sampler:
                 "allocator": _KINDS[kind], "live_bytes": int(live), "settled_bytes": int(settled),
                 "error_bytes": int(error), "sample_count": int(count), "asked_bytes": int(asked),
             }  # fmt: skip
-            row.update(_of_python(calls))
+            row.update(columns_of(calls, names.is_user_file))
             row.update(self._of_native(native))
             rows.append(row)
             give_way()
@@ -318,9 +321,11 @@ class Sampler:
 
     # ---- ends
 
-    def forked(self) -> None:
+    def forked(self, start_ticks: int) -> None:
         """In a forked child: what was asked for before is its parent's, and so is a window on objects."""
         self._survivors, self._pymalloc, self._followed = {}, [], 0
+        if self._handle is not None:
+            self._lib.sampler_note_requests(self._requests_file.encode(), start_ticks)
         if self.is_on:
             self._lib.sampler_forget()
             if self._armed_until is not None:
@@ -355,20 +360,3 @@ def _is_traced() -> bool:
     """tracemalloc wraps the same functions, and what it wraps must not go from under it."""
     is_tracing = names.getattr_plain(sys.modules.get("_tracemalloc"), "is_tracing")
     return is_tracing is not None and bool(is_tracing())
-
-
-def _of_python(text: str) -> dict[str, Any]:
-    """The calls from the outermost function of the user's on, and the innermost one of the user's."""
-    calls = []
-    for one in text.split("\0"):
-        parts = one.split("\n")
-        if len(parts) == 4:
-            calls.append((parts[0], int(parts[1]), parts[3]))
-    users = [at for at, (file, *_) in enumerate(calls) if names.is_user_file(file)]
-    if not users:
-        return {"stack": "", "function": None, "owner_file": None, "owner_line": None}
-    shown = calls[: users[-1] + 1]
-    shown = shown[:MOST_CALLS]
-    file, line, function = calls[users[0]]
-    stack = "\n".join(f"{file}:{line} {function}" for file, line, function in reversed(shown))
-    return {"stack": stack, "function": function, "owner_file": file, "owner_line": line}

@@ -92,7 +92,9 @@ class Schedule:
             return "schedule"
         if self._rss_at_take is not None and self.budget.allows(elapsed_s, budget.GROWTH_FACTOR):
             now = rss_bytes() or self._rss_at_take
-            enough = max(GROWTH_MIN_BYTES, GROWTH_FRACTION * self._rss_at_take)
+            # In another stage less is enough: what is held there no snapshot has seen, and the program may stay in it.
+            fraction = 0.0 if self._is_elsewhere() else GROWTH_FRACTION
+            enough = max(GROWTH_MIN_BYTES, fraction * self._rss_at_take)
             if abs(now - self._rss_at_take) > enough and elapsed_s - self._last_take_s > GROWTH_LEAST_S:
                 return "growth" if now > self._rss_at_take else "fall"
         held_back = self.budget.holds_back(elapsed_s)
@@ -168,7 +170,11 @@ class Schedule:
         """Another snapshot would find the same: no more memory, and the program where it was, not in its next stage,
         which may hold other things, and use others. Nothing is known of what grows on a device.
         """
-        return self._new_count < ELSEWHERE and self.level.is_flat() and not cuda.is_used()
+        return not self._is_elsewhere() and self.level.is_flat() and not cuda.is_used()
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the program runs where it did not up to the last snapshot."""
+        return self._new_count >= ELSEWHERE
 
 
 def is_importing() -> bool:

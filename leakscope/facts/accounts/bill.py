@@ -16,6 +16,7 @@ import numpy as np
 
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...units import SOME
+from ..calls import Call, calls_of, who_asked
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
@@ -335,9 +336,8 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
     at = {time_s: i for i, time_s in enumerate(times.tolist())}
     columns = ("time_s", "function", "owner_file", "owner_line", "stack", "asked_bytes")
     for time_s, function, file, line, stack, size in cells(rows, *columns):
-        own = f"{function}()" if re.fullmatch(r"[\w.]+", str(function)) else str(function)
-        called = _called_at(str(stack or ""), f"{file}:{line} ")
-        key = f"{called} of {own}" if called else own, str(file), int(line)
+        own = Call(str(file), int(line), str(function))
+        key = who_asked(calls_of(str(stack or "")), own), own.file, own.line
         asked.setdefault(key, np.zeros(times.size))[at[time_s]] += float(size or 0)
     i = min(int(np.searchsorted(times, at_s)), times.size - 1)
     beyond: dict[tuple[str, str, int], float] = {}
@@ -347,13 +347,6 @@ def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | Non
         beyond[key] = float(each[i] - (np.median(others) if others.size > 1 else 0.0))
     best = max(beyond, key=lambda key: beyond[key])
     return best if beyond[best] > 0 else None
-
-
-def _called_at(stack: str, place: str) -> str | None:
-    """The library's function that a line of the user's calls: a stack tells the outermost first."""
-    calls = stack.split("\n")
-    at = max((i for i, call in enumerate(calls) if call.startswith(place)), default=len(calls))
-    return calls[at + 1].rpartition(" ")[2] if at + 1 < len(calls) else None
 
 
 # ---- others

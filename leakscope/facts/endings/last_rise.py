@@ -10,7 +10,7 @@ from ...units import MOST, SOME, WORTH, KiB
 from ..growth.processes import ProcessGrowth
 from ..series.arithmetic import Floats
 from ..tables import figures, only, series
-from ..where.progress import Asked, asked_in_turn
+from ..where.progress import Asked, asked_in_turn, last_large
 from .kills import Kill
 
 if TYPE_CHECKING:
@@ -62,8 +62,13 @@ def last_rise(process: ProcessGrowth, kill: Kill, until_s: float, explained_byte
     asked_bytes = None
     if last_virtual is not None and at.size:
         asked_bytes = max(0, round(last_virtual - float(np.interp(since_s, at, virtual))))
-    asked = [one for one in asked_in_turn(process) if one.until_s > since_s and one.gained > 0]
-    most = max(asked, key=lambda one: one.gained, default=None)
+    # What fills up then was asked for before it did: at the sample before, at the earliest.
+    most = last_large(process, float(time_s[max(0, before[-1] - 1)]) if before.size else 0.0)
+    if most is not None and most.gained >= SOME * came:
+        asked_bytes = max(asked_bytes or 0, round(most.gained))
+    else:
+        asked = [one for one in asked_in_turn(process) if one.until_s > since_s and one.gained > 0]
+        most = max(asked, key=lambda one: one.gained, default=None)
     return LastRise(round(came), since_s, until_s, asked_bytes, looked_s, most)
 
 

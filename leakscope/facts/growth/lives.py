@@ -70,21 +70,21 @@ class Lives:
         left: Floats = begun - gone[np.searchsorted(self.end_order[by_end], orders, "right")]
         return left
 
-    def peaks(self, until_s: float) -> pd.DataFrame:
-        """By thread: ``bytes``, the most that was in use at one moment until then of what it asked for of its arena.
-
-        ``error``: one standard error of that.
+    def needs(self, moments_s: Floats, arenas: int) -> tuple[Floats, int]:
+        """The most that each thread had in use at one moment until each of these, of what it asked for of its arena:
+        the sum of as many threads as there are arenas, those that needed most; and how many these are.
         """
         small = self.bytes <= _MAPPED_ALONE
-        unseen = np.maximum(0.0, self.weight - self.bytes)
-        pieces = pd.DataFrame({"thread": self.thread, "bytes": self.weight, "variance": self.weight * unseen})[small]
-        columns = ["bytes", "variance"]
-        ended = pieces.assign(**{name: -pieces[name] for name in columns}, order=self.end_order[small])
-        events = pd.concat([pieces.assign(order=self.begin_order[small]), ended])
-        events = only(events, events["order"] <= self.orders(np.array([until_s]))[0]).sort_values("order")
-        events[columns] = events.groupby("thread")[columns].cumsum()
-        most = events.sort_values("bytes", kind="stable").drop_duplicates("thread", keep="last").set_index("thread")
-        return pd.DataFrame({"bytes": most["bytes"], "error": np.sqrt(most["variance"].clip(lower=0.0))})
+        until = self.orders(moments_s)
+        found = []
+        for thread in np.unique(self.thread[small]):
+            own = small & (self.thread == thread)
+            order = np.concatenate([self.begin_order[own], self.end_order[own]])
+            by_time = np.argsort(order, kind="stable")
+            peak = np.maximum.accumulate(np.cumsum(np.concatenate([self.weight[own], -self.weight[own]])[by_time]))
+            found.append(np.concatenate([[0.0], peak])[np.searchsorted(order[by_time], until, "right")])
+        most: Floats = np.sort(np.array(found).reshape(-1, moments_s.size), axis=0)[-arenas:]
+        return most.sum(axis=0), len(most)
 
 
 def lives_of(rows: pd.DataFrame, rng: np.random.Generator) -> Lives:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...rising import LEAST_BLOCKS
 from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
@@ -21,7 +22,7 @@ from ..heap.naming import MODULES
 from ..heap.owners import user_holder, user_place
 from ..heap.place import Place
 from ..series.arithmetic import level_at, per_second
-from ..series.trend import DRIFT_BYTES, GROWING, Trend, judge
+from ..series.trend import DRIFT_BYTES, FLAT, GROWING, Trend, judge
 from ..tables import cells, narrow, only
 from .arenas import in_use_of
 from .filling import Fills
@@ -162,27 +163,30 @@ def _high_water(grown: Grown) -> Passing | None:
     return None
 
 
-def _peaks_of_threads(grown: Grown) -> Passing | None:
-    """Threads came to need more at one moment, each of an arena of its own, that keeps as much as was ever needed.
+def _need(grown: Grown) -> Passing | None:
+    """What it needs at one moment rises, by samples of allocations: an allocator keeps as much as was ever needed.
 
-    Peaks of threads do not meet, so that hardly more is in use at any time. What is pinned rises beyond them: then what
-    each needs is what it needed before. Threads that come after others take their arenas.
+    And as much again in holes that became too small. What is in use is judged as all that is held is: it does not grow.
+    Each thread has a peak of its own in an arena of its own; threads that come after others take their arenas.
     """
-    at_s, used, free = in_use_of(grown.process.rows("sentinels"), grown.window_s)
-    lives = lives_of(grown.process.rows("allocation_lives"), np.random.default_rng(0))
+    p = grown.process
+    rows = p.rows("sentinels")
+    at_s, used, _ = in_use_of(rows)
+    lives = lives_of(p.rows("allocation_lives"), np.random.default_rng(0))
     if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
         return None
-    more_used, more_free = (float(np.median(one[-3:]) - np.median(one[:3])) for one in (used, free))
-    arenas = grown.process.rows("sentinels")["malloc_arena_count"].max()
-    first, last = (
-        lives.peaks(moment_s).nlargest(int(arenas) if pd.notna(arenas) else 1, "bytes") for moment_s in grown.window_s
-    )
-    needs = float((last["bytes"] - last["error"]).sum() - first["bytes"].sum())
+    arenas = rows["malloc_arena_count"].max()
+    needs, threads = lives.needs(p.time_s, int(arenas) if pd.notna(arenas) else 1)
+    first, last = np.interp(grown.window_s, p.time_s, needs)
+    stays = judge(at_s, used, started_s=p.first_step_s, begun_s=p.begun_s, min_samples=LEAST_BLOCKS + 2)
+    if stays.verdict != FLAT or last - first < MOST * grown.bytes:
+        return None
     text = (
-        f"{format_bytes(more_free)} more are free in arenas of malloc, and {format_count(len(last))} threads came to "
-        f"need {format_bytes(needs)} more, each at its own moment: a longer run would show whether they need ever more"
+        f"{format_count(threads)} threads came to need {format_bytes(last - first)} more, each at its own moment"
+        if threads > 1
+        else f"it came to need {format_bytes(last - first)} more at one moment, and what is in use {stays.reason}"
     )
-    return Passing(min(more_free, needs - max(0.0, more_used)), text)
+    return Passing(grown.bytes, f"{text}: a longer run would show whether it needs ever more")
 
 
 def _history(grown: Grown) -> Passing | None:
@@ -401,6 +405,6 @@ def _root_of(place: Place) -> Place:
 
 
 _REASONS = (
-    _high_water, _peaks_of_threads, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
+    _high_water, _need, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
     _repeating,
 )  # fmt: skip

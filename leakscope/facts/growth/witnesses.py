@@ -206,7 +206,8 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     at_s, in_use, free = in_use_of(worker.rows("sentinels"))
     if at_s.size < 2:
         return
-    trend = judge(at_s, in_use, min_samples=LEAST_BLOCKS + 2)  # the allocators are asked once a second
+    starts = {"started_s": worker.first_step_s, "begun_s": worker.begun_s}
+    trend = judge(at_s, in_use, min_samples=LEAST_BLOCKS + 2, **starts)  # the allocators are asked once a second
     if trend.verdict != GROWING:
         return
     ends_s = [trend.start_s, trend.end_s]

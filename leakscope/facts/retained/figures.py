@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
+from ..calls import MODULE, calls_of
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
 from ..code.imports import package_of
 from ..code.index import tail
@@ -208,13 +209,9 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
         return lines
 
     def allocated(line: Line) -> float:
-        calls = f" {line.function or '<module>'}"
+        own = line.file, line.function or MODULE
         under = (one for one in made if one.bytes > 0)
-        return sum(
-            one.bytes
-            for one in under
-            if any(call.startswith(f"{line.file}:") and call.endswith(calls) for call in one.stack.split("\n"))
-        )
+        return sum(one.bytes for one in under if any((call.file, call.function) == own for call in calls_of(one.stack)))
 
     total = sum(one.bytes for one in made if one.bytes > 0)
     adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand

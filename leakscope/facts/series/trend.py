@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
-from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_duration
+from ...units import FEWEST, HARDLY, MOST, MUCH, SOME, MiB, format_bytes, format_duration
 from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
@@ -250,10 +250,10 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if rises_late and rest.is_spread:
         if rest.pauses:
             return cannot_tell("grew in two steps only; a longer run would show", STEPS)
-        if rest.goes_on:
+        if rest.goes_on and not _stands(t, y):
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
     if started_s is not None and t[0] < started_s < t[-1]:
-        told = f"grew while it started up, for {started_s - t[0]:.0f} s; a longer run would show"
+        told = f"grew before the first step, for {started_s - t[0]:.0f} s; a longer run would show"
         return cannot_tell(told, RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
@@ -273,6 +273,18 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if steps and _is_late(steps, at):
             return cannot_tell(f"{reason}, but for {seen}; a longer run would show", model)
     return replace(window, reason=f"grew in {seen}; apart from that, {reason}" if steps else reason, model=model)
+
+
+def _stands(t: Floats, y: Floats) -> bool:
+    """Whether it stood still for the last fifth, and gained less than in any time as long before.
+
+    Where growth comes in bursts, the last pause is the longest of all by chance only.
+    """
+    kept, tail_s = retained(y), MUCH * float(t[-1] - t[0])
+    ends_s = t[t >= t[0] + tail_s]
+    gains = np.interp(ends_s, t, kept) - np.interp(ends_s - tail_s, t, kept)
+    before = gains[ends_s <= t[-1] - tail_s]
+    return bool(gains[-1] < min(before.min(), HARDLY * float(np.median(before))))
 
 
 def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float]) -> tuple[float, float]:

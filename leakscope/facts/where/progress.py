@@ -5,19 +5,19 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Optional
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ...findings import Idle
 from ...units import FULL
+from ..calls import MODULE, Call, calls_of
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
 from .allocations import TABLE
 
-_MODULE = "<module>"
 _LATE_S = 6.0  # what is asked for is written down some seconds later
 
 
@@ -33,28 +33,19 @@ def reached(process: ProcessGrowth, at_s: float) -> Reached:
         takes = only(takes, (figures(takes, "time_s") <= at_s) & takes["seen_lines"].notna())
         stacks |= {lines for (lines,) in cells(takes, "seen_lines")}
     for stack in stacks:
-        for file, name, line in _calls(stack):
-            found[file, name] = max(found.get((file, name), 0), line)
+        for call in calls_of(stack):
+            at = call.file, call.name
+            found[at] = max(found.get(at, 0), call.line)
     return found
 
 
-_Call = tuple[str, Optional[str], int]  # file, function, line
-
-
-def _calls(stack: str) -> Iterator[_Call]:
-    for call in stack.split("\n"):
-        place, _, function = call.rpartition(" ")
-        file, _, line = place.rpartition(":")
-        if line.isdigit():
-            yield file, None if function == _MODULE else function.rpartition(".")[2], int(line)
-
-
 class Asked(NamedTuple):
-    """What one stack asked for between two tellings. ``gained``: more of it is alive."""
+    """What one stack asked for between two tellings. ``gained``: more of it is alive. ``own``: the user's innermost."""
 
     since_s: float
     until_s: float
-    calls: tuple[_Call, ...]
+    calls: tuple[Call, ...]
+    own: Call
     gained: float
 
 
@@ -87,7 +78,7 @@ def passed_s(process: ProcessGrowth, idle: Idle, asked: Sequence[Asked]) -> floa
 
 
 def _line_in(one: Asked, file: str, name: str | None) -> int | None:
-    return max((line for at, function, line in one.calls if (at, function) == (file, name)), default=None)
+    return max((call.line for call in one.calls if (call.file, call.name) == (file, name)), default=None)
 
 
 def _is_past(at: int | None, line: int, one: Asked, last_s: float, left_s: float) -> bool:
@@ -100,15 +91,35 @@ def _seen_past_s(process: ProcessGrowth, idle: Idle, name: str | None) -> float 
     takes = process.rows("takes")
     takes = only(takes, takes["seen_lines"].notna()) if len(takes) else takes
     for time_s, lines in cells(takes, "time_s", "seen_lines"):
-        if any((file, of) == (idle.file, name) and at > (idle.line or 0) for file, of, at in _calls(lines)):
+        seen = (call.line for call in calls_of(lines) if (call.file, call.name) == (idle.file, name))
+        if max(seen, default=0) > (idle.line or 0):
             return float(time_s)
     return None
+
+
+def last_large(process: ProcessGrowth, since_s: float) -> Asked | None:
+    """The largest piece that was asked for after a moment, of those that were written down at once."""
+    rows = process.rows("large_requests")
+    rows = only(rows, rows["owner_file"].notna() & (figures(rows, "time_s") >= since_s)) if len(rows) else rows
+    most = max(cells(rows, "size_bytes", "time_s", *_CALLS), default=None)
+    if most is None:
+        return None
+    size, time_s, *calls = most
+    return Asked(time_s, time_s, *_called(*calls), gained=float(size))
+
+
+_CALLS = ("stack", "owner_file", "owner_line", "function")
+
+
+def _called(stack: str, file: str, line: float, function: str | None) -> tuple[tuple[Call, ...], Call]:
+    return calls_of(stack), Call(file, int(line), function or MODULE)
 
 
 def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     """What asked for memory, telling by telling."""
     rows = process.rows(TABLE)
-    rows = only(rows, rows["stack"].notna()) if len(rows) else rows
+    rows = only(rows, rows["owner_file"].notna()) if len(rows) else rows
+    called = {calls[0]: _called(*calls) for calls in cells(rows, *_CALLS)}
     times = np.unique(figures(rows, "time_s")) if len(rows) else np.empty(0)
     before = dict(zip(times.tolist(), [0.0, *times.tolist()]))
     known: dict[str, tuple[float, float]] = {}
@@ -119,6 +130,6 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
         for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
             asked_before, live_before = known.get(stack, (0.0, 0.0))
             if asked > asked_before:
-                found.append(Asked(before[float(time_s)], float(time_s), tuple(_calls(stack)), live - live_before))
+                found.append(Asked(before[float(time_s)], float(time_s), *called[stack], live - live_before))
             known[stack] = max(asked, asked_before), live
     return found

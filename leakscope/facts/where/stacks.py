@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...units import SOME
+from ..calls import Call, called_at, calls_of, function_of
 from ..code.adding import Source
 from ..code.imports import package_named
 from ..code.index import index_of
@@ -76,12 +77,12 @@ def lines_of(
     alive = [one for one in alive if one.made_by(makers) is not None] if makers else alive
     index = index_of(sources, "import")
     places: dict[tuple[str, int], list[Allocations]] = {}
-    functions: dict[tuple[str, int], str | None] = {}
+    functions: dict[tuple[str, int], str] = {}
     for one in alive:
-        place = _place_in_files(one, texts)
-        if place is not None:
-            places.setdefault(place[:2], []).append(one)
-            functions.setdefault(place[:2], place[2])
+        call = _call_in_files(one, texts)
+        if call is not None:
+            places.setdefault(call[:2], []).append(one)
+            functions.setdefault(call[:2], function_of(call.function))
     lines = []
     for (file, line), found in places.items():
         first, text = found[0], _text(texts.get(file), line)
@@ -90,7 +91,7 @@ def lines_of(
             GrowthLine(
                 file=file,
                 line=line,
-                function=_without_comprehension(functions[file, line] or "") or None,
+                function=functions[file, line] or None,
                 text=text,
                 bytes=sum(one.bytes for one in found),
                 share=0.0,
@@ -105,18 +106,14 @@ def lines_of(
     return [replace(line, share=line.bytes / max(positive, 1.0)) for line in ordered if line.bytes > 0]
 
 
-def _place_in_files(one: Allocations, texts: dict[str, list[str]]) -> tuple[str, int, str | None] | None:
+def _call_in_files(one: Allocations, texts: dict[str, list[str]]) -> Call | None:
     """Code of no file (a namedtuple's ``__new__``, what exec runs) is not for a reader: who called it is."""
     if one.file is None or one.line is None:
         return None
+    own = Call(one.file, one.line, one.function or "")
     if not one.file.startswith("<") or one.file in texts:
-        return one.file, one.line, one.function
-    for call in reversed(one.stack.split("\n")):
-        place, _, function = call.partition(" ")
-        file, _, line = place.rpartition(":")
-        if file in texts and line.isdigit():
-            return file, int(line), function
-    return one.file, one.line, one.function
+        return own
+    return next((call for call in reversed(calls_of(one.stack)) if call.file in texts), own)
 
 
 def by_creation(lines: Sequence[GrowthLine], sources: Sequence[Source]) -> list[GrowthLine]:
@@ -170,15 +167,8 @@ def _text(lines: list[str] | None, line: int) -> str:
     return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
 
 
-def _without_comprehension(function: str) -> str:
-    """``load`` for ``load.<locals>.<dictcomp>``: up to Python 3.11 a comprehension is a function."""
-    return re.sub(r"(\.<locals>)?\.<\w+>$", "", function)
-
-
 def _called_package(stack: str, file: str, line: int) -> str | None:
     """The package that the line calls, where that is written in Python."""
-    calls = stack.split("\n")
-    own = [i for i, call in enumerate(calls) if call.startswith(f"{file}:{line} ")]
-    called = calls[own[-1] + 1] if own and own[-1] + 1 < len(calls) else ""
-    found = _PACKAGES.search(called)
+    called = called_at(calls_of(stack), file, line)
+    found = _PACKAGES.search(called.file) if called is not None else None
     return found.group(1) if found else None

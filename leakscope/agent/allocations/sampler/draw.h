@@ -70,6 +70,7 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
         mapped_count += kind == MAPPED;
         live_count++;
         drawn_count++;
+        note_request(bytes, stack);
         if (!stack->is_resolved)
             copy_native_stack(number, caller, stack_at);
     }

@@ -339,11 +339,33 @@ static int find_python(struct dl_phdr_info *info, size_t size, void *to)
     return is_it;
 }
 
+/* Where libraries find it. A program at fixed addresses that takes the address of malloc (Debian's Python does) makes that of
+ * a stub of its own malloc's address for all: behind it is the first library that has one. */
+static void *first_of(const char *name)
+{
+    void *at = dlsym(RTLD_DEFAULT, name);
+    ElfW(Sym) *symbol = NULL;
+    Dl_info found;
+    if (!at || !dladdr1(at, &found, (void **)&symbol, RTLD_DL_SYMENT) || !symbol || symbol->st_shndx != SHN_UNDEF)
+        return at;
+    at = NULL;
+    for (struct link_map *one = _r_debug.r_map; one && !at; one = one->l_next) {
+        void *pin = *one->l_name ? dlopen(one->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+        if (!pin)
+            continue;
+        at = dlsym(pin, name);
+        if (at && !(dladdr(at, &found) && found.dli_fname && !strcmp(found.dli_fname, one->l_name)))
+            at = NULL; /* of a library below it */
+        dlclose(pin);
+    }
+    return at;
+}
+
 /* Where the loader finds them first: libc, or an allocator that was preloaded or linked in, which then has all of them. */
 static int find_functions(void)
 {
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    void *first = dlsym(RTLD_DEFAULT, "malloc");
+    void *first = first_of("malloc");
     Dl_info home, found;
     static const char *const sanitizers[] = {"__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"};
     if (!libc || !first || !dladdr(first, &home))
@@ -354,14 +376,14 @@ static int find_functions(void)
     real_dlsym = dlsym;
     for (int i = 0; i < BY_NAME; i++) {
         int is_mapping = strstr(hooks[i].name, "map") != NULL, is_of_cpp = *hooks[i].name == '_';
-        void *real = is_mapping ? dlsym(libc, hooks[i].name) : dlsym(RTLD_DEFAULT, hooks[i].name);
+        void *real = is_mapping ? dlsym(libc, hooks[i].name) : first_of(hooks[i].name);
         int is_at_home = real && (is_mapping || (dladdr(real, &found) && found.dli_fbase == home.dli_fbase));
         if (!is_at_home && !is_of_cpp) /* libstdc++'s own ask malloc */
             return REFUSED_OTHER_MALLOC;
         *hooks[i].real = is_at_home ? real : NULL;
     }
     is_of_libc = dladdr((void *)real_mmap, &found) && found.dli_fbase == home.dli_fbase;
-    void *usable = dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    void *usable = first_of("malloc_usable_size");
     usable_bytes = usable && dladdr(usable, &found) && found.dli_fbase == home.dli_fbase ? (usable_function)usable : NULL;
     return 0;
 }

@@ -1,0 +1,48 @@
+"""The calls of a stack as recordings have it: the outermost first, ``file:line function`` a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+MODULE = "<module>"
+_CALL = re.compile(r"(.+?):(\d+) (.*)")
+_IDENTIFIER = re.compile(r"[\w.]+")
+_COMPREHENSION = re.compile(r"(\.<locals>)?\.<(?!locals>|lambda>)\w+>$")
+
+
+class Call(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+    @property
+    def name(self) -> str | None:
+        """Without its class; None: the module itself."""
+        return None if self.function == MODULE else self.function.rpartition(".")[2]
+
+
+@lru_cache(maxsize=4096)
+def calls_of(stack: str) -> tuple[Call, ...]:
+    found = (_CALL.fullmatch(line) for line in stack.split("\n"))
+    return tuple(Call(one[1], int(one[2]), one[3]) for one in found if one is not None)
+
+
+def function_of(name: str) -> str:
+    """``load`` for ``load.<locals>.<dictcomp>``: up to Python 3.11 a comprehension is a function."""
+    return _COMPREHENSION.sub("", name)
+
+
+def called_at(calls: Sequence[Call], file: str, line: int) -> Call | None:
+    """What a line calls there, at its innermost."""
+    at = max((i for i, call in enumerate(calls) if call[:2] == (file, line)), default=len(calls))
+    return calls[at + 1] if at + 1 < len(calls) else None
+
+
+def who_asked(calls: Sequence[Call], own: Call) -> str:
+    """``DataFrame.merge of prepare()``: what the user's function called, if anything, and that function."""
+    called, name = called_at(calls, own.file, own.line), function_of(own.function)
+    name = f"{name}()" if _IDENTIFIER.fullmatch(name) else name
+    return f"{called.function} of {name}" if called is not None else name
