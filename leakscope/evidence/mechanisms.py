@@ -47,7 +47,15 @@ HARDLY, MUCH = 0.05, 0.2  # of what mending it would free: what it pins
 _MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
 _SHORT = 40  # characters of what a statement says of a container
 _PLAIN = ("collections.", "builtins.", "__main__.")
-_FILLED = ("list", "dict", "set", "collections.deque", "collections.defaultdict", "collections.OrderedDict")
+_FILLED = (
+    "list",
+    "bytearray",
+    "dict",
+    "set",
+    "collections.deque",
+    "collections.defaultdict",
+    "collections.OrderedDict",
+)
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
 # What keeps the whole that it is of, and what to keep in its place.
 _OF_A_WHOLE = {
@@ -226,19 +234,6 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
 # ---- proofs
 
 
-def _has(*, container: str = "", attribute: str = "", edge: str = "", member: str = "") -> Callable[[Held], bool]:
-    """It is of such a type, by such a name, held in such a way, and has such members: as regular expressions."""
-
-    patterns = tuple(re.compile(pattern or ".*") for pattern in (container, attribute, edge, member))
-
-    def proof(one: Held) -> bool:
-        named, reference = one.named, one.place.reference
-        known = named.type_name, str(reference.variable), str(named.reference.edge_kind), one.member_type
-        return all(pattern.fullmatch(text) for pattern, text in zip(patterns, known))
-
-    return proof
-
-
 def _longer(place: Place) -> bool:
     return place.has_length and bool(place.length[-1] > place.length[0])
 
@@ -411,15 +406,6 @@ def _rebuilt(one: Held) -> str | None:
     return ast.unparse(target) if is_it and target is not None else None
 
 
-def _keeps_its_keys(one: Held) -> str | None:
-    """A mapping that lets go of an entry with its key, and does not."""
-    kinds = [at.type_name for at in (one.place, one.place.parent) if at is not None]
-    leads = [part for part in _all_below(one.place) if part.reference.edge_kind == "attribute" and part.reference.owner]
-    if "weakref.WeakKeyDictionary" not in kinds or not leads or not one.has_more_members:
-        return None
-    return f"{leads[0].reference.owner}.{leads[0].reference.variable}"
-
-
 def _finished_work(one: Held) -> str | None:
     """Futures or tasks that are kept for good, each with what it returned: what takes it out again."""
     if one.member not in ("Future", "Task") or not one.place.is_user or one.found.removing:
@@ -459,25 +445,21 @@ def _removal_not_reached(one: Held) -> str | None:
     """A statement removes members, and does so less often than they are added: why, by what stands round it."""
     if not one.found.removing or one.found.limit is not None or not one.has_more_members:
         return None
-    removing, variable = one.found.removing[0], one.variable
+    removing = one.found.removing[0]
     guard = guard_of(one.sources, removing.file, removing.line)
-    also = f"; remove them from {one.others} as well" if one.others else ""
-    empties = ".clear(" in removing.text
-    does = f"{removing.place} {'empties' if empties else 'removes members of'} {variable}"
     after = taken_out_after(one.statement) if one.statement is not None else None
+    empties = ".clear(" in removing.text
     if after is not None and after[1].lineno <= removing.line <= (after[1].end_lineno or after[1].lineno):
         begins = f"that begins behind{one.where.replace(' at', '', 1)}"
-        return f"{does} only if nothing raises before: put it into the finally of a try {begins}{also}"
-    if guard is not None:
+        why = f"only if nothing raises before: put it into the finally of a try {begins}"
+    elif guard is not None:
         at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
         when = "once they have been used" if empties else "for what is no longer needed"
-        return f"{does} {_ONLY[guard.kind].format(text=guard.text, at=at, when=when)}{one.where or ' somewhere'}{also}"
-    if empties:
-        often = f"is not reached as often as it is filled{one.where}"
-        return f"see why {removing.place}, which empties {variable}, {often}{also}"
-    missed = ", or not find the key" if re.search(r"(remove|discard|pop)\(\w|del .*\[", removing.text) else ""
-    fewer = f"removes fewer members of {variable} than are added{one.where}: it may be skipped after an exception"
-    return f"see why {removing.place} {fewer}{missed}{also}"
+        why = f"{_ONLY[guard.kind].format(text=guard.text, at=at, when=when)}{one.where or ' somewhere'}"
+    else:
+        why = f"less often than they are added{one.where}: see what skips it, as an exception may"
+    also = f"; remove them from {one.others} as well" if one.others else ""
+    return f"{removing.place} {'empties' if empties else 'removes members of'} {one.variable} {why}{also}"
 
 
 def _way_out(one: Held) -> str | None:
@@ -586,7 +568,7 @@ def _bound(one: Held) -> list[str]:
     """How to bound it, by its type."""
     place, named, variable = one.place, one.named, one.variable
     beside = f", and from {one.others} as well" if one.others else ""
-    if not named.has_members:  # an optimizer, a parser
+    if not named.has_members and named.type_name not in _FILLED:  # an optimizer, a parser
         is_inside = named is not place or one.found.holder.largest is not None
         unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"
         return [f"{unneeded if is_inside else f'empty {variable}'}{one.filled}{beside}"]
@@ -606,7 +588,7 @@ def _how_to_bound(one: Held, kind: str) -> str:
         return (
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
-    if kind == "list":
+    if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
         return f"empty {variable}{one.filled} once it has been used{keep}"
     return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
@@ -651,9 +633,6 @@ MECHANISMS: dict[str, Mechanism] = {
         ),
         "end each timer that is no longer needed: keep what is made{one.where}, and call its cancel(), or stop(). As "
         "long as it waits, a timer keeps its function, and the arguments of it",
-    ),
-    "waiters": Mechanism(
-        _has(attribute="_waiters"), "cancel what waits for {one.variable}{one.where} once it is no longer needed"
     ),
     "autograd-history": Mechanism(
         lambda one: one.found.is_graph,
@@ -708,13 +687,8 @@ MECHANISMS: dict[str, Mechanism] = {
         "each part to a file and keep a summary",
     ),
     "buffer-not-emptied": Mechanism(
-        _has(container=r"_io\.(StringIO|BytesIO)"),
+        lambda one: one.named.type_name in ("_io.StringIO", "_io.BytesIO"),
         "empty {one.variable} once what it has is read: seek(0), then truncate(); or write to a file",
-    ),
-    "values-keep-their-keys": Mechanism(
-        _keeps_its_keys,
-        "see whether the values of {one.variable} lead to their own keys, as by {found}: then no key ever goes. Let a "
-        "value keep a weakref.ref of its key, or what it needs of it{one.where}",
     ),
     "slow-consumer": Mechanism(
         _slow_consumer,
@@ -725,7 +699,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "library-way-out": Mechanism(_way_out),
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),
     "default-argument": Mechanism(
-        _has(edge="default"),
+        lambda one: one.named.reference.edge_kind == "default",
         "make None the default of {one.named.reference.variable}, and a new container in the function if it is None: "
         "a default value is made once, as the function is defined, and all calls that give none share it",
     ),

@@ -77,6 +77,22 @@ print(json.dumps([owners(rows), in_use() - before]))
     assert sum(accounts.values()) == pytest.approx(truth, rel=0.02)
 
 
+def test_rows_of_which_a_batch_is_a_slice_are_no_activation(forks: Forks):
+    found = result_of(
+        forks,
+        """
+data, model = torch.randn(1000, 2000), nn.Linear(2000, 10)
+for batch in (data[:32], torch.randn(32, 2000)):
+    loss = model(batch).square().mean()
+    first = owners(peak.rows()) if batch._base is data else first
+print(json.dumps([first, owners(peak.rows())]))
+""",
+    )
+    sliced, own = found
+    assert sliced["user-held"] == 8_000_000 and sliced["saved-for-backward"] < 10_000
+    assert own["saved-for-backward"] >= 32 * 8_000
+
+
 def test_each_owner_gets_its_own(forks: Forks):
     found = result_of(
         forks,

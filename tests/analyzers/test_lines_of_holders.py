@@ -175,9 +175,9 @@ def main():
     ("guard", "remove", "said"),
     [
         ("if row.is_last", "self.rows.clear()", "empties Audit.rows only if row.is_last (train.py:7)"),
-        ("for row in old()", "self.rows.clear()", "is not reached as often"),
-        ("for row in old()", "self.rows.remove(row)", "not find the key"),
-        ("if not len(self.rows) < 99", "self.rows.clear()", "is not reached as often"),
+        ("for row in old()", "self.rows.clear()", "less often than they are added"),
+        ("for row in old()", "self.rows.remove(row)", "less often than they are added"),
+        ("if not len(self.rows) < 99", "self.rows.clear()", "less often than they are added"),
     ],
 )
 def test_why_members_stay_is_told_by_what_stands_round_the_line_that_removes_them(

@@ -91,12 +91,13 @@ def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
         if inventory is None:
             return []
         inventory.let_go()
-        tensors.settle_graphs(inventory, _saved(alike["Tensor"], inventory, graph_nodes))
+        graphs = _graphs(alike["Tensor"], inventory, graph_nodes)
+        tensors.settle_graphs(inventory, graphs.saved, parts=graphs.parts)
         return list(budget(inventory, "backward"))
 
 
-def _saved(live: Iterable[Any], inventory: Inventory, graph_nodes: frozenset[int]) -> dict[int, tuple[int, Any, str]]:
-    """{address: (bytes, dtype, device)} of what the graphs of the live tensors saved for backward."""
+def _graphs(live: Iterable[Any], inventory: Inventory, graph_nodes: frozenset[int]) -> autograd.Graphs:
+    """Those of the live tensors, with what they saved for backward."""
     torch = sys.modules["torch"]
     base = torch.Tensor
     known = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
@@ -111,4 +112,4 @@ def _saved(live: Iterable[Any], inventory: Inventory, graph_nodes: frozenset[int
             except Exception as error:
                 if names.is_foreign(error):
                     raise
-    return graphs.saved
+    return graphs

@@ -129,6 +129,7 @@ class Graphs:
         self._deadline = deadline
         # Address of a storage that only a graph keeps -> (bytes, dtype, device).
         self.saved: dict[int, tuple[int, Any, str]] = {}
+        self.parts: set[int] = set()  # of which it keeps less than half: a batch that is a slice of all rows
         self._seen: dict[
             int, Any
         ] = {}  # id -> node: held until all have been followed, since a wrapper's id means nothing once it is gone
@@ -269,5 +270,7 @@ class Graphs:
         self._storages[key] = None
         size: int = tensor.untyped_storage().nbytes()
         self.saved[key] = (size, tensor.dtype, "cpu" if tensor.device.type == "cpu" else str(tensor.device))
+        if 2 * tensor.numel() * tensor.element_size() < size:
+            self.parts.add(key)
         self.storages_of[-1][key] = size
         return size

@@ -613,8 +613,16 @@ def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: li
 # ---- once the graph says who holds what
 
 
-def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any, str]], held: Collection[int] = ()) -> None:
-    """``saved``: {address: (bytes, dtype or None, device)} of what graphs keep; ``held``: addresses a path leads to."""
+def settle_graphs(
+    inventory: Inventory,
+    saved: Mapping[int, tuple[int, Any, str]],
+    held: Collection[int] = (),
+    parts: Collection[int] = (),
+) -> None:
+    """``saved``: {address: (bytes, dtype or None, device)} of what graphs keep; ``held``: addresses a path leads to.
+
+    ``parts``: of which graphs keep but a part: what somebody has the whole of, and nobody computed, is not theirs.
+    """
     for address, (size, dtype, device) in saved.items():
         storage = inventory.storages.get(address)
         if storage is None:
@@ -622,7 +630,8 @@ def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any, str]
                 size, device, dtype_name(dtype) if dtype is not None else "", None
             )
         if storage.owner is None:
-            storage.owner = SAVED
+            is_given = address in parts and storage.whole is not None and not storage.has_history
+            storage.owner = USER if is_given else SAVED
     for address, storage in inventory.storages.items():
         if storage.owner is None:
             storage.owner = ACTIVATION if storage.has_history else USER if address in held else OTHER

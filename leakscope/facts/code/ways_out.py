@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from .adding import removed_from
 from .index import Source, last_name, pairs, parse, tail
 
-_FIRST = ("remove", "discard", "unregister", "pop", "delete", "close", "dispose", "shutdown", "clear", "reset")
+_FIRST = (
+    "remove", "discard", "unregister", "delete", "close", "aclose", "dispose", "shutdown", "clear", "reset", "pop",
+)  # fmt: skip
 _NOT_OFFERED = ("set", "update", "append", "add", "put", "get", "read")
 
 
