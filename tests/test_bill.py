@@ -202,3 +202,20 @@ def test_a_tensor_that_shows_the_memory_of_an_array_is_counted_once(tmp_path: Pa
     (held,) = [row for row in level.rows if row.account == "data"]
     assert (held.bytes, [(one.type, one.bytes) for one in held.parts]) == (size, [("numpy.ndarray", size)])
     assert sum(row.bytes for row in level.rows if row.account in ("data", "user-held", "tensors")) == size
+
+
+@pytest.mark.parametrize("holder", [None, "main() wide"])
+def test_a_large_array_that_is_being_filled_takes_nothing_from_what_others_hold(
+    tmp_path: Path, holder: str | None
+) -> None:
+    """Of 2 GiB that it is to have 200 MiB are there: only it can have so much that nobody has written to."""
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[300 * MiB] * 20)
+    builder.source(PARENT, "/job/train.py", "def main():\n    table = make()\n    wide = widen(table)\n")
+    places = [{"path": "main() table", "type_name": "numpy.ndarray", "deep_bytes": 90 * MiB}]
+    if holder is not None:
+        places.append({"path": holder, "type_name": "numpy.ndarray", "deep_bytes": 2048 * MiB})
+    builder.take(PARENT, 1, 10.0, holders=places, array_bytes=2138 * MiB)
+    level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
+    (held,) = [row for row in level.rows if row.account == "data"]
+    assert level.total_bytes == 300 * MiB
+    assert {part.name: part.bytes for part in held.parts}["main() table"] == 90 * MiB

@@ -259,8 +259,10 @@ def _cut(rows: list[BillRow], native: float, most: float) -> tuple[float, list[B
     if too_much <= 0:
         return native, rows
     native, too_much = native - min(native, too_much), too_much - min(native, too_much)
-    said = sum(row.bytes for row in rows)
-    return native, [scaled(row, 1 - too_much / said) for row in rows] if too_much > 0 and said else rows
+    able = [row for row in rows if row.bytes >= too_much > 0]
+    cut = able if len(able) == 1 else rows  # only one has so much: a large array that is being filled, say
+    said = sum(row.bytes for row in cut)
+    return native, [scaled(row, 1 - too_much / said) if said and row in cut else row for row in rows]
 
 
 def _of_user(rows: Iterable[BillRow]) -> list[BillRow]:
