@@ -355,9 +355,12 @@ def _views(one: Held) -> str | None:
     if one.member_type in _OF_A_WHOLE:
         instead, whole = _OF_A_WHOLE[one.member_type]
         return f"each {one.member} keeps {whole} alive: keep {instead}"
-    is_part = one.member_type == "torch.Tensor" and one.statement is not None and stores_part(one.statement)
-    whole = "each member is a part of a larger tensor, and keeps all of that alive: keep a .clone() of the part"
-    return whole if is_part and not one.found.is_graph else None
+    is_tensor = one.member_type == "torch.Tensor"
+    has_one = is_tensor or any(part.type_name == "torch.Tensor" for part in _much_of_members(one.place))
+    if not has_one or one.statement is None or not stores_part(one.statement) or one.found.is_graph:
+        return None
+    what = f"each member {'is' if is_tensor else 'has'} a part of a larger tensor"
+    return f"{what}, and keeps all of that alive: keep a .clone() of the part"
 
 
 def _carries(one: Held) -> dict[str, str] | None:

@@ -83,6 +83,7 @@ TENSORS = """def main():
         rows.append(frames[best, :8])
         show(rows)
 """
+TENSORS_IN_TUPLES = TENSORS.replace("frames[best, :8]", "(step, frames[best, :8])")
 COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
 
 
@@ -171,6 +172,12 @@ def of_jobs(f: float) -> list[dict[str, Any]]:
     return [{**one, "member_type": "_base.Future"} for one in rows_of("dict")(f)]
 
 
+def of_tuples(f: float) -> list[dict[str, Any]]:
+    own = {"parent": "main() rows[*]", "edge_kind": "index", "object_count": 2000 * f, "type_name": "torch.Tensor"}
+    tensor = place("main() rows[*][1]", 0.98 * 240 * MB * f, tensor_deep_bytes=int(0.98 * 240 * MB * f), **own)
+    return [*listed(member_type="tuple")(f), tensor]
+
+
 def of_frame(f: float) -> list[dict[str, Any]]:
     kept, rows = rows_of("pandas.DataFrame")(f)
     inside = {"type_name": "numpy.ndarray", "variable": None, "edge_kind": "reference", "is_user": False}
@@ -197,6 +204,7 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (COUNTS, rows_of("list"), "never-read", ["nothing in the sources reads Kept.rows", "train.py:7"]),
         (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
+        (TENSORS_IN_TUPLES, of_tuples, "views", ["has a part of a larger tensor", ".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
         (EXPIRES, rows_of("dict"), "removal-not-reached", ["train.py:9", "only if get() is asked", "train.py:15"]),
@@ -213,8 +221,8 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "dict", "never read", "read", "views", "copies", "raised", "expires", "reads",
-         "changes", "done", "unread", "jobs", "comment", "reset", "groups", "match", "anew", "text", "spans"],
+    ids=["queue", "cache", "dict", "never read", "read", "views", "views in tuples", "copies", "raised", "expires",
+         "reads", "changes", "done", "unread", "jobs", "comment", "reset", "groups", "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -260,7 +260,8 @@ def has_default(sources: Sequence[Source], variable: str, maker: str) -> str | N
 
 
 def stores_part(found: Statement) -> bool:
-    """What it stores is a part of an array or tensor by plain indices: ``frames[2, :16]``, a view of the whole.
+    """What it stores is a part of an array or tensor by plain indices, a view of the whole, or has one in it:
+    ``(step, frames[2, :16])``.
 
     An index that is an array, of which a copy would be made, is none; one of which the source does not tell is taken
     for one.
@@ -270,9 +271,12 @@ def stores_part(found: Statement) -> bool:
     if isinstance(member, ast.Name) and found.function is not None:
         made = [v for node in ast.walk(found.function) for t, v in pairs(node) if last_name(t) == member.id]
         member = made[0] if len(made) == 1 else None
-    if not isinstance(member, ast.Subscript):
-        return False
-    index = member.slice.elts if isinstance(member.slice, ast.Tuple) else [member.slice]
+    members = member.elts if isinstance(member, (ast.Tuple, ast.List)) else [member]
+    return any(isinstance(one, ast.Subscript) and _is_part(one, found) for one in members)
+
+
+def _is_part(node: ast.Subscript, found: Statement) -> bool:
+    index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     return all(isinstance(one, (ast.Slice, ast.Constant, ast.UnaryOp)) or _is_number(one, found) for one in index)
 
 
