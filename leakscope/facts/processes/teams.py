@@ -127,11 +127,18 @@ def _team(
         alive=tuple(worker.growth for worker in alive if worker.growth is not None),
         own=tuple(own for own, _ in gained),
         copied=tuple(copied for _, copied in gained),
-        parent_copied=gains(parent, *_window(growth, alive[0]))[1] if parent is not None and alive else 0.0,
+        parent_copied=_parent_copied(growth, parent, alive, gained) if parent is not None and alive else 0.0,
         copies=most_copied(parent, workers, takes),
         inherited=inherited(recording, sources, trainer_pid, first_s, last_s),
         dataset_type=text_of(loader, "dataset_type"),
     )
+
+
+def _parent_copied(
+    growth: TreeGrowth, parent: Process, alive: Sequence[Process], gained: Sequence[tuple[float, float]]
+) -> float:
+    """A page is the parent's alone once each worker has copied it: of more the parent has written to it itself."""
+    return min(gains(parent, *_window(growth, alive[0]))[1], sum(copied for _, copied in gained) / len(gained))
 
 
 def _alive(workers: list[Process], end_s: float) -> list[Process]:
