@@ -70,7 +70,7 @@ loop, pairs = globals()[sys.argv[1]], int(sys.argv[2])
 
 def sample():
     sampler = Sampler()
-    sampler.load()
+    sampler.load(0)
     begun = threading.Event()
     def tick():  # on a thread of its own, as the agent does: what that thread asks for is left out
         sampler.begin()
@@ -160,7 +160,7 @@ def least():
     return [min(pair_ns(size, count) for _ in range(15)) for size, count in (SIZES)]
 bare = least()
 sampler = Sampler()
-sampler.load()
+sampler.load(0)
 beginning = threading.Thread(target=sampler.begin)  # the thread that does it is left out
 beginning.start(), beginning.join()
 assert sampler.is_on, sampler.refusal

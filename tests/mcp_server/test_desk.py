@@ -113,7 +113,7 @@ def test_a_report_is_brief_unless_asked_otherwise(desk):
 
 def test_a_finding_is_explained_with_all_it_rests_on(desk):
     told = ask(desk, "explain_finding", recording="before.parquet", number=1)
-    for part in ("Finding 1 of", "edit: ", "Evidence", "What its confidence rests on", "(alone ", "What to do",
+    for part in ("Finding 1 of", "edit: ", "Evidence", "What its confidence rests on", "by itself)", "What to do",
                  "When findings of this kind are mistaken", ">    12      ", "fingerprint "):  # fmt: skip
         assert part in told
     assert "there is no number 9" in refused(desk, "explain_finding", recording="before.parquet", number=9)
