@@ -91,8 +91,8 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
 
 
 def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
-    """What was there, or who asked for what came last: whichever was more."""
-    if blamed is not None and (rise is None or rise.asked is None or rise.bytes <= blamed.bytes):
+    """What was there, or who asked for more than that in one piece."""
+    if blamed is not None and (rise is None or not rise.is_one_piece or rise.bytes <= blamed.bytes):
         return blamed.subject
     asked = rise.asked.own if rise is not None and rise.asked is not None else None
     return subject_of(hog, asked, device="cpu" if hog is not None else None)

@@ -22,6 +22,7 @@ class LastRise(NamedTuple):
 
     ``asked_bytes``: of address space, in which what was not written to yet counts; None: not known. ``looked_s``: the
     last snapshot; None: there was none. ``asked``: the stack that asked for most of it; None: nobody saw who did.
+    ``is_one_piece``: at once.
     """
 
     bytes: int
@@ -30,6 +31,7 @@ class LastRise(NamedTuple):
     asked_bytes: int | None
     looked_s: float | None
     asked: Asked | None
+    is_one_piece: bool
 
     @property
     def untouched_bytes(self) -> int:
@@ -64,12 +66,14 @@ def last_rise(process: ProcessGrowth, kill: Kill, until_s: float, explained_byte
         asked_bytes = max(0, round(last_virtual - float(np.interp(since_s, at, virtual))))
     # What fills up then was asked for before it did: at the sample before, at the earliest.
     most = last_large(process, float(time_s[max(0, before[-1] - 1)]) if before.size else 0.0)
-    if most is not None and most.gained >= SOME * came:
+    is_one_piece = most is not None and most.gained >= SOME * came
+    if is_one_piece:
+        assert most is not None
         asked_bytes = max(asked_bytes or 0, round(most.gained))
     else:
         asked = [one for one in asked_in_turn(process) if one.until_s > since_s and one.gained > 0]
         most = max(asked, key=lambda one: one.gained, default=None)
-    return LastRise(round(came), since_s, until_s, asked_bytes, looked_s, most)
+    return LastRise(round(came), since_s, until_s, asked_bytes, looked_s, most, is_one_piece)
 
 
 def _shared(samples: pd.DataFrame) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...findings import Idle
 from ...units import FULL, TOLD_S
-from ..calls import MODULE, Call, calls_of
+from ..calls import MODULE, Call, calls_of, function_of
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
@@ -110,7 +110,7 @@ _CALLS = ("stack", "owner_file", "owner_line", "function")
 
 
 def _called(stack: str, file: str, line: float, function: str | None) -> tuple[tuple[Call, ...], Call]:
-    return calls_of(stack), Call(file, int(line), function or MODULE)
+    return calls_of(stack), Call(file, int(line), function_of(function or MODULE))
 
 
 def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
