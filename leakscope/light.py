@@ -23,7 +23,7 @@ leakscope {__version__}: records the memory of a job; what reads recordings is n
 
   leakscope record [OPTIONS] [--] COMMAND   run a command and record the memory of all its processes
   leakscope attach [OPTIONS] PID...         record processes that run already
-  leakscope ps                              list running processes that look like training, or grow
+  leakscope ps                              list the Python processes that run, and how fast they grow
   leakscope metrics RUN [--listen ADDRESS]  figures of a run that is being recorded, for Prometheus
   leakscope finalize RUN...                 make a finished file of a recording (needs pyarrow)
   leakscope upload RUN... --to URL          copy recordings to a store as they are (needs fsspec)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..comparing import CANNOT_TELL as UNDECIDED
-from ..comparing import WORSE, Pace, compare_cases, failure, pace_of, workers_at_once
+from ..comparing import WORSE, compare_cases, failure, workers_at_once
 from ..confidence import LIKELY
 from ..facts.case import Case
+from ..facts.series.trend import GROWING, LEAST_STEPS
 from ..findings import Finding, Report
 from ..ignoring import Ignores, without_ignored
 from ..reporting import report_of
-from ..units import format_bytes, format_count
+from ..units import format_bytes, format_count, format_duration, over
 from ..words import accepted
 from ._rules import Growth, Rules
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 KEPT, BROKEN, CANNOT_TELL = "kept", "broken", "cannot-tell"
+NO_LEAK = "no leak"  # the rule that holds where none is given
 _NO_SAMPLES = "the recording has no memory samples"
 _LOADER_WORKER = "dataloader-worker"
 
@@ -100,43 +102,50 @@ def _outcomes(case: Case, report: Report, rules: Rules, baseline: Recording | No
 
 
 def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
+    """By the report's own figures: a gate says no other rate than the report that explains it."""
     rule = f"max-growth {limit.text}"
-    pace = pace_of(case, by_step=limit.unit == "step")
-    if pace is None or not pace.is_measured:
-        reason = (
-            pace.reason
-            if pace is not None
-            else f"too few {case.step_unit}s were counted"
-            if limit.unit == "step"
-            else _NO_SAMPLES
-        )
-        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {reason}")
-    scale = limit.per * (1.0 if limit.unit == "step" else 3600.0)
+    growth, per_hour = case.growth, report.verdict.growth_bytes_per_hour
+    if growth.leaking is None or per_hour is None:
+        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {growth.reason}")
+    hours = _hours(case, limit)
+    if hours is None:
+        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: too few {case.step_unit}s were counted")
     unit = _unit(limit, case.step_unit)
-    low, middle, high = (value * scale for value in (pace.low, pace.slope, pace.high))
-    if pace.grows and low > limit.bytes:
-        place = _first(report, lambda finding: not finding.wasted)
+    trend = growth.judged
+    if trend.verdict == GROWING:
+        middle = per_hour * hours
+        low, high = (over(middle * slope, trend.slope_per_s) for slope in (trend.slope_low, trend.slope_high))
         text = f"memory grows by {format_bytes(middle)} {unit} ({format_bytes(low)} to {format_bytes(high)})"
-        return _broken(rule, text, place)
-    drift = pace.floor * scale
-    if pace.grows is None:
-        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {pace.reason}")
-    most = high if pace.grows else max(high, drift)
-    if most <= limit.bytes:
-        return Outcome(rule, KEPT, f"memory grows by {format_bytes(most)} {unit} at most")
-    if pace.grows:
-        text = f"memory grows by {format_bytes(low)} to {format_bytes(high)} {unit}; a longer run would show"
-        return Outcome(rule, CANNOT_TELL, text)
-    return Outcome(rule, CANNOT_TELL, _too_short(pace, limit, most, case.step_unit))
+        if low > limit.bytes:
+            return _broken(rule, text, _first(report, lambda finding: not finding.wasted))
+        is_kept = high <= limit.bytes
+        return Outcome(rule, KEPT if is_kept else CANNOT_TELL, text if is_kept else f"{text}; a longer run would show")
+    shown = report.verdict.shown_bytes_per_hour
+    if shown is None:
+        return Outcome(rule, CANNOT_TELL, "cannot tell the growth: this run is too short")
+    least = shown * hours
+    if least <= limit.bytes:
+        return Outcome(rule, KEPT, f"memory does not grow: more than {format_bytes(least)} {unit} would have shown")
+    text = f"this run is too short: it might not show a leak below {format_bytes(least)} {unit}"
+    if limit.bytes > 0:
+        needed_h = (growth.end_s - growth.start_s) / 3600 * least / limit.bytes
+        text += f"; about {_so_long(needed_h, hours, limit, case.step_unit)} after start-up would"
+    return Outcome(rule, CANNOT_TELL, text)
 
 
-def _too_short(pace: Pace, limit: Growth, seen: float, step_unit: str) -> str:
-    text = f"this run is too short: it would not show a leak below {format_bytes(seen)} {_unit(limit, step_unit)}"
-    if limit.bytes <= 0:
-        return text
-    needed = pace.floor * pace.range / limit.bytes * limit.per
-    longer = f"{format_count(needed)} {step_unit}s" if limit.unit == "step" else f"{needed:,.1f} hours"
-    return f"{text}; about {longer} after start-up would"
+def _hours(case: Case, limit: Growth) -> float | None:
+    """How long the job takes for what the limit is given for; None where that is steps, and too few were counted."""
+    if limit.unit != "step":
+        return limit.per
+    if case.steps < LEAST_STEPS:
+        return None
+    return limit.per * (case.growth.end_s - case.growth.start_s) / 3600 / case.steps
+
+
+def _so_long(needed_h: float, hours: float, limit: Growth, step_unit: str) -> str:
+    if limit.unit == "step":
+        return f"{format_count(needed_h / hours * limit.per)} {step_unit}s"
+    return format_duration(needed_h * 3600)
 
 
 def _unit(limit: Growth, step_unit: str) -> str:
@@ -185,7 +194,7 @@ def _against(case: Case, report: Report, baseline: Recording) -> Outcome:
 
 def _no_leak(report: Report) -> Outcome:
     if report.verdict.leaking and report.ignored and _first(report, lambda finding: not finding.wasted) is None:
-        return Outcome("no leak", KEPT, "memory grows, and all that was found is ignored")
+        return Outcome(NO_LEAK, KEPT, "memory grows, and all that was found is ignored")
     outcome = {True: BROKEN, False: KEPT, None: CANNOT_TELL}[report.verdict.leaking]
     text = report.verdict.headline.rstrip(".")
     if outcome == BROKEN:
@@ -193,9 +202,9 @@ def _no_leak(report: Report) -> Outcome:
         surest = max((f.confidence for f in causes), default=1.0)
         if surest < LIKELY:  # a gate that fails on what is likelier to be something else is switched off soon
             unsure = f"{text}; what was found to explain it is {surest:.0%} sure at most"
-            return Outcome("no leak", CANNOT_TELL, unsure)
-        return _broken("no leak", text, causes[0] if causes else None, named=True)
-    return Outcome("no leak", outcome, text)
+            return Outcome(NO_LEAK, CANNOT_TELL, unsure)
+        return _broken(NO_LEAK, text, causes[0] if causes else None, named=True)
+    return Outcome(NO_LEAK, outcome, text)
 
 
 def _first(report: Report, wanted: Callable[[Finding], bool]) -> Finding | None:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 from ..words import printable
-from ._check import BROKEN, CANNOT_TELL, KEPT, Check, Outcome
+from ._check import BROKEN, CANNOT_TELL, KEPT, NO_LEAK, Check, Outcome
 
 FORMATS = ("terminal", "json")
 SCHEMA = "leakscope.check/1"
@@ -32,4 +32,5 @@ def _line(outcome: Outcome) -> str:
     place = ""
     if outcome.file is not None:
         place = f" ({outcome.file}:{outcome.line})" if outcome.line is not None else f" ({outcome.file})"
-    return printable(f"{_WORDS[outcome.outcome]}: {outcome.rule}: {outcome.text}{place}") + "\n"
+    rule = "" if outcome.rule == NO_LEAK else f"{outcome.rule}: "  # its text begins with the verdict
+    return printable(f"{_WORDS[outcome.outcome]}: {rule}{outcome.text}{place}") + "\n"

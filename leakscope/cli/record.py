@@ -79,7 +79,7 @@ def _to_recorder(command: str, arguments: Sequence[str]) -> None:
 
 @command(examples=[("leakscope ps", "then: leakscope attach PID")])
 def ps() -> int:
-    """List running processes that look like training, or grow.
+    """List the Python processes that run, the likeliest first, and how fast they grow.
 
     Looks twice, two seconds apart. Exits with 1 if there is none.
     """

@@ -15,7 +15,7 @@ from ..reporting import report_of
 from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, SAME, WORSE, Comparison, History, Run, Side
 from ._curves import STEP, overlay, run_curves
 from ._holders import bill_changes, finding_changes, worker_changes, workers_at_once
-from ._pace import Pace, pace_of, paces
+from ._pace import Pace, paces
 from ._ran import failure
 from ._render import FORMATS, render, render_cell
 from ._verdict import decide, of_what_ran
@@ -40,7 +40,6 @@ __all__ = [
     "compare_cases",
     "compare_in_order",
     "failure",
-    "pace_of",
     "render",
     "render_cell",
     "workers_at_once",

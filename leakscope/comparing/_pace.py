@@ -120,15 +120,6 @@ class PacePair:
         return self.after.per_hour(self.resolution) if self.smallest is not None else None
 
 
-def pace_of(case: Case, *, by_step: bool) -> Pace | None:
-    """One run by itself, after its start-up; None where it has too few steps, or no samples, to go by."""
-    curve = curve_of(case)
-    x = curve.by_step() if by_step else curve.by_time(0.0)
-    if x is None or not x.size:
-        return None
-    return _pace(curve, x, curve.at_work(), by_step)
-
-
 def paces(before: Case, after: Case) -> PacePair:
     """Both runs by step, if both counted enough of them in common; else by time."""
     curves = curve_of(before), curve_of(after)

@@ -36,12 +36,12 @@ def another_program(before: Case, after: Case) -> str:
     one, two = (_words(case) for case in (before, after))
     if not one or not two or any(_is_imported(case) for case in (before, after)):
         return ""  # other tools write down no source: a copy under another name looks like another program
-    share = _share(_text(before, one), _text(after, two))
-    if program(one) == program(two):
-        is_other = share is not None and share < _OTHER_UNDER_THE_SAME_NAME
-    else:
-        is_other = share is None or share < _SAME_UNDER_ANOTHER_NAME
-    return f"another program ran: {shown(one)} before, {shown(two)} after" if is_other else ""
+    share, is_alike = _share(_text(before, one), _text(after, two)), program(one) == program(two)
+    which = f"{shown(one)} before, {shown(two)} after"
+    if share is None:  # their names are all that is known
+        return "" if is_alike else f"this may be another program, its source was not recorded: {which}"
+    least = _OTHER_UNDER_THE_SAME_NAME if is_alike else _SAME_UNDER_ANOTHER_NAME
+    return f"another program ran: {which}" if share < least else ""
 
 
 def other_options(before: Sequence[str], after: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""Which running processes look like training, or grow: ``leakscope ps``. Runs by itself, beside the jobs.
+"""Which running processes may be worth recording: ``leakscope ps``. Runs by itself, beside the jobs.
 
-Two looks at all processes, ``LOOK_S`` apart. What speaks for one: a training library or the GPU's driver among its
-mapped files, much memory, memory that grows. Processes that one of them started are counted with it.
+Those of Python and those with a training library, of some size; two looks, ``LOOK_S`` apart, say how fast they grow.
+Processes that one of them started are counted with it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from .attach import resident_bytes, user_name
 from .roles import role_of
 
 LOOK_S = 2.0
-LEAST_BYTES = 50 * MiB  # an interpreter with a training library loaded has 150 MiB and more
-LARGE_BYTES = 1024 * MiB  # a Python program of that size is worth a look whatever it has loaded
-GROWN_BYTES = 10 * MiB  # in LOOK_S: 18 GiB an hour
+LEAST_BYTES = 30 * MiB  # an interpreter has 10 MiB, with a training library loaded 150 MiB and more
 _SHOWN_COLUMNS = 120  # where there is no terminal
 _TITLES = ("PID", "MEMORY", f"IN {LOOK_S:.0f} S", "CHILDREN", "LOADED", "COMMAND")
 # Part of the name of a mapped file -> what that means.
@@ -40,7 +38,7 @@ _HELPERS = ("compile-", "resource-tracker", "forkserver", "shell", "launcher")  
 
 
 class Candidate(NamedTuple):
-    """A process that looks like training, and what speaks for it."""
+    """A process that may be worth recording, and what speaks for it."""
 
     pid: int
     rss_bytes: int
@@ -71,11 +69,8 @@ def main() -> int:
     needs_linux("ps")
     found = find()
     if not found:
-        sys.stderr.write(
-            "leakscope: nothing looks like training, and nothing grows: no Python process has a training library "
-            f"loaded or more than {format_bytes(LARGE_BYTES)}, and none gained {format_bytes(GROWN_BYTES)} "
-            f"in {LOOK_S:.0f} s\n"
-        )
+        least = format_bytes(LEAST_BYTES)
+        sys.stderr.write(f"leakscope: no process with Python or a training library has {least} or more\n")
         return 1
     sys.stdout.write("\n".join([*_table(found), "", "Record one of them: leakscope attach PID"]) + "\n")
     return 0
@@ -110,20 +105,14 @@ def _judged(first: dict[int, int]) -> Iterator[Candidate]:
             continue
         if role_of(stat.comm, arguments, None, None).startswith(_HELPERS):
             continue
-        libraries = _libraries(pid)
+        maps = proc.read(f"/proc/{pid}/maps") or b""  # empty where it may not be read
+        libraries = tuple(dict.fromkeys(name for part, name in _LIBRARIES if part in maps))
         grown = rss_bytes - before if before else 0
-        is_python = _is_python(pid, arguments)
-        trains = bool(set(libraries) - set(_DRIVERS)) or (is_python and bool(libraries))
-        if trains or grown >= GROWN_BYTES or ((is_python or libraries) and rss_bytes >= LARGE_BYTES):
+        trains = bool(set(libraries) - set(_DRIVERS))
+        if trains or b"/libpython" in maps or _is_python(pid, arguments):
             status = proc.read(f"/proc/{pid}/status") or b""
             owner = int((proc.text_of(status, b"Uid") or "-1").split()[0])
             yield Candidate(pid, rss_bytes, grown, libraries, 0, 0, tuple(arguments), owner)
-
-
-def _libraries(pid: int) -> tuple[str, ...]:
-    """What its mapped files say it works with; nothing where they may not be read."""
-    maps = proc.read(f"/proc/{pid}/maps") or b""
-    return tuple(dict.fromkeys(name for part, name in _LIBRARIES if part in maps))
 
 
 def _is_python(pid: int, arguments: list[str]) -> bool:

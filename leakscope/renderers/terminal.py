@@ -70,6 +70,7 @@ _NOBODY = "no "  # a holder that is none: no Python object
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
+_MEMBERS = re.compile(r"(?= of |, mostly )")  # behind the type of a container
 _LEAST_TENSOR_SHARE = 0.01  # of what a process holds
 _MOST_NAMED = 4  # of the kinds that were ruled out
 _SHOWN_FINGERPRINT = 12
@@ -89,10 +90,10 @@ class _Size(NamedTuple):
     tables: int = 2
 
 
-_SIZES = (  # one table that says where most of it is, rather than the first row of two
+_SIZES = (  # whole sentences of evidence, rather than more; one table with its largest rows, rather than halves of two
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
-    _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 2, True, 1), _Size(3, 1, 2, 1, True, 1), _Size(2, 1, 2, 1, True, 1),
-    _Size(1, 1, 2, 1, True, 1), _Size(1, 1, 1, 1, True, 1),
+    _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 1, tables=1), _Size(2, 1, 2, 1, tables=1),
+    _Size(3, 1, 2, 1, True, 1), _Size(2, 1, 2, 1, True, 1), _Size(1, 1, 1, 1, True, 1),
 )  # fmt: skip
 
 
@@ -292,7 +293,7 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     ):
         for at, text in enumerate(texts):
             line = _styled(_clean(text), style)
-            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and (at or size.is_tight) else line)
+            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and size.is_tight else line)
     yield Padding(table, (0, 0, 0, 3))
 
 
@@ -385,10 +386,10 @@ def _once(holder: str, type_text: str) -> tuple[str, str]:
     if {type_text.rsplit(".", 1)[-1].lower() + plural for plural in ("", "s", "es")} & {*words}:
         return holder, ""
     name, _, kind = holder.removesuffix(")").rpartition(" (")
-    whole, of, members = type_text.partition(" of ")
+    whole, *members = _MEMBERS.split(type_text, maxsplit=1)
     if not (name and holder.endswith(")") and kind == whole.rsplit(".", 1)[-1]):
         return holder, type_text
-    return f"{name} ({kind}{of}{members})", ""
+    return f"{name} ({kind}{''.join(members)})", ""
 
 
 def _further(finding: Finding) -> Iterator[str]:

@@ -265,7 +265,7 @@ def _waste(told: Told) -> str:
 
 def _held(told: Told) -> str:
     kept = (f for f in told.findings if f.tells(HELD) and not f.wasted)
-    held = next(kept, None) if told.growth.leaking is not True else None
+    held = next(kept, None) if told.growth.leaking is not True and not told.wasted_bytes else None
     return f"{held.title}." if held is not None else ""
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from leakscope import checking, comparing, render
@@ -22,7 +23,15 @@ _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
 _RATE = re.compile(r"[\d.,]+ (?:bytes|[KMGT]?i?B) (?:per|a|an) \w+\b(?!\.\w)")  # no size beside a variable a
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _MARKUP = re.compile(r"<[^>]+>|\x1b\[[0-9;]*m")
-_OUTPUTS = (("terminal", {"verbose": True}), ("markdown", {}), ("html", {}), ("junit", {}), ("github", {}))
+_OUTPUTS = (
+    ("terminal", {"verbose": True}),
+    ("markdown", {}),
+    ("html", {}),
+    ("junit", {}),
+    ("github", {}),
+    ("sarif", {}),
+)
+_ASKED_GROWTH = checking.read_rules({"max-growth": "1MB/hour"}, Path("/"))
 _NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")
 _ELSEWHERE = ("shared-memory", "mapped-files")  # in no process's own memory
 _OF_THE_WINDOW = ("retained-objects", "retained-graph", "native-growth", "fragmentation", "process-pileup")
@@ -230,9 +239,22 @@ def _in_a_check(case: Case, report: Report) -> Iterator[str]:
     most = format_bytes(report.recording.peak.bytes)
     outcome = checking.check_case(case, checking.Rules(max_rss_bytes=1)).outcomes[0]
     yield from _differs("check", "peak", re.findall(_SIZE, outcome.text)[:1], [most])
+    yield from _in_a_check_of_growth(case, report)
     plain = checking.check_case(case, checking.Rules()).outcomes[0]
     if report.verdict.headline.rstrip(".") not in plain.text:
         yield f"check: {plain.text}, and not {report.verdict.headline}"
+
+
+def _in_a_check_of_growth(case: Case, report: Report) -> Iterator[str]:
+    """The rate, or the least that would have shown: both are the report's."""
+    verdict = report.verdict
+    outcome = checking.check_case(case, _ASKED_GROWTH).outcomes[0]
+    told = re.search(rf"(?:grows by|more than|leak below) {_SIZE} per hour", outcome.text)
+    if told is None:
+        return
+    does_grow = "grows by" in outcome.text
+    known = verdict.growth_bytes_per_hour if does_grow else verdict.shown_bytes_per_hour
+    yield from _differs("check", "growth per hour", told[1], None if known is None else format_bytes(known))
 
 
 def _in_the_bill(report: Mapping[str, Any]) -> Iterator[str]:
