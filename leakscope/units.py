@@ -132,3 +132,16 @@ def format_per_step(bytes_per_step: float, step_unit: str, signed: bool = False)
 def format_count(value: float) -> str:
     """``12,345``: thousands separated, no decimals."""
     return f"{value:,.0f}"
+
+
+_NUMBER = re.compile(r" #\d+$")
+
+
+def numbered(name: str, number: int) -> str:
+    """``Store.rows[*] #2``: the second of that name."""
+    return f"{name} #{number}" if number > 1 else name
+
+
+def unnumbered(name: str) -> str:
+    """Without what tells two of one name apart."""
+    return _NUMBER.sub("", name)

@@ -9,7 +9,7 @@ from ..errors import BadInput
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.tables import process_name
-from ..units import format_bytes, format_count, format_duration
+from ..units import format_bytes, format_count, format_duration, unnumbered
 from ..words import printable
 from .whole import WholeHeap, whole_heap_of
 
@@ -181,7 +181,7 @@ def _below(
             break
         place = steps_of(place, last)
         name = _shorter(place.path, above[-1]) if above else place.path
-        name = name.rstrip("'")  # which tell two of one name apart
+        name = unnumbered(name)
         if name.startswith("["):
             alike = members.setdefault(place.type_name, [])
             alike.append(place)

@@ -38,6 +38,8 @@ document.querySelectorAll('.leakscope[data-cell="%(mark)s"]:not(.scripted)').for
 """
 _LATER = ("more.js",)
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
+# Of escaped text: a word with a bracket inside, as long as a narrow screen has room for.
+_CODE = re.compile(r"(?<!\S)(?=\S{3,32}(?:\s|$))[^\s<>]*\w[(\[=][^\s<>]*")
 _FOLDER_END = re.compile(r"(?<=[^/\s])/(?=[^/\s])")
 _STYLES = ("colours.css", "page.css", "charts.css")
 _OF_UPLOT = "uplot/uPlot.min.css"
@@ -177,8 +179,9 @@ def _lines(series: Sequence[Series]) -> list[charts.Chart]:
 
 
 def _unbroken(text: str) -> Markup:
-    """A line does not end between a number and its unit."""
-    return Markup(_AMOUNT.sub("\\1\N{NO-BREAK SPACE}\\2", str(escape(printable(text)))))
+    """A line does not end between a number and its unit, nor within a short piece of code."""
+    whole = _AMOUNT.sub("\\1\N{NO-BREAK SPACE}\\2", str(escape(printable(text))))
+    return Markup(_CODE.sub(r'<span class="whole">\g<0></span>', whole))
 
 
 def _path(path: str) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..findings import HeapHolder, HeapView, Report
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import MiB, format_bytes, format_count, format_duration, unnumbered
 
 _MOST = 5
 _LEAST_BYTES = MiB
@@ -16,7 +16,6 @@ _HARDLY = 0.01  # of what it holds
 _CARRIES = 0.8  # of what the object above it holds
 _OF_NO_ONE = ("several modules together", "smaller modules")
 _NO_HOLDERS = ("frame", "module")
-_ANOTHER = "'"  # at the end tells two apart that had one name
 COLUMNS = ("holder", "what it is", "at first", "at last", "gained")
 
 
@@ -104,7 +103,7 @@ def _carrier(view: HeapView, number: int) -> int:
         if not below:
             return named
         at = below[0]
-        if not view.holders[at].path.rstrip("'").endswith(("[*]", ">", "…")):
+        if not unnumbered(view.holders[at].path).endswith(("[*]", ">", "…")):
             named = at
 
 
@@ -122,11 +121,11 @@ def _held(view: HeapView, number: int, begin: int) -> Held:
     own = (band.value_bytes[-1] for band in view.accounts if band.name != "mapped-files")
     there = sum(own) if not view.on_devices else 0
     most = there if 0 < there < holder.bytes[-1] else None
-    return Held(holder.path.rstrip(_ANOTHER), what, holder.bytes[begin], holder.bytes[-1], counts, most)
+    return Held(unnumbered(holder.path), what, holder.bytes[begin], holder.bytes[-1], counts, most)
 
 
 def _members(holders: Sequence[HeapHolder], number: int) -> HeapHolder | None:
     """What a container has most of, told together."""
     path = f"{holders[number].path}[*]"
-    found = [one for one in holders if one.parent == number and one.path.rstrip(_ANOTHER) == path]
+    found = [one for one in holders if one.parent == number and unnumbered(one.path) == path]
     return max(found, key=lambda one: one.bytes[-1], default=None)

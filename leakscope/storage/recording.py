@@ -44,6 +44,7 @@ _SHARED_ROWS = 1_000_000  # of row groups that tables share; ours have 32,768
 _MOST_SHARED_BYTES = 16 << 20  # of a row group that is read once, for all the tables in it
 _VALUES_AT_ONCE = 4_000_000  # 32 MB
 _MOST_AT_ONCE_BYTES = 256 << 20  # of a file that is elsewhere
+_MOST_NAMED = 4  # of the files beside one that is not there
 _NOTES = {
     "empty": ["holds no rows: the recorder was killed before its first flush, or its journal was not copied along"],
     "checkpoint": ["a checkpoint only: the journal with the rest of the run is missing"],
@@ -541,8 +542,11 @@ def _check_is_parquet(path: Path) -> None:
     if path.is_dir():
         raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
     if not path.exists():
+        beside = sorted(other.name for other in path.parent.glob("*.parquet"))
+        more = f" (beside it: {', '.join(beside[:_MOST_NAMED])}{', …' if len(beside) > _MOST_NAMED else ''})"
         raise UnreadableRecording(
-            f"there is no file {path}: check the name, or record with `leakscope record -o {path} -- COMMAND`"
+            f"there is no file {path}{more if beside else ''}: check the name, or record with "
+            f"`leakscope record -o {path} -- COMMAND`"
         )
     if not path.is_file():
         raise UnreadableRecording(f"{path} is not a regular file: name a recording")

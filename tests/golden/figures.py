@@ -180,7 +180,7 @@ def _on_the_page(report: Report) -> Iterator[str]:
     """What its head counts."""
     head, verdict = render(report, "html").partition("<main")[0], report.verdict
     told = {_as_read(name): _as_read(value) for name, value in _PAGE_FIGURE.findall(head)}
-    known = {"Growth": format_bytes(verdict.growth_bytes, signed=True)}
+    known = {"Growth of the job": format_bytes(verdict.growth_bytes, signed=True)}
     if verdict.growth_bytes_per_hour:
         rate, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
         known[f"Per {unit}"] = rate

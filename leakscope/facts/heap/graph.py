@@ -7,6 +7,7 @@ which it is held. What an object dominates beside those that matter themselves i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import AGENT
-from ...units import MOST
+from ...units import MOST, numbered
 from .chains import chain, chains, names_its_like
 from .history import History, history_of
 from .naming import LEAST_CHILDREN, RESULTS, Names
@@ -69,16 +70,15 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) ->
     first_of_chain = chains(nodes)
     ours = _ours(nodes)
     places: dict[int, Place] = {}
-    taken: set[str] = set()
+    named_alike: Counter[str] = Counter()  # one after the other
     for node in nodes.values():
         left_out = node.is_group or node.told.root_kind in _LEFT_OUT or node.number in first_of_chain
         if left_out or node.number in ours:
             continue
         place = places[node.number] = names.place(node)
         place.error_bytes = node.error
-        while place.path in taken:  # two objects by one name, one after the other
-            place.path += "'"
-        taken.add(place.path)
+        named_alike[place.path] += 1
+        place.path = numbered(place.path, named_alike[place.path])
     new_globals = _new_globals(nodes, places)
     for number, place in places.items():
         place.named_by = places.get(nodes[number].told.path_node)
