@@ -8,6 +8,7 @@ from dataclasses import dataclass
 BETTER, SAME, WORSE, CANNOT_TELL = "better", "same", "worse", "cannot-tell"
 EXIT_STATUS = {BETTER: 0, SAME: 0, WORSE: 1, CANNOT_TELL: 4}
 GONE, STILL, NEW = "gone", "still", "new"
+NO_STEADY_GROWTH = "no steady growth"  # of a run that gained something, in steps or until it was full
 
 
 @dataclass(frozen=True)

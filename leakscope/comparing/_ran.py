@@ -46,9 +46,12 @@ def another_program(before: Case, after: Case) -> str:
 
 def other_options(before: Sequence[str], after: Sequence[str]) -> str:
     """In what two commands of one program differ, in words."""
-    if not before or not after or _plain(before) == _plain(after):
+    if not before or not after or (one := _plain(before)) == (two := _plain(after)):
         return ""
-    return f"the command differs: {shown(before)} before, {shown(after)} after"
+    alike = _alike_at_the_start(one, two)
+    at_end = _alike_at_the_start(one[alike:][::-1], two[alike:][::-1])
+    kept = [shown(words[alike : len(words) - at_end]) or "nothing" for words in (one, two)]
+    return f"the command differs: {kept[0]} before, {kept[1]} after"
 
 
 def failure(report: Report) -> str:
@@ -96,6 +99,10 @@ def _is_imported(case: Case) -> bool:
 def _plain(command: Sequence[str]) -> list[str]:
     """One interpreter is as good as another."""
     return ["python" if _is_python(word) else word for word in command[:1]] + list(command[1:])
+
+
+def _alike_at_the_start(one: Sequence[str], two: Sequence[str]) -> int:
+    return next((at for at, (word, other) in enumerate(zip(one, two)) if word != other), min(len(one), len(two)))
 
 
 def _is_python(word: str) -> bool:

@@ -14,7 +14,7 @@ from ..findings import Report
 from ..kinds import CRASH
 from ..reporting import report_of
 from ..units import MiB, format_bytes, format_count, format_duration, format_per_step
-from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, SAME, STILL, WORSE, FindingChange
+from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, NO_STEADY_GROWTH, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
 from ._pace import Pace, PacePair
 from ._ran import another_program, ended_alike, failure, other_options
@@ -247,7 +247,8 @@ def _names(changes: Sequence[FindingChange], change: str) -> str:
 
 
 def _rates(pair: PacePair) -> str:
-    return f"{_rate(pair.before, pair)} before, {_rate(pair.after, pair)} after"
+    one, two = pair.before, pair.after
+    return f"{_rate(one, two, pair)} before, {_rate(two, one, pair)} after"
 
 
 def _lasted(pace: Pace, pair: PacePair) -> str:
@@ -274,7 +275,9 @@ def _would_tell(pair: PacePair) -> str:
     return f"; about {more} of both would show it"
 
 
-def _rate(pace: Pace, pair: PacePair) -> str:
+def _rate(pace: Pace, other: Pace, pair: PacePair) -> str:
+    if other.grows and pace.grows is False and pace.slope >= pair.resolution:
+        return NO_STEADY_GROWTH  # what it gained came in steps, or ended
     is_below = not pace.grows and pace.slope < pair.resolution  # drift: a figure would pass for a leak
     slope = pair.resolution if is_below else pace.slope
     text = f"{format_bytes(slope * 3600)} per hour"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..units import format_bytes, format_count, format_duration, format_per_step, per_step, steps_together
 from ..words import BILL_NAMES, ending
-from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, History, Side
+from ._comparison import BETTER, CANNOT_TELL, NO_STEADY_GROWTH, SAME, WORSE, Comparison, History, Side
 from ._curves import STEP
 from ._ran import shown
 
@@ -78,6 +78,8 @@ def _rate(
         return "not known"
     if not side.grows and smallest is not None and value < smallest:
         return f"less than {format_bytes(smallest * together)}"
+    if side.grows is False and smallest is not None:
+        return f"{NO_STEADY_GROWTH}, {format_bytes(value * together, signed=True)}"
     (least, unit), (most, same) = (format_bytes(bound * together).split(" ") for bound in (low, high))
     text = format_bytes(value * together, signed=True)
     return f"{text} ({least}{'' if unit == same else f' {unit}'} to {most} {same})"

@@ -202,17 +202,25 @@ def test_of_much_evidence_the_first_is_shown():
     assert render(report, "terminal", width=100, color=False, verbose=True).count("figure number 8") == 2
 
 
-def test_evidence_is_cut_at_a_clause_or_a_word():
+def test_evidence_is_whole_where_there_is_room():
     said = (
         "main() trainer.history held 1.6 KiB in the first and 42.0 MiB in the last of 3 snapshots, from 9.4 s to 25.3 s"
     )
-    evidence = [Evidence("it grew"), Evidence(said)]
-    report = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=evidence)])
-    assert "in the last of 3 snapshots\n" in render(report, "terminal", width=109, color=False)
-    assert "42.0 MiB in the …\n" in render(report, "terminal", width=85, color=False)
-    assert said in " ".join(render(report, "terminal", width=80, color=False, verbose=True).split())
-    first = dataclasses.replace(FULL, findings=[dataclasses.replace(RETAINED, evidence=evidence[1:])])
-    assert said in " ".join(render(first, "terminal", width=80, color=False).split()), "on which the answer rests"
+    report = dataclasses.replace(
+        FULL, findings=[dataclasses.replace(RETAINED, evidence=[Evidence(said), Evidence("it grew")])]
+    )
+    for width in (80, 85, 109):
+        text = render(report, "terminal", width=width, color=False)
+        assert said in " ".join(text.split()) and len(text.splitlines()) <= 25
+    assert "it grew" in render(report, "terminal", width=80, color=False, verbose=True)
+
+
+def test_where_there_is_none_it_is_cut_at_a_clause():
+    said = "the job held 42.0 MiB in the last of 3 snapshots, from 9.4 s to 25.3 s; " + "more of this " * 30
+    crowded = dataclasses.replace(FULL.verdict, headline="Memory leaks: " + "a long story " * 60)
+    findings = [dataclasses.replace(RETAINED, evidence=[Evidence(said)])]
+    report = dataclasses.replace(FULL, verdict=crowded, findings=findings)
+    assert "of 3 snapshots, from 9.4 s to 25.3 s\n" in render(report, "terminal", width=100, color=False)
 
 
 def test_findings_that_do_not_fit_are_counted():
