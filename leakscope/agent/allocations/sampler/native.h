@@ -65,12 +65,27 @@ static int has_called(uintptr_t back, uintptr_t callee)
     }
 }
 
-/* "path\nfunction", the function empty where the module does not say. Without the lock: the loader has one of its own. */
+static uint32_t known_text_of(uint64_t key)
+{
+    if (!take_lock())
+        return 0;
+    const struct text *known = text_known_by(key);
+    uint32_t at = known->key ? known->at : 0;
+    give_lock();
+    return at;
+}
+
+/* "path\nfunction", the function empty where the module does not say. Without the lock: the loader has one of its own,
+ * and looks at every symbol of the module, which takes a millisecond in one of torch's: once for each address. */
 static uint32_t text_of_native(uintptr_t address)
 {
     char written[1000];
     Dl_info found;
     ElfW(Sym) *symbol = NULL;
+    uint64_t key = mixed(address) | 1;
+    uint32_t at = known_text_of(key);
+    if (at)
+        return at;
     if (!dladdr1((void *)(address - 1), &found, (void **)&symbol, RTLD_DL_SYMENT) || !found.dli_fname)
         return 0;
     /* The nearest name that the module shows may be that of a function far before, which is not this one. */
@@ -78,15 +93,15 @@ static uint32_t text_of_native(uintptr_t address)
     int length = snprintf(written, sizeof written, "%.600s\n%.300s", found.dli_fname, is_within ? found.dli_sname : "");
     if (!take_lock())
         return 0;
-    struct text *known = text_known_by(mixed(address) | 1);
+    struct text *known = text_known_by(key);
     if (!known->key && has_room_for_text((size_t)length + 1)) {
-        known->key = mixed(address) | 1;
+        known->key = key;
         known->at = text_used;
         memcpy(text_bytes + text_used, written, (size_t)length + 1);
         text_count++;
         text_used += (uint32_t)length + 1;
     }
-    uint32_t at = known->key ? known->at : 0;
+    at = known->key ? known->at : 0;
     give_lock();
     return at;
 }
