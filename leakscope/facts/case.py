@@ -7,6 +7,7 @@ data flows one way: recording, facts, diagnoses, report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -76,7 +77,16 @@ class Case:
     @cached_property
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
-        return tree_growth(self.recording, self.horizon_s)
+        growth = tree_growth(self.recording, self.horizon_s)
+        if growth.leaking is not False:
+            return growth
+        found = kills(self.recording, members(self.recording, ())).sure  # without roles, which need the growth
+        killed = [k for k in found if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s]
+        if not killed:
+            return growth
+        count = f"{len(killed)} processes" if len(killed) > 1 else "a process"
+        reason = f"the kernel killed {count} of the job meanwhile, and what they held went with them"
+        return replace(growth, leaking=None, least_bytes_per_hour=None, reason=reason)
 
     @cached_property
     def rank_growth(self) -> dict[int, bool | None]:

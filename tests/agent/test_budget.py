@@ -22,12 +22,13 @@ def test_one_that_large_growth_asks_for_is_paid_where_others_have_to_wait() -> N
     assert budget.allows(at_s, GROWTH_FACTOR)
 
 
-def test_growth_leaves_some_of_the_credit_for_the_end() -> None:
+def test_what_growth_asks_for_has_an_end_too() -> None:
     budget = spent_on_imports()
-    at_s = 40.0
+    at_s, before_s = 40.0, budget.spent_s
     while budget.allows(at_s, GROWTH_FACTOR):
-        budget.spend(budget.last_cost_s, at_s)
-    assert budget.allows(at_s, CREDIT_FACTOR)
+        budget.spend(0.5, at_s)
+    assert before_s < budget.spent_s <= FRACTION * (GROWTH_FACTOR * CREDIT_S + at_s)
+    assert budget.allows(at_s + 0.6 / FRACTION, GROWTH_FACTOR)  # it is earned by time
 
 
 def test_in_the_long_run_no_credit_makes_it_cost_more_than_its_share() -> None:

@@ -217,6 +217,24 @@ def test_a_worker_that_was_killed_though_the_job_exited_in_order(tmp_path: Path)
     assert report.recording.ended == "exit"
 
 
+def test_what_fell_as_a_worker_was_killed_was_not_given_back(tmp_path):
+    def of(folder: Path, *, is_killed: bool) -> Report:
+        folder.mkdir()
+        builder = job(folder, step=0, exit_signal=None)
+        for number, born_s in enumerate((0.0, 5.0, 10.0, 15.0)):  # each is made anew when the last is gone
+            pid, died_s = WORKER + number, born_s + 4.9
+            how = {"exit_signal": 9} if is_killed else {"exit_code": 0}
+            builder.process(pid, role="python-spawn", born_s=born_s, died_s=died_s, **how)
+            builder.samples(pid, [(100 + 180 * n) * MiB for n in range(5)], from_s=born_s)
+            if is_killed:
+                logged(builder, *kill_lines(pid, anon_mib=820), at_s=died_s)
+        return analyze(counted(builder, host=4 * is_killed, own=4 * is_killed).open())
+
+    verdict = of(tmp_path / "killed", is_killed=True).verdict
+    assert verdict.leaking is None and "killed 3 processes" in verdict.headline
+    assert of(tmp_path / "ended", is_killed=False).verdict.leaking is not None
+
+
 def test_who_was_killed_is_not_who_held_most(tmp_path: Path) -> None:
     builder = job(tmp_path, exit_signal=None)
     builder.process(WORKER, role="other", cmdline="/bin/pause", comm="pause", died_s=19.5, exit_signal=9)

@@ -203,18 +203,25 @@ def _without_noise(share: Floats, is_alone: NDArray[np.bool_], unshared: float) 
 
 
 def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats:
-    """Readings of a process that is alone, as they would be without forks that came and went between two samples.
+    """Readings as they would be without forks that came and went between two samples.
 
     A program may fork a child for each piece of work. Then many readings meet one that has half of every page, and is
-    gone before it is seen itself: what it was said to hold would be nobody's. Of a few readings in a row the highest is
-    taken, since one after the other is hardly met by such a child.
+    gone before it is seen itself: what the program was said to hold would be nobody's. Of a few readings in a row with
+    as large a family the highest is taken where that is the process alone, whose share is all; else the usual one, as
+    its own share moves as well: one after the other is hardly met by such a child.
     """
-    alone = family.size_at(at_s) <= 1
-    if alone.sum() < 2:
-        return share
-    share = share.copy()
-    own = np.pad(share[alone], _UNSEEN_READINGS)
-    share[alone] = np.lib.stride_tricks.sliding_window_view(own, 2 * _UNSEEN_READINGS + 1).max(axis=1)
+    share, sizes = share.copy(), family.size_at(at_s)
+    for size in np.unique(sizes):
+        alike = sizes == size
+        if alike.sum() < 2:
+            continue
+        padded = np.pad(share[alike], _UNSEEN_READINGS, constant_values=np.nan)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _UNSEEN_READINGS + 1)
+        if size <= 1:
+            share[alike] = np.nanmax(windows, axis=1)
+        else:
+            usual = np.nanmedian(windows, axis=1)
+            share[alike] = np.where(share[alike] < _UNSHARED * usual, usual, share[alike])
     return share
 
 

@@ -11,6 +11,8 @@ from .nodes import Node, alive
 from .place import Floats, Place
 
 _LINKS = 16  # of one type, each of which has nearly nothing but the next: a chain, and one place
+_DICT = "dict"
+_BETWEEN = (_DICT, "tuple", "list")  # one dict of a chain and the next
 _PASSES_ON = 15 / 16
 _HEAVY_LINKS = 4  # of a chain in which each has the next and much more, as it became longer
 _PASSES_ON_SOME = 0.4  # as the last but one does of those
@@ -96,7 +98,8 @@ def _link_before(node: Node, nodes: Mapping[int, Node]) -> int | None:
     above, type_name = node, node.told.type_name
     for _ in range(3):
         found = nodes.get(above.told.dominator_node)
-        if found is None or found.is_group:
+        # Dicts of instances, each of which has another: that is how far they are nested, as modules of a model are.
+        if found is None or found.is_group or (type_name == _DICT and found.told.type_name not in _BETWEEN):
             return None
         holder, above = above if above is not node else found, found
         if above.told.type_name == type_name:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import unnumbered
 from ..code.names import Holder
 
 Floats = NDArray[np.float64]
@@ -24,8 +24,6 @@ GRAPH_TYPE = "torch autograd graph"  # as the agent names it
 # Where a torch module keeps what the user wrote as ``model.part``.
 MODULE_DICTS = ("_modules", "_parameters", "_buffers")
 NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
-
-_ANOTHER = re.compile(r"(?<=[\w)\]>…])'+$")
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Place:
     @property
     def said(self) -> str:
         """The path as a report says it: without what tells two apart that had one name."""
-        return _ANOTHER.sub("", self.path)
+        return unnumbered(self.path)
 
     @property
     def is_user(self) -> bool:
