@@ -214,6 +214,26 @@ def test_a_chain_of_few_heavy_links_is_one_holder(tmp_path):
     assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
 
 
+def test_instances_within_each_other_are_no_chain_of_their_dicts(tmp_path):
+    """The parts of a model have rows once what hangs on the innermost is heavy: they are no more than before."""
+
+    def late(second):
+        return leaked(second) if second > TAKES_S[0] else 0
+
+    parts, number = [node(9, 8, "key", "['MODEL']", type_name="jobs.Model", retained_bytes=leaked, dominator_node=0)], 9
+    for part in ("Encoder", "Layers", "Layer", "Attention", "Output", "Dense"):
+        held = leaked if number == 9 else late
+        parts.append(node(number + 1, number, "attribute", "_modules", type_name="dict", retained_bytes=held))
+        name = part.lower()
+        parts.append(node(number + 2, number + 1, "key", f"['{name}']", type_name=f"jobs.{part}", retained_bytes=late))
+        number += 2
+    hooks = {"type_name": "collections.OrderedDict", "retained_bytes": late, "length": late, "child_count": late}
+    builder = recorded(tmp_path, *parts, node(number + 1, number, "attribute", "_forward_hooks", **hooks))
+    places = graph_places(builder.open(), PID, range(1, len(TAKES_S) + 1), by_holder=True)
+    assert any(place.path.endswith("._forward_hooks") for place in places)
+    assert not any(place.chained for place in places)
+
+
 def test_a_chain_that_gets_a_new_first_link_each_time_held_what_the_first_of_then_did(tmp_path):
     """``last = Frame(previous=last)``: what is a link now was all of the chain before."""
     name = "jobs.Frame"

@@ -53,6 +53,18 @@ def test_a_share_holds_as_long_as_all_who_have_it() -> None:
     assert np.allclose(private[10:] / MiB, 400, atol=1) and np.allclose(private[:4] / MiB, 400, atol=1)
 
 
+def test_a_moments_forks_beside_workers_take_no_growth_away() -> None:
+    """A training with two workers grows, and forks two more for each evaluation: two readings meet them."""
+    own = np.linspace(200 * MiB, 400 * MiB, SECONDS.size)
+    readings = rows(own, 160 * MiB)
+    for met in (12, SECONDS.size - 1):
+        readings.loc[met, ["pss_bytes", "pss_anon_bytes"]] = (own[met] + 160 * MiB) / 3
+    trio = Family(np.array([-1.0, -1.0, -1.0]), np.empty(0))
+    _, private, _, _ = shares(readings, trio)
+    assert np.allclose(private, own + 80 * MiB, rtol=0.1)
+    assert private[-1] == private.max()
+
+
 def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> None:
     """A graph of 40 MiB was held for 12 s, as the process went to 300 MiB and back; at rest nothing is seen of it."""
     own = np.full(SECONDS.size, 100 * MiB)

@@ -14,9 +14,9 @@ LATE_FACTOR = 2.0  # of its usual interval: a snapshot that costs put off by mor
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap snapshot
 # The first snapshots may spend twice that: with fewer than four nothing can be told of a run that ends in a minute.
 CREDITED_TAKES, CREDIT_FACTOR = 4, 2.0
-# One that memory asks for which has grown much since the last, or is held in another stage: on a busy machine, where the
-# first ones cost twice as much and are spent on imports, nobody would see who holds what came since. How often it asks
-# is bounded by how much there is: each time a third more than at the last.
+# One that memory asks for which has grown much since the last: on a busy machine, where the first ones cost twice as
+# much and are spent on imports, nobody would see who holds what came since. How often it asks is bounded by how much
+# there is: each time a third more than at the last.
 GROWTH_FACTOR = 3.0
 FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
 FLAT_FACTOR = 8.0  # of the usual interval: the next snapshot where memory stands still, which then finds the same

@@ -313,8 +313,8 @@ def _process(
     begun_s = float(loaded[0]) if loaded.size else None
     exit_s = float(exits[-1]) if exits.size else float("inf")
     at_work = only(rows, rows["time_s"] <= exit_s)
-    # What a program gives back while it shuts down says nothing about its life; nor does what it shares by then, which is
-    # read some milliseconds after what it holds, and would be drawn on a line from the reading before it.
+    # What a program gives back while it shuts down says nothing about its life; nor does what it shares by then, which
+    # would be drawn on a line from the reading before it.
     rows = at_work if at_work["rss_bytes"].count() >= 2 else rows
     time_s, private, shared, file = shares(rows, family, copied, _graphs_of(recording.tables["heap_graphs"], key))
     return ProcessGrowth(
