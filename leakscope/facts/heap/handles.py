@@ -15,7 +15,7 @@ from ...units import FEWEST, FULL, MOST
 from .accumulation import Accumulation, keeps_growing
 from .comparable import Heap
 from .owners import user_place
-from .place import Floats, Place
+from .place import Floats, Place, upwards
 
 _TENSOR, _ADDRESS = "torch.Tensor", "ctypes.c_void_p"
 ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
@@ -65,10 +65,7 @@ def handles(
 
 def _is_below(place: Place, above: Container[int]) -> bool:
     """``above``: places, by their identity."""
-    at = place.parent
-    while at is not None and id(at) not in above:
-        at = at.parent
-    return at is not None
+    return any(id(at) in above for at in upwards(place.parent))
 
 
 def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _Candidate | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...units import MOST
-from .place import Place
+from .place import Place, upwards
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,4 @@ def _is_by_users_names(place: Place) -> bool:
 
 
 def _is_below(place: Place, above: Place | None) -> bool:
-    at: Place | None = place.parent
-    while at is not None and at is not above:
-        at = at.parent
-    return at is above is not None
+    return any(at is above for at in upwards(place.parent))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..code.adding import ADDS, Holder, Line, Source, adding_lines, line_at
 from ..code.index import Index, Scope, index_of, last_name, pairs
 from ..code.points_to import ADDERS, THING, Field, Things, Variable, points_to
-from ..heap.place import Place
+from ..heap.place import Place, upwards
 
 _SERVER, _OF_PROXIES = ("multiprocessing.managers", "id_to_obj"), ("multiprocessing.managers", "id_to_local_proxy_obj")
 _MAKES_MANAGER = ("Manager", "SyncManager")
@@ -71,12 +71,7 @@ def named_by_proxy(sources: Sequence[Source], place: Place) -> tuple[Place, list
 
 
 def _is_kept_by_server(place: Place, table: tuple[str, str]) -> bool:
-    above: Place | None = place
-    while above is not None:
-        if (above.reference.owner_module, above.reference.variable) == table:
-            return True
-        above = above.parent
-    return False
+    return any((above.reference.owner_module, above.reference.variable) == table for above in upwards(place))
 
 
 def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
