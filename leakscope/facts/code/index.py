@@ -156,6 +156,20 @@ def _unpack(target: ast.expr, value: ast.expr) -> Iterator[Pair]:
         yield from _unpack(element.value if isinstance(element, ast.Starred) else element, part)
 
 
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def defaults_of(node: ast.AST | None) -> list[tuple[ast.arg, ast.expr]]:
+    """The parameters of a function that have default values, and these."""
+    if not isinstance(node, FUNCTIONS):
+        return []
+    positional = [*node.args.posonlyargs, *node.args.args]
+    given = zip(positional[len(positional) - len(node.args.defaults) :], node.args.defaults)
+    return [*given, *((arg, value) for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults) if value)]
+
+
 class Index:
     """All scopes of the sources, by name. Lookups return empty or None for what the sources do not show."""
 
@@ -447,7 +461,7 @@ def _outside(node: Function | ast.ClassDef) -> list[ast.expr]:
     outside: list[ast.expr] = list(getattr(node, "decorator_list", []))
     if isinstance(node, ast.ClassDef):
         return [*outside, *node.bases, *(k.value for k in node.keywords)]
-    return [*outside, *node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+    return [*outside, *(value for _, value in defaults_of(node))]
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
