@@ -145,23 +145,29 @@ class Held:
         return statement_at(self.sources, line.file, line.line) if line is not None else None
 
     @property
+    def node(self) -> ast.stmt | None:
+        return self.statement.node if self.statement is not None else None
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        """All in the statement that adds to it."""
+        return [one for one in ast.walk(self.node) if isinstance(one, ast.Call)] if self.node is not None else []
+
+    @property
     def written(self) -> str:
         """The container, as the statement that adds to it says it; else by its variable."""
-        pair = stored(self.statement.node) if self.statement is not None else None
+        pair = stored(self.node)
         return ast.unparse(pair[0]) if pair is not None else self.variable.rpartition(" ")[2]
 
     @property
     def new_keys(self) -> str:
         """``user, path``: what the line gives that may be another each time; empty where it gives constants alone."""
-        line = self.line
-        return ", ".join(new_each_time(self.sources, line.file, line.line)[:3]) if line is not None else ""
+        return ", ".join(new_each_time(self.node)[:3]) if self.node is not None else ""
 
     @property
     def asked(self) -> str:
         """``combination of user, path at app.py:7``: what a library is asked for there. Empty where it is to add."""
-        node = self.statement.node if self.statement is not None else None
-        calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)] if node is not None else []
-        keys = "" if any(adds(last_name(call.func)) for call in calls) else self.new_keys
+        keys = "" if any(adds(last_name(call.func)) for call in self.calls) else self.new_keys
         return f"{'combination of ' if ',' in keys else ''}{keys}{self.where}" if keys else ""
 
     @property
@@ -285,7 +291,7 @@ def _registry(one: Held) -> str | None:
 
 def _method_with_cache(one: Held) -> dict[str, str] | None:
     """A cache round a method, in which objects of its class were seen: its keys are all arguments, self among them."""
-    node = one.statement.node if one.statement is not None and one.named.reference.edge_kind == "cache" else None
+    node = one.node if one.named.reference.edge_kind == "cache" else None
     own = one.statement.cls if one.statement is not None else None
     if own is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not node.args.args:
         return None
@@ -400,7 +406,7 @@ def _is_never_read(one: Held) -> bool:
 
 def _rebuilt(one: Held) -> str | None:
     """``self.frame = concat([self.frame, rows])``, ``text += line``: what is no container takes in what it had."""
-    node = one.statement.node if one.statement is not None else None
+    node = one.node
     target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         own = ast.dump(node.targets[0]).replace("Store()", "Load()")
@@ -414,9 +420,8 @@ def _finished_work(one: Held) -> str | None:
     """Futures or tasks that are kept for good, each with what it returned: what takes it out again."""
     if one.member not in ("Future", "Task") or not one.place.is_user or one.found.removing:
         return None
-    pair = stored(one.statement.node) if one.statement is not None else None
-    key = getattr(getattr(one.statement, "node", None), "targets", [None])[0]
-    if isinstance(key, ast.Subscript) and pair is not None:
+    key = getattr(one.node, "targets", [None])[0]
+    if isinstance(key, ast.Subscript) and stored(one.node) is not None:
         return f"lambda _: {one.written}.pop({ast.unparse(key.slice)}, None)"
     return f"{one.written}.{'discard' if one.place.type_name == 'set' else 'remove'}"
 
@@ -483,8 +488,7 @@ def _way_out(one: Held) -> str | None:
 
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:
     """``self.progress.remove_task()`` for a line that calls ``self.progress.add_task()``, where that is offered."""
-    calls = [node for node in ast.walk(one.statement.node) if isinstance(node, ast.Call)] if one.statement else []
-    for func in (call.func for call in calls if isinstance(call.func, ast.Attribute)):
+    for func in (call.func for call in one.calls if isinstance(call.func, ast.Attribute)):
         for name in methods:
             does, undoes = (re.findall(r"[a-z]+|[A-Z][a-z]*", word) for word in (func.attr, name))
             if name in (f"un{func.attr}", f"dis{func.attr}") or (len(does) > 1 and does[1:] == undoes[1:]):
@@ -546,8 +550,7 @@ def _newer_library(one: Held) -> Sequence[str]:
 
 def _is_looked_up(one: Held) -> bool:
     """A cache of the program's own: it looks there first, adds what is missing, and removes nothing."""
-    pair = stored(one.statement.node) if one.statement is not None else None
-    return pair is not None and one.statement is not None and is_looked_up_first(one.statement, pair[0])
+    return one.statement is not None and is_looked_up_first(one.statement)
 
 
 def _read_entry(one: Held) -> dict[str, str] | None:

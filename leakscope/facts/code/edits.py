@@ -160,8 +160,7 @@ def _not_stored(asked: Asked, found: Statement) -> Edited:
 def _left_out(asked: Asked, found: Statement) -> Edited:
     """What is put in is still worked out where that may do something; without the statement where it is not."""
     source, node = found.source, found.node
-    pair = stored(found.node) if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) else None
-    container, member = _known(pair, "the line adds to it in a part of another statement")
+    container, member = _known(stored(node), "the line adds to it in a part of another statement")
     works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     parts = [member, *([container.slice] if isinstance(container, ast.Subscript) else [])]
     if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
@@ -190,8 +189,7 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     kind, node = asked.kind, found.node
     if kind in ("deque", *_QUEUES):
         return _made_with_limit(asked, found)
-    pair = stored(found.node) if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) else None
-    container, _ = _known(pair, f"the line does not add to {asked.variable} in a statement of its own")
+    container, _ = _known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
     name, most = _segment(found.source, container), asked.most
     is_it = _is_plain_name(container) and last_name(container) == asked.variable
     _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
@@ -206,7 +204,7 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
         isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and last_name(one.value) == asked.variable
         for _, one in _nodes(asked.sources)
     )  # rows[key], which fails where the entry has gone
-    is_safe = is_looked_up_first(found, container) or not any(by_key)
+    is_safe = is_looked_up_first(found) or not any(by_key)
     _need(is_safe, f"the program reads {name} by keys: which entries may go is yours to know")
     return _behind(found.source, node, [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"], note)
 

@@ -198,7 +198,8 @@ def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None
 
 
 def _skipped(found: Statement, removes: Callable[[ast.AST], bool]) -> Skipped | None:
-    rest = found.block[found.block.index(found.node) + 1 :] if found.around else []
+    block = found.block
+    rest = block[block.index(found.node) + 1 :] if found.node in block else []
     for tried in (None, *(one for one in rest if isinstance(one, ast.Try))):
         inside = rest if tried is None else tried.body
         for at, one in enumerate(inside):
@@ -235,18 +236,15 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield part
 
 
-def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
+def new_each_time(node: ast.stmt) -> list[str]:
     """What a statement uses as a key or gives a call, and is no constant: ``user``, ``path`` of ``labels(user, path)``.
 
     Keys of what it stores come first; else the arguments of the first call.
     """
-    found = statement_at(sources, file, line)
-    if found is None:
-        return []
-    own = list(_own(found.node))
+    own = list(_own(node))
     stores = [one for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
     keys = [_outer_key(one) for one in stores]
-    pair = stored(found.node)
+    pair = stored(node)
     if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
         keys = [pair[0].slice]
     elif not keys and pair is not None and isinstance(pair[0], ast.Call) and last_name(pair[0].func) == "setdefault":
@@ -275,12 +273,15 @@ def _outer_key(entry: ast.Subscript) -> ast.expr:
     return call.args[0] if is_given and isinstance(call, ast.Call) else entry.slice
 
 
-def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
+def is_looked_up_first(found: Statement) -> bool:
     """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or by a get().
 
     Also behind what returns the one that is there.
     """
-    name = ast.dump(container)
+    pair = stored(found.node)
+    if pair is None:
+        return False
+    name = ast.dump(pair[0])
     function = found.function
     got = {
         last_name(one.targets[0])
@@ -301,7 +302,7 @@ def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
     )  # fmt: skip
 
 
-def stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
+def stored(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
     """Container and member of a statement that adds: ``rows.append(row)``, ``rows[key] = row``, ``rows += [row]``."""
     call = node.value if isinstance(node, ast.Expr) else None
     call = call.value if isinstance(call, ast.Await) else call
@@ -334,7 +335,7 @@ def is_never_read(sources: Sequence[Source], variable: str) -> bool:
             return False
         filling = set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.stmt) and (pair := stored(node)) is not None:
+            if (pair := stored(node)) is not None:
                 whole = pair[0]
                 filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
             if isinstance(node, ast.Constant) and node.value == variable:
