@@ -105,8 +105,9 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         return _ranked(index, _calls_of_function(index, holder))
     uses = _Uses(Names(index, holder), holder.type_name)
     package = (holder.owner_module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
-    calls = _calls_into(package)
-    return _ranked(index, uses.events) or _ranked(index, _repeated(index, calls)) or _ranked(index, calls)
+    found = _ranked(index, uses.events)
+    calls = _ranked(index, _calls_into(package)) if not found else []
+    return found or [line for line in calls if not line.is_once] or calls
 
 
 def removing_lines(sources: Sequence[Source], holder: Holder, *, of_members: bool = False) -> list[Line]:
@@ -209,12 +210,13 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
 
 def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources."""
-    found = []
-    for name in names:
-        module, _, function = name.rpartition(".")
-        found += _ranked(index_of(sources, function), _calling(CALLS, _has_name(f"{module}.{function}")))
+
+    def is_one(call: ast.Call, scope: Scope) -> bool:
+        return ".".join(_imported(call.func, scope)) in names
+
+    found = {line for name in names for line in _ranked(index_of(sources, tail(name)), _calling(CALLS, is_one))}
     order = {source.file: i for i, source in enumerate(sources)}
-    return sorted(set(found), key=lambda line: (order.get(line.file, 0), line.line))
+    return sorted(found, key=lambda line: (order.get(line.file, 0), line.line))
 
 
 def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
@@ -250,10 +252,6 @@ def _calling(kind: str, is_one: Callable[[ast.Call, Scope], bool]) -> Events:
     return events
 
 
-def _has_name(name: str) -> Callable[[ast.Call, Scope], bool]:
-    return lambda call, scope: ".".join(_imported(call.func, scope)) == name
-
-
 def _imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
     """``torch, jit, trace`` of ``jit.trace`` after ``from torch import jit``; empty for what was not imported."""
     parts: list[str] = []
@@ -283,16 +281,6 @@ def _calls_into(package: str) -> Events:
             yield _Event(node, CALLS, 0.7 if _FEEDER.search(names[-1].lower()) else 0.5 if changing else 0.3)
 
     return events
-
-
-def _repeated(index: Index, events: Events) -> Events:
-    """Those of lines that run again and again."""
-
-    def repeated(scope: Scope, site: Site) -> Iterator[_Event]:
-        if index.is_repeated(site, scope):
-            yield from events(scope, site)
-
-    return repeated
 
 
 class _Uses:

@@ -50,17 +50,7 @@ def handles(
     share = _BY_COUNT if best.bytes_each is None else _IN_PROPORTION
     weighed_bytes = 0.0 if id(best.place) in told else max(best.place.growth_bytes, 0.0)  # that is not missing
     gained_bytes = weighed_bytes + share * max(missing_bytes - weighed_bytes, 0.0)
-    return [
-        Accumulation(
-            best.place,
-            gained_bytes,
-            (),
-            is_guess=True,
-            handle=best.handle,
-            bytes_each=best.bytes_each,
-            tensors_each=best.tensors_each,
-        )
-    ]
+    return [Accumulation(best.place, gained_bytes, (), True, *best[1:])]
 
 
 def _is_below(place: Place, above: Container[int]) -> bool:
@@ -92,9 +82,7 @@ def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _C
 
 def _owner(place: Place, handle: Place | None) -> Place | None:
     """Whoever has an address of C's stands for what lies there."""
-    while (
-        handle is not None and handle.type_name == _ADDRESS and handle.parent is not None and handle.parent is not place
-    ):
+    while handle is not None and handle.type_name == _ADDRESS and handle.parent not in (None, place):
         handle = handle.parent
     return handle
 
