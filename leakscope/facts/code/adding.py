@@ -164,7 +164,8 @@ def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -
         return isinstance(node, ast.Subscript) and is_key(node.slice)
 
     def is_it(node: ast.expr, scope: Scope) -> bool:
-        given = [value for site in scope.sites for target, value in pairs(site.node) if _is_same_name(target, node)]
+        own = node.id if isinstance(node, ast.Name) else None
+        given = [v for site in scope.sites for t, v in pairs(site.node) if isinstance(t, ast.Name) and t.id == own]
         return is_kept(node) or any(map(is_kept, given))
 
     def adding(scope: Scope, site: Site) -> Iterator[_Event]:
@@ -181,10 +182,6 @@ def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -
             yield _Event(node, ADDS, 0.8)
 
     return _ranked(index_of(sources, key), storing if stores else adding)
-
-
-def _is_same_name(one: ast.expr, other: ast.expr) -> bool:
-    return isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
 
 
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:

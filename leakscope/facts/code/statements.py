@@ -417,14 +417,11 @@ def _is_number(node: ast.expr, found: Statement) -> bool:
     counts = [
         one.iter
         for one in ast.walk(found.function)
-        if isinstance(one, (ast.For, ast.comprehension)) and node.id == next(map(last_name, _names(one.target)), "")
+        if isinstance(one, (ast.For, ast.comprehension))
+        and node.id == next(part.id for part in ast.walk(one.target) if isinstance(part, ast.Name))
     ]
     calls = [*made, *counts]
     return bool(calls) and all(isinstance(v, ast.Call) and last_name(v.func) in _COUNTING for v in calls)
-
-
-def _names(target: ast.expr) -> Iterator[ast.Name]:
-    return (one for one in ast.walk(target) if isinstance(one, ast.Name))
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:
