@@ -94,14 +94,10 @@ def keeper(
 
 def _length_of(kept: Kept, heaps: Sequence[Heap]) -> float | None:
     """How many members a snapshot saw in it at last."""
-    for heap in heaps:
-        for place in heap.places:
-            if place.has_length and (place.reference.variable, tail(str(place.reference.owner))) == (
-                kept.variable,
-                kept.owner,
-            ):
-                return float(place.length[-1])
-    return None
+    own = kept.variable, kept.owner
+    found = (place for heap in heaps for place in heap.places if place.has_length)
+    named = (place for place in found if (place.reference.variable, tail(str(place.reference.owner))) == own)
+    return next((float(place.length[-1]) for place in named), None)
 
 
 def _replaced(kept: Kept, there: float) -> Evidence:

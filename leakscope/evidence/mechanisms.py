@@ -33,7 +33,7 @@ from ..facts.code.statements import (
 )
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
-from ..facts.heap.place import OUTSIDE, Place, upwards
+from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name
@@ -229,8 +229,7 @@ def tasks_wait_in(found: Retained) -> list[Call]:
 
 def within_member(below: Place) -> str:
     """``_user_attrs['scores'] (numpy.ndarray)``: how a member has it."""
-    parent = below.parent
-    name = str(parent.reference.variable) if parent is not None and isinstance(parent.reference.variable, str) else ""
+    name = (below.parent.reference.variable if below.parent is not None else None) or ""
     return f"{name}[{below.path.rpartition('[')[2]} ({below.type_name})"
 
 
@@ -258,20 +257,13 @@ def _above(place: Place | None) -> list[Place]:
     return list(takewhile(lambda one: not one.is_user, upwards(place)))
 
 
-def _all_below(place: Place) -> list[Place]:
-    found = list(place.children)
-    for one in found:  # which becomes longer
-        found += one.children
-    return found
-
-
 def _much_of_members(place: Place) -> list[Place]:
     """What is much of one of the members, seen in those that snapshots looked into."""
     return [
         part
         for member in place.children
         if member.deep_bytes[-1] > 0
-        for part in _all_below(member)
+        for part in downwards(member.children)
         if float(part.deep_bytes[-1]) > _MUCH_OF_MEMBERS * float(member.deep_bytes[-1])
     ]
 
@@ -296,7 +288,7 @@ def _method_with_cache(one: Held) -> dict[str, str] | None:
     if own is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not node.args.args:
         return None
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
-    has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in _all_below(one.place))
+    has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in downwards(one.place.children))
     if "staticmethod" in names or "classmethod" in names or not has_more:
         return None  # one object, or nobody saw it there
     cache = next((name for name in names if "cache" in name), names[0])
@@ -323,7 +315,7 @@ def _registered(one: Held) -> dict[str, str] | None:
 
 def _chain(one: Held) -> dict[str, str] | None:
     most = MOST * one.place.growth_bytes
-    below = (part for part in _all_below(one.place) if part.chained and part.growth_bytes > most)
+    below = (part for part in downwards(one.place.children) if part.chained and part.growth_bytes > most)
     link = one.found.link or next(below, None)
     by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
     return {"kind": tail(link.type_name), "by": by} if link is not None else None

@@ -218,11 +218,8 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
 
 def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
     """Calls of methods by their names, on whatever object, the likeliest to run often first."""
-
-    def is_one(call: ast.Call, _scope: Scope) -> bool:
-        return isinstance(call.func, ast.Attribute) and call.func.attr in methods
-
-    return _ranked(index_of(sources, methods[0]), _calling(ADDS, is_one))
+    is_one = _calling(ADDS, lambda call, _: isinstance(call.func, ast.Attribute) and call.func.attr in methods)
+    return _ranked(index_of(sources, methods[0]), is_one)
 
 
 def find_calls_given(sources: Sequence[Source], *, methods_of: str = "", function: str = "") -> list[Line]:
@@ -461,13 +458,10 @@ def _makes_thread(node: ast.AST, target: str, index: Index) -> bool:
 
 def _sql_verb(call: ast.Call) -> str | None:
     """``insert`` of ``db.execute("insert into …")``; None where the statement is not written there."""
-    text = call.args[0] if call.args else None
-    if isinstance(text, ast.JoinedStr) and text.values:
-        text = text.values[0]
-    if isinstance(text, ast.Constant) and isinstance(text.value, str):
-        found = _SQL.match(text.value)
-        return found.group(1).lower() if found else None
-    return None
+    parts = [one for text in call.args[:1] for one in (text, *getattr(text, "values", ())[:1])]  # of an f-string, too
+    begins = next((one.value for one in parts if isinstance(one, ast.Constant)), None)
+    found = _SQL.match(begins) if isinstance(begins, str) else None
+    return found.group(1).lower() if found else None
 
 
 def _plain_variable(holder: Holder) -> str:
@@ -533,16 +527,11 @@ def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
 
 def _on_self(node: ast.AST, scope: Scope) -> bool:
     """The statement works on an attribute of the object that is being made."""
-    while not isinstance(node, ast.Name):
-        if isinstance(node, ast.Call):
-            node = node.func
-        elif isinstance(node, ast.AugAssign):
-            node = node.target
-        elif isinstance(node, (ast.Attribute, ast.Subscript)):
-            node = node.value
-        else:
-            return False
-    return scope.params[:1] == (node.id,)
+    while isinstance(node, (ast.Call, ast.AugAssign, ast.Attribute, ast.Subscript)):
+        node = (
+            node.func if isinstance(node, ast.Call) else getattr(node, "target", None) or getattr(node, "value", node)
+        )
+    return isinstance(node, ast.Name) and scope.params[:1] == (node.id,)
 
 
 def line_at(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:

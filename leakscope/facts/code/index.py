@@ -317,14 +317,8 @@ class Index:
             return [s for s in self.scopes if wanted and s.kind == "module" and is_of(s, module, file)]
         named = self.functions.get(tail(wanted), [])
         exact = [s for s in named if s.qualname == wanted]
-        for choice in (
-            [s for s in exact if is_of(s, module, file)],
-            exact,
-            [s for s in named if is_of(s, module, file)],
-        ):
-            if choice:
-                return choice
-        return named
+        own = [s for s in named if is_of(s, module, file)]
+        return [s for s in exact if s in own] or exact or own or named
 
     def _constructor(self, scope: Scope) -> Scope:
         return scope.defs.get("__init__", scope) if scope.kind == "class" else scope
@@ -394,16 +388,14 @@ class Index:
         functions = [scope for scope in self.scopes if scope.kind == "function"]
         called_back = {scope for scope in functions if not calls[scope] and not scope.is_beginning}
         repeated = called_back | {scope for scope in functions if any(in_loop for _, in_loop in calls[scope])}
-        waiting = list(repeated)
+        waiting = set(repeated)
         called_by: dict[Scope, list[Scope]] = defaultdict(list)
         for callee, callers in calls.items():
             for caller, _ in callers:
                 called_by[caller].append(callee)
         while waiting:
-            for callee in called_by[waiting.pop()]:
-                if callee not in repeated:
-                    repeated.add(callee)
-                    waiting.append(callee)
+            waiting = {callee for caller in waiting for callee in called_by[caller]} - repeated
+            repeated |= waiting
         return repeated
 
     def _add(self, tree: ast.Module, source: Source) -> None:

@@ -314,10 +314,8 @@ def stored(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         return node.targets[0].value, node.value
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        one = (
-            node.value.elts[0] if isinstance(node.value, (ast.List, ast.Tuple)) and len(node.value.elts) == 1 else None
-        )
-        return node.target, one if one is not None else node.value
+        members = getattr(node.value, "elts", [])
+        return node.target, members[0] if len(members) == 1 else node.value
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...units import MOST
-from .place import GRAPH_TYPE, MODULE_DICTS, NAMING_EDGES, Place, upwards
+from .place import GRAPH_TYPE, MODULE_DICTS, NAMING_EDGES, Place, downwards, upwards
 
 _CALL_AT_THE_END = frozenset(("atexit", "multiprocessing.util", "weakref"))
 _MODULE_DICTS = tuple(f".{name}" for name in MODULE_DICTS)
@@ -83,10 +83,7 @@ def _by_key_below(member: Place) -> Place | None:
 
 def graph_below(place: Place) -> Place | None:
     """One of the autograd graphs that hang on it and its members, if these are most of what it gained."""
-    below = [place]
-    for one in below:
-        below += one.children
-    graphs = [one for one in below if one.type_name == GRAPH_TYPE]
+    graphs = [one for one in downwards([place]) if one.type_name == GRAPH_TYPE]
     if not graphs or sum(one.growth_bytes for one in graphs) < MOST * place.growth_bytes:
         return None
     return max(graphs, key=lambda one: one.growth_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -139,6 +139,14 @@ def upwards(place: Place | None, *, by_name: bool = False) -> Iterator[Place]:
         yield place
         known.add(id(place))
         place = (place.named_by if by_name else None) or place.parent
+
+
+def downwards(places: Iterable[Place]) -> list[Place]:
+    """They, and all below them, each behind what it lies below."""
+    found = list(places)
+    for one in found:  # which becomes longer
+        found += one.children
+    return found
 
 
 def copied(places: Sequence[Place]) -> list[Place]:
