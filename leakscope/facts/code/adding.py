@@ -12,7 +12,7 @@ import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...units import MOST, NEARLY_ALL, SOME
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, tail
@@ -527,11 +527,10 @@ def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
 
 def _on_self(node: ast.AST, scope: Scope) -> bool:
     """The statement works on an attribute of the object that is being made."""
-    while isinstance(node, (ast.Call, ast.AugAssign, ast.Attribute, ast.Subscript)):
-        node = (
-            node.func if isinstance(node, ast.Call) else getattr(node, "target", None) or getattr(node, "value", node)
-        )
-    return isinstance(node, ast.Name) and scope.params[:1] == (node.id,)
+    at: Any = node
+    while isinstance(at, (ast.Call, ast.AugAssign, ast.Attribute, ast.Subscript)):
+        at = getattr(at, "func", None) or getattr(at, "target", None) or getattr(at, "value", None)
+    return isinstance(at, ast.Name) and scope.params[:1] == (at.id,)
 
 
 def line_at(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
