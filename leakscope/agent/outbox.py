@@ -175,15 +175,16 @@ class Outbox:
     def _add_library_sources(self) -> None:
         """Of libraries of which an object, or a module, has grown: what ends that is for a reader to find there."""
         nodes = [row for table, row in self._rows if table == "heap_nodes"]
-        modules = {row["node"]: row.get("edge_name") for row in nodes if row.get("type_name") == "module"}
-        now: dict[str, int] = {}
+        modules = {row["node"]: _has_names_of(row) for row in nodes}
+        now: dict[str, tuple[int, str]] = {}
         for row in nodes if len(self._retained) < _MOST_SOURCES else ():
             library = _module_of(row, modules)
             if library is not None:
-                now[library] = max(now.get(library, 0), row.get("retained_bytes") or 0)
-        for module, retained in now.items():
+                largest = row.get("retained_bytes") or 0, row.get("type_name") or ""
+                now[library] = max(now.get(library, largest), largest)
+        for module, (retained, kind) in now.items():
             if retained >= self._retained.setdefault(module, retained) + _GROWN_BYTES:
-                self._grown.setdefault(module)
+                self._grown.update(dict.fromkeys(_with_bases(module, kind)))
         for module in list(self._grown)[:_MOST_LIBRARY_SOURCES]:
             file = names.getattr_plain(sys.modules.get(module), "__file__")
             if type(file) is str and file.endswith(".py") and file not in self._sources_written:
@@ -225,13 +226,27 @@ def _standard_input() -> str:
         return ""
 
 
+def _has_names_of(row: dict[str, Any]) -> str | None:
+    """The module that it is, or a class of which it is."""
+    name = row.get("edge_name" if row.get("type_name") == "module" else "owner")
+    if type(name) is not str or row.get("type_name") != "module":
+        return name.rpartition(".")[0] if type(name) is str else None
+    return name[2:-2] if name.startswith("['") else None
+
+
 def _module_of(row: dict[str, Any], modules: dict[Any, Any]) -> str | None:
-    """Of an object of a library the module of its class, of the globals of a module its name."""
+    """Of an object of a library the module of its class, of the names in a module or a class that module."""
     if row.get("edge_kind") == "namespace":
-        name = modules.get(row.get("path_node"))
-        return name[2:-2] if type(name) is str and name.startswith("['") else None
+        return modules.get(row.get("path_node"))
     kind = row.get("type_name")
     return kind.rpartition(".")[0] or None if type(kind) is str else None
+
+
+def _with_bases(module: str, kind: str) -> list[str]:
+    """A module, and those of the classes that a class of it is derived from."""
+    cls = names.getattr_plain(sys.modules.get(module), kind.rpartition(".")[2])
+    above = names.mro_of(cls)[:-1] if names.is_a(type(cls), type) else ()
+    return [module, *filter(None, map(names.module_of, above))]
 
 
 def _version(pid: int) -> str:

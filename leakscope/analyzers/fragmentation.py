@@ -34,7 +34,7 @@ from ..facts.heap.accumulation import keeps_growing
 from ..facts.heap.comparable import heap_of, heaps
 from ..facts.heap.handles import in_step
 from ..facts.heap.owners import user_place
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, downwards
 from ..facts.tables import only, without_last
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import holder_name, named_in
@@ -339,11 +339,8 @@ def _survivors(
     columns = ["object_count", "shallow_bytes", "pinned_bytes"]
     first, last = (only(pins, pins["take"] == take).groupby("node")[columns].sum() for take in (takes[0], takes[-1]))
     gained = last["pinned_bytes"].sub(first["pinned_bytes"], fill_value=0.0)
-    order = list(heap.roots)
-    for place in order:
-        order += place.children
     sums: dict[int, NDArray[np.float64]] = {}
-    for place in reversed(order):
+    for place in reversed(downwards(heap.roots)):
         node = place.node
         own = [*last.loc[node], gained[node]] if node is not None and node in last.index else [0.0] * 4
         sums[id(place)] = np.array(own, dtype=np.float64) + sum(sums[id(child)] for child in place.children)

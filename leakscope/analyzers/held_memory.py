@@ -78,14 +78,16 @@ def findings(
         least = max(min_bytes, min_share * float(process.held_bytes.max()))
         if case.growth.leaking is None:  # whoever lets it run for longer wants to know what to watch
             least = min(least, max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes))
-        told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
+        told = {name for f in so_far if f.subject.pid == process.pid for name in (f.subject.path, f.subject.holder)}
         idle = list(_idle(case, process, heap, so_far)) if heap.is_exact else []
         if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
             has_idle = True
             yield _of_idle(case, process, idle)
             told |= {one.place.said for one in idle}
         for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
-            if not (one.place.said in told or _is_explained(case, process, one.place, idle, so_far)):
+            if not (
+                {one.place.said, holder_name(one.place)} & told or _is_explained(case, process, one.place, idle, so_far)
+            ):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
     # Where one is made after the other, that is told, and of whom.
@@ -141,7 +143,7 @@ _LEAST_IDLE = SLIGHT  # of one of several
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
     names = {holder_name(named), holder_name(place), place.said}
-    if any(f.wasted and any(name in f.title for name in names) for f in so_far):
+    if any(f.subject.holder in names or (f.wasted and any(name in f.title for name in names)) for f in so_far):
         return True
     paths = [f.subject.path for f in so_far if f.subject.path]
     within = tuple(f"{f.subject.path}{step}" for f in so_far if f.wasted and f.subject.path for step in ".[")

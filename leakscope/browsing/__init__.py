@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import BadInput
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, upwards
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.tables import process_name
 from ..units import format_bytes, format_count, format_duration, unnumbered
@@ -79,10 +79,7 @@ def ways(
     lines = [f"at {_moment(tree, last)}", ""] if tree.exit_s is not None else []
     for place in sorted(found, key=lambda p: -p.deep_bytes[last])[:10]:
         lines += [f"{format_bytes(place.deep_bytes[last])}  {place.path}  ({_kind(place, last)})"]
-        above = place.parent
-        while above is not None:
-            lines.append(f"    held by {above.path}  ({above.type_name})")
-            above = above.parent
+        lines += [f"    held by {above.path}  ({above.type_name})" for above in upwards(place.parent)]
         lines.append("")
     return "\n".join(map(printable, lines))
 

@@ -19,7 +19,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.accumulation import keeps_growing
 from ..facts.heap.comparable import Heap, heaps
 from ..facts.heap.owners import user_place
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, upwards
 from ..facts.series.arithmetic import Floats
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence
@@ -94,14 +94,10 @@ def keeper(
 
 def _length_of(kept: Kept, heaps: Sequence[Heap]) -> float | None:
     """How many members a snapshot saw in it at last."""
-    for heap in heaps:
-        for place in heap.places:
-            if place.has_length and (place.reference.variable, tail(str(place.reference.owner))) == (
-                kept.variable,
-                kept.owner,
-            ):
-                return float(place.length[-1])
-    return None
+    own = kept.variable, kept.owner
+    found = (place for heap in heaps for place in heap.places if place.has_length)
+    named = (place for place in found if (place.reference.variable, tail(str(place.reference.owner))) == own)
+    return next((float(place.length[-1]) for place in named), None)
 
 
 def _replaced(kept: Kept, there: float) -> Evidence:
@@ -185,24 +181,15 @@ def _rise_together(counts: Floats, time_s: Floats, counted: tuple[Floats, Floats
 
 def _outermost(places: Iterable[Place], types: frozenset[str]) -> list[Place]:
     """Without what such an object is made of: a text file has a buffer, which has a raw file."""
-    return [place for place in places if place.type_name in types and not _is_within(place, types)]
-
-
-def _is_within(place: Place, types: frozenset[str]) -> bool:
-    above = place.parent
-    while above is not None:
-        if above.type_name in types:
-            return True
-        above = above.parent
-    return False
+    return [
+        place for place in places
+        if place.type_name in types and not any(above.type_name in types for above in upwards(place.parent))
+    ]  # fmt: skip
 
 
 def _container(place: Place) -> Place | None:
     """The nearest place up the path that does not multiply with these objects; None: all do, up to the root."""
-    above = place.parent
-    while above is not None and _gained([above]) >= MOST * _gained([place]):
-        above = above.parent
-    return above
+    return next((above for above in upwards(place.parent) if _gained([above]) < MOST * _gained([place])), None)
 
 
 def _counts(objects: Sequence[Place]) -> Floats:

@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from ..agent import libraries
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
+from ..facts.code.points_to import adds
 from ..facts.code.statements import (
     Statement,
     guard_of,
@@ -28,11 +30,10 @@ from ..facts.code.statements import (
     statement_at,
     stored,
     stores_part,
-    taken_out_after,
 )
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
-from ..facts.heap.place import OUTSIDE, Place
+from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name
@@ -93,6 +94,13 @@ class Held:
         return self.found.named
 
     @property
+    def inner(self) -> Place:
+        """Of an object of a library's, of which several parts grow, the part that grew most."""
+        largest = self.found.holder.largest
+        is_part = largest is not None and largest.reference.edge_kind == "attribute" and not largest.is_user
+        return largest if largest is not None and is_part and not self.place.has_length else self.place
+
+    @property
     def line(self) -> Line | None:
         return self.found.line
 
@@ -122,8 +130,8 @@ class Held:
 
     @property
     def has_more_members(self) -> bool:
-        """Or it is not known how many it has."""
-        return not self.named.has_length or _longer(self.named)
+        """Or its members have, or it is not known how many there are."""
+        return not self.named.has_length or _longer(self.named) or self.found.longer_member is not None
 
     @cached_property
     def others(self) -> str:
@@ -137,33 +145,40 @@ class Held:
         return statement_at(self.sources, line.file, line.line) if line is not None else None
 
     @property
+    def node(self) -> ast.stmt | None:
+        return self.statement.node if self.statement is not None else None
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        """All in the statement that adds to it."""
+        return [one for one in ast.walk(self.node) if isinstance(one, ast.Call)] if self.node is not None else []
+
+    @property
     def written(self) -> str:
         """The container, as the statement that adds to it says it; else by its variable."""
-        pair = stored(self.statement) if self.statement is not None else None
+        pair = stored(self.node)
         return ast.unparse(pair[0]) if pair is not None else self.variable.rpartition(" ")[2]
 
     @property
     def new_keys(self) -> str:
         """``user, path``: what the line gives that may be another each time; empty where it gives constants alone."""
-        line = self.line
-        return ", ".join(new_each_time(self.sources, line.file, line.line)[:3]) if line is not None else ""
+        return ", ".join(new_each_time(self.node)[:3]) if self.node is not None else ""
 
     @property
-    def each_new(self) -> str:
-        """``for each new combination of user, path at app.py:7``."""
-        each = "key that it meets" if not self.new_keys else self.new_keys
-        is_one = self.new_keys and "," not in self.new_keys
-        return f"for each new {each if is_one or not self.new_keys else f'combination of {each}'}{self.where}"
+    def asked(self) -> str:
+        """``combination of user, path at app.py:7``: what a library is asked for there. Empty where it is to add."""
+        keys = "" if any(adds(last_name(call.func)) for call in self.calls) else self.new_keys
+        return f"{'combination of ' if ',' in keys else ''}{keys}{self.where}" if keys else ""
 
     @property
     def library(self) -> str | None:
         """Whose container it is: that of its owner, or of the nearest object above it."""
-        module = self.place.reference.owner_module
-        above: Place | None = self.place
-        while module is None and above is not None and not above.is_user:
-            module = above.type_name if "." in above.type_name and not above.type_name.startswith(_PLAIN) else None
-            above = above.parent
-        return module.split(".", 1)[0].lstrip("_") if module is not None else None
+        for at in _above(self.inner):
+            kind = at.type_name if "." in at.type_name and not at.type_name.startswith(_PLAIN) else None
+            module = at.reference.owner_module or kind
+            if module is not None:
+                return module.split(".", 1)[0].lstrip("_")
+        return None
 
 
 class Mechanism(NamedTuple):
@@ -214,8 +229,7 @@ def tasks_wait_in(found: Retained) -> list[Call]:
 
 def within_member(below: Place) -> str:
     """``_user_attrs['scores'] (numpy.ndarray)``: how a member has it."""
-    parent = below.parent
-    name = str(parent.reference.variable) if parent is not None and isinstance(parent.reference.variable, str) else ""
+    name = (below.parent.reference.variable if below.parent is not None else None) or ""
     return f"{name}[{below.path.rpartition('[')[2]} ({below.type_name})"
 
 
@@ -240,18 +254,7 @@ def _longer(place: Place) -> bool:
 
 def _above(place: Place | None) -> list[Place]:
     """It and what it lies below, to the object that has a name in the program, without that."""
-    found = []
-    while place is not None and not place.is_user:
-        found.append(place)
-        place = place.parent
-    return found
-
-
-def _all_below(place: Place) -> list[Place]:
-    found = list(place.children)
-    for one in found:  # which becomes longer
-        found += one.children
-    return found
+    return list(takewhile(lambda one: not one.is_user, upwards(place)))
 
 
 def _much_of_members(place: Place) -> list[Place]:
@@ -260,7 +263,7 @@ def _much_of_members(place: Place) -> list[Place]:
         part
         for member in place.children
         if member.deep_bytes[-1] > 0
-        for part in _all_below(member)
+        for part in downwards(member.children)
         if float(part.deep_bytes[-1]) > _MUCH_OF_MEMBERS * float(member.deep_bytes[-1])
     ]
 
@@ -280,12 +283,12 @@ def _registry(one: Held) -> str | None:
 
 def _method_with_cache(one: Held) -> dict[str, str] | None:
     """A cache round a method, in which objects of its class were seen: its keys are all arguments, self among them."""
-    node = one.statement.node if one.statement is not None and one.named.reference.edge_kind == "cache" else None
+    node = one.node if one.named.reference.edge_kind == "cache" else None
     own = one.statement.cls if one.statement is not None else None
     if own is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not node.args.args:
         return None
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
-    has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in _all_below(one.place))
+    has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in downwards(one.place.children))
     if "staticmethod" in names or "classmethod" in names or not has_more:
         return None  # one object, or nobody saw it there
     cache = next((name for name in names if "cache" in name), names[0])
@@ -303,16 +306,16 @@ def _unbounded_cache(one: Held) -> str | None:
 
 def _registered(one: Held) -> dict[str, str] | None:
     """A table of a library has functions or methods of the program's, and a line hands them over."""
-    if one.place.is_user or one.member_type not in CALLABLES or not one.is_added_to:
+    if one.library is None or one.member_type not in CALLABLES or not one.is_added_to:
         return None
     found = _offered(one)
-    undoes = _undoes(one, found[1]) if found is not None else None
+    undoes = _undoes(one, found[1]) or f"{found[0]}.{found[1][0]}()" if found is not None else None
     return {"by": f", by {undoes}" if undoes is not None else ""}
 
 
 def _chain(one: Held) -> dict[str, str] | None:
     most = MOST * one.place.growth_bytes
-    below = (part for part in _all_below(one.place) if part.chained and part.growth_bytes > most)
+    below = (part for part in downwards(one.place.children) if part.chained and part.growth_bytes > most)
     link = one.found.link or next(below, None)
     by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
     return {"kind": tail(link.type_name), "by": by} if link is not None else None
@@ -332,11 +335,7 @@ def _context(one: Held) -> str | None:
 
 def _is_write_buffer(one: Held) -> bool:
     """Of a transport: what was written and nobody has read yet."""
-    near: list[str] = []
-    above = one.place.parent
-    while above is not None and len(near) < FEWEST:
-        near.append(above.type_name)
-        above = above.parent
+    near = [above.type_name for above in islice(upwards(one.place.parent), FEWEST)]
     is_near = any(name.endswith(("Transport", "StreamWriter", "IOStream")) for name in near)
     return is_near and "buffer" in str(one.place.reference.variable)
 
@@ -399,7 +398,7 @@ def _is_never_read(one: Held) -> bool:
 
 def _rebuilt(one: Held) -> str | None:
     """``self.frame = concat([self.frame, rows])``, ``text += line``: what is no container takes in what it had."""
-    node = one.statement.node if one.statement is not None else None
+    node = one.node
     target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         own = ast.dump(node.targets[0]).replace("Store()", "Load()")
@@ -413,9 +412,8 @@ def _finished_work(one: Held) -> str | None:
     """Futures or tasks that are kept for good, each with what it returned: what takes it out again."""
     if one.member not in ("Future", "Task") or not one.place.is_user or one.found.removing:
         return None
-    pair = stored(one.statement) if one.statement is not None else None
-    key = getattr(getattr(one.statement, "node", None), "targets", [None])[0]
-    if isinstance(key, ast.Subscript) and pair is not None:
+    key = getattr(one.node, "targets", [None])[0]
+    if isinstance(key, ast.Subscript) and stored(one.node) is not None:
         return f"lambda _: {one.written}.pop({ast.unparse(key.slice)}, None)"
     return f"{one.written}.{'discard' if one.place.type_name == 'set' else 'remove'}"
 
@@ -423,24 +421,29 @@ def _finished_work(one: Held) -> str | None:
 _QUEUE = re.compile(r"(.*\.)?(_?queue\.(Simple|Lifo|Priority)?Queue|queues\.(Lifo|Priority)?Queue)")
 
 
-def _slow_consumer(one: Held) -> dict[str, str] | None:
-    """A queue: what is put in is also taken out, but more slowly."""
+def _slow_consumer(one: Held) -> str | None:
+    """A queue: what is put in is also taken out, but more slowly; of a library's own that is what it is there for."""
+    if not one.inner.is_user and any(_QUEUE.fullmatch(at.type_name) for at in _above(one.inner)):
+        wait = "let the program wait before it hands in more (by a semaphore that is released as one is done)"
+        return f"more is handed in{one.where} than {one.variable} gets done, and waits in {one.inner.said}: {wait}"
     is_queue = any(_QUEUE.fullmatch(at.type_name) for at in (one.named, one.place))
     if not is_queue or not one.found.removing or one.found.limit is not None:
         return None
     kind = tail(one.found.kept.type_name)
     is_much = one.found.holder.handle is not None and one.member and kind != one.member
     smaller = f", and put in only what is read of each {one.member}, which keeps {kind} objects" if is_much else ""
-    return {"taking": one.found.removing[0].place, "smaller": smaller}
+    waits = "give the queue a maxsize, so that put() waits, or take items out faster"
+    return f"more is put into {one.variable}{one.where} than {one.found.removing[0].place} takes out: {waits}{smaller}"
 
 
 _ONLY = {
-    "uncalled": "in {text}(), which nothing calls: call it {when}. They are added",
-    "handler": "only after {text} ({at}): remove them also where none is raised. They are added",
+    "raises": "only if nothing raises before: put it into the finally of {text}",
+    "uncalled": "in {text}(), which nothing calls: call it {when}. They are added{where}",
+    "handler": "only after {text} ({at}): remove them also where none is raised. They are added{where}",
     "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
-    "due also where members are added",
-    "condition": "only if {text} ({at}): see that it comes to this as often as members are added",
-    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added",
+    "due also where members are added{where}",
+    "condition": "only if {text} ({at}): see that it comes to this as often as members are added{where}",
+    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added{where}",
 }
 
 
@@ -449,41 +452,35 @@ def _removal_not_reached(one: Held) -> str | None:
     if not one.found.removing or one.found.limit is not None or not one.has_more_members:
         return None
     removing = one.found.removing[0]
-    guard = guard_of(one.sources, removing.file, removing.line)
-    after = taken_out_after(one.statement) if one.statement is not None else None
+    guard = guard_of(one.sources, removing.file, removing.line, one.statement)
     empties = ".clear(" in removing.text
-    if after is not None and after[1].lineno <= removing.line <= (after[1].end_lineno or after[1].lineno):
-        begins = f"that begins behind{one.where.replace(' at', '', 1)}"
-        why = f"only if nothing raises before: put it into the finally of a try {begins}"
-    elif guard is not None:
-        at = f"{removing.file.rsplit('/', 1)[-1]}:{guard.line}"
-        when = "once they have been used" if empties else "for what is no longer needed"
-        why = f"{_ONLY[guard.kind].format(text=guard.text, at=at, when=when)}{one.where or ' somewhere'}"
-    else:
-        why = f"less often than they are added{one.where}: see what skips it, as an exception may"
+    why, calls = f"less often than they are added{one.where}: see what skips it, as an exception may", ""
+    if guard is not None:
+        when, where = "once they have been used" if empties else "for what is no longer needed", one.where
+        why = _ONLY[guard.kind].format(text=guard.text, at=guard.place, when=when, where=where or " somewhere")
+        calls = f", and {guard.call} calls it" if guard.call else ""
     also = f"; remove them from {one.others} as well" if one.others else ""
-    return f"{removing.place} {'empties' if empties else 'removes members of'} {one.variable} {why}{also}"
+    return f"{removing.place} {'empties' if empties else 'removes members of'} {one.variable}{calls} {why}{also}"
 
 
 def _way_out(one: Held) -> str | None:
     """By its source, the library has a public method that removes from what grows, on an object the path leads by."""
-    found = _offered(one) if not one.place.is_user else None
+    found = _offered(one) if not one.inner.is_user else None
     if found is None:
         return None
     owner, methods = found
     undoes = _undoes(one, methods)
     offered = undoes or " or ".join(f"{owner}.{name}()" for name in methods[:2])
-    library, said = one.library or owner.partition(".")[0], one.place.said
-    if undoes is None and one.new_keys and one.place.type_name.endswith(("dict", "Dict")):
+    library, said = one.library or tail(one.named.type_name), one.inner.said
+    if undoes is None and one.asked and one.inner.type_name.endswith(("dict", "Dict")):
         repeat = f"let these repeat (no ids), or call {offered} for what is done with"
-        return f"{library} keeps an entry in {said} {one.each_new}: {repeat}"
+        return f"{library} keeps an entry in {said} for each new {one.asked}: {repeat}"
     return f"call {offered} once what is made{one.where} is done with: {library} keeps it in {said} until then"
 
 
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:
     """``self.progress.remove_task()`` for a line that calls ``self.progress.add_task()``, where that is offered."""
-    calls = [node for node in ast.walk(one.statement.node) if isinstance(node, ast.Call)] if one.statement else []
-    for func in (call.func for call in calls if isinstance(call.func, ast.Attribute)):
+    for func in (call.func for call in one.calls if isinstance(call.func, ast.Attribute)):
         for name in methods:
             does, undoes = (re.findall(r"[a-z]+|[A-Z][a-z]*", word) for word in (func.attr, name))
             if name in (f"un{func.attr}", f"dis{func.attr}") or (len(does) > 1 and does[1:] == undoes[1:]):
@@ -493,18 +490,19 @@ def _undoes(one: Held, methods: Sequence[str]) -> str | None:
 
 def _offered(one: Held) -> tuple[str, list[str]] | None:
     """The object that has the ways out, as the path calls it, and these; of the outermost object that has some."""
-    at, code, best = one.place, one.library_code, None
+    at, code, best = one.inner, one.library_code, None
     inner: list[str] = []
     while at.parent is not None and not at.is_user:
         owner, attribute = at.parent, str(at.reference.variable)
         if owner.reference.edge_kind == "namespace" and owner.parent is not None:
             owner = owner.parent
-        if at.reference.edge_kind == "attribute":
-            methods = code.methods(owner.type_name, attribute, inner)
+        if at.reference.edge_kind in ("attribute", "class-attribute"):
+            of_class = at.reference.owner if at.reference.edge_kind == "class-attribute" else None
+            methods = code.methods(of_class or owner.type_name, attribute, inner)
             if not methods and (inner or best is not None):
                 break
             inner = methods or inner
-            best = (owner.said.rpartition(" ")[2], methods) if methods else best
+            best = (of_class or owner.said.rpartition(" ")[2], methods) if methods else best
         elif at.reference.edge_kind == "global" and not inner:
             module = at.reference.owner_module or ""
             functions = code.functions(module, attribute)
@@ -518,7 +516,7 @@ def _library_keeps(one: Held) -> str | None:
 
     What its owner can do then: use less of it, or what ends it.
     """
-    library, place, reference = one.library, one.place, one.place.reference
+    library, place, reference = one.library, one.inner, one.inner.reference
     has_name = place is one.named or (place.has_length and not str(reference.variable).startswith("_"))
     if place.is_user or library is None or (one.named.is_user and has_name and "<" not in place.path):
         return None
@@ -527,11 +525,9 @@ def _library_keeps(one: Held) -> str | None:
     at = one.where.strip() or "by some call"
     if not _longer(place):
         return f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}"
-    if place.type_name.endswith(("dict", "Dict")):
+    if place.type_name.endswith(("dict", "Dict")) and one.asked:
         repeat = f"let these repeat (no ids, no new objects), or end what is done with by {ends} that removes it"
-        return (
-            f"{library} keeps an entry in {place.said} {one.each_new}{'' if one.where else ' by some call'}: {repeat}"
-        )
+        return f"{library} keeps an entry in {place.said} for each new {one.asked}: {repeat}"
     # The whole module in which the container is a variable was read, and nothing in it takes anything out.
     is_for_good = reference.edge_kind == "global" and one.library_code.knows_module(reference.owner_module or "")
     no_end = ", and no function of it takes it out: do that once and use it again, or do without it"
@@ -546,8 +542,7 @@ def _newer_library(one: Held) -> Sequence[str]:
 
 def _is_looked_up(one: Held) -> bool:
     """A cache of the program's own: it looks there first, adds what is missing, and removes nothing."""
-    pair = stored(one.statement) if one.statement is not None else None
-    return pair is not None and one.statement is not None and is_looked_up_first(one.statement, pair[0])
+    return one.statement is not None and is_looked_up_first(one.statement)
 
 
 def _read_entry(one: Held) -> dict[str, str] | None:
@@ -575,7 +570,8 @@ def _bound(one: Held) -> list[str]:
         is_inside = named is not place or one.found.holder.largest is not None
         unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"
         return [f"{unneeded if is_inside else f'empty {variable}'}{one.filled}{beside}"]
-    told = [f"{_how_to_bound(one, tail((named if named.has_length else place).type_name))}{beside}"]
+    bounded = one.found.longer_member or (named if named.has_length else place)
+    told = [f"{_how_to_bound(one, tail(bounded.type_name))}{beside}"]
     member = one.member_type or one.found.kept.type_name
     if member.startswith("torch.") and one.found.tensor_growth_bytes > MOST * max(place.growth_bytes, 1.0):
         told.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
@@ -583,7 +579,8 @@ def _bound(one: Held) -> list[str]:
 
 
 def _how_to_bound(one: Held, kind: str) -> str:
-    variable, name, keys = one.variable, one.written, one.new_keys
+    name, keys = one.written, one.new_keys
+    variable = name if one.found.longer_member is not None else one.variable
     if kind == "deque":
         return f"bound {variable}{one.filled}, by the maxlen of its deque, or empty it once it has been used"
     if kind.endswith(("dict", "Dict", "Counter")):
@@ -693,11 +690,7 @@ MECHANISMS: dict[str, Mechanism] = {
         lambda one: one.named.type_name in ("_io.StringIO", "_io.BytesIO"),
         "empty {one.variable} once what it has is read: seek(0), then truncate(); or write to a file",
     ),
-    "slow-consumer": Mechanism(
-        _slow_consumer,
-        "more is put into {one.variable}{one.where} than {taking} takes out: give the queue a maxsize, so that "
-        "put() waits, or take items out faster{smaller}",
-    ),
+    "slow-consumer": Mechanism(_slow_consumer),
     "removal-not-reached": Mechanism(_removal_not_reached),
     "library-way-out": Mechanism(_way_out),
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),

@@ -15,7 +15,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
 from ..facts.heap.accumulation import Accumulation
 from ..facts.heap.comparable import heaps
-from ..facts.heap.place import OUTSIDE, Place
+from ..facts.heap.place import OUTSIDE, Place, upwards
 from ..facts.processes.inside import foreign
 from ..facts.retained.figures import Retained, retained
 from ..facts.retained.look import Look, holders_of, look_at
@@ -98,10 +98,8 @@ def _levels_out(holder: Accumulation, growth: TreeGrowth) -> bool:
     if fills is None or fills.room is not None or holder.place is None:
         return False
     limited = {one.place.path for one in fills.found if one.limit is not None}
-    inside: Place | None = holder.place  # of a cache that fills, what it keeps its members in is no other holder
-    while inside is not None and inside.path not in limited:
-        inside = inside.parent
-    return inside is not None
+    # Of a cache that fills, what it keeps its members in is no other holder.
+    return any(inside.path in limited for inside in upwards(holder.place))
 
 
 def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:
@@ -199,8 +197,9 @@ def _series(alike: Sequence[Seen]) -> Iterator[Series]:
             yield Series(f"{name} in {process.label}", time_s, held, process=process.label)
         else:
             yield Series(name, time_s, held)
-            if found.place.has_length:
-                yield Series("members", time_s, _rounded(found.place.length, 0), y_unit="count")
+            counted = found.longer_member or found.place
+            if counted.has_length:
+                yield Series("members", time_s, _rounded(counted.length, 0), y_unit="count")
 
 
 def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:

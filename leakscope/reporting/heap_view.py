@@ -12,7 +12,7 @@ from ..errors import BadInput
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.split import ESTIMATES
 from ..facts.heap.comparable import Heap, heap_of
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, upwards
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
@@ -92,7 +92,7 @@ def _holders(places: Sequence[Place], chosen: NDArray[np.int_], most: int) -> tu
     largest = sorted(places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:most]
     position: dict[int, int] = {}
     holders: list[HeapHolder] = []
-    for place in sorted(largest, key=lambda p: (_depth(p), -float(p.deep_bytes[-1]), p.path)):
+    for place in sorted(largest, key=lambda p: (len([*upwards(p)]), -float(p.deep_bytes[-1]), p.path)):
         position[id(place)] = len(holders)
         holders.append(
             HeapHolder(
@@ -168,15 +168,5 @@ def _take(row: pd.Series[Any], number: int) -> HeapTake:
     )
 
 
-def _depth(place: Place) -> int:
-    depth, above = 0, place.parent
-    while above is not None:
-        depth, above = depth + 1, above.parent
-    return depth
-
-
 def _nearest_shown(place: Place, position: dict[int, int]) -> int | None:
-    above = place.parent
-    while above is not None and id(above) not in position:
-        above = above.parent
-    return None if above is None else position[id(above)]
+    return next((position[id(above)] for above in upwards(place.parent) if id(above) in position), None)

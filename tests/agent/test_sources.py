@@ -23,6 +23,12 @@ LIBRARY = """class Meter:
     def remove(self, name):
         del self.labels[name]
 """
+DERIVED = """import metering
+class Clock(metering.Meter):
+    pass
+class Seen:
+    rows = []
+"""
 GROWS = """
 import time
 import metering
@@ -58,6 +64,24 @@ def test_a_module_of_a_library_is_kept_once_an_object_of_it_has_grown(tmp_path: 
     done = run(journal, str(tmp_path / "job.py"), PYTHONPATH=str(library), LEAKSCOPE_STRESS="1")
     assert (done.returncode, done.stderr) == (0, "")
     assert [(row["module"], row["source_text"]) for row in rows(journal)["library_sources"]] == [("metering", LIBRARY)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "modules"),
+    [("clocks.Seen.rows.append(bytes(500))", ["clocks"]), ("clock.labels[n, m] = bytes(500)", ["clocks", "metering"])],
+    ids=["of a class", "of a base"],
+)
+def test_so_is_that_of_a_class_that_has_it_or_of_a_base(tmp_path: Path, line: str, modules: list[str]) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "metering.py").write_text(LIBRARY)
+    (library / "clocks.py").write_text(DERIVED)
+    job = GROWS.replace("import metering\nmeter = metering.Meter()", "import clocks\nclock = clocks.Clock()")
+    (tmp_path / "job.py").write_text(job.replace("meter.labels[n, m] = bytes(500)", line))
+    journal = stage(tmp_path)
+    assert run(journal, str(tmp_path / "job.py"), PYTHONPATH=str(library), LEAKSCOPE_STRESS="1").returncode == 0
+    assert [row["module"] for row in rows(journal)["library_sources"]] == modules
 
 
 SENT = "kept = []\ndef ask():\n    for _ in range(400):\n        kept.append(bytearray(200_000))\n"

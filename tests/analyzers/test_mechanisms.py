@@ -164,6 +164,41 @@ def add(self, row):
 GROUPS = JOBS.replace("self.rows[row]", "self.rows.setdefault(row.user, {})[row.path]")
 
 
+TOPICS = in_class(
+    """def __init__(self):
+    self.rows = defaultdict(dict)
+
+def add(self, topic, row):
+    self.rows[topic][row] = print
+
+def leave(self, topic, row):
+    self.rows[topic].pop(row, None)""",
+    """row = next_row()
+        kept.add("a", row)
+        try:
+            serve(row)
+            kept.leave("a", row)
+        except OSError:
+            failed(row)""",
+)
+SELDOM = TOPICS.replace("serve(row)", "show(row)").replace("kept.leave", "if row.is_last: kept.leave")
+FOUND = in_class("""def __init__(self):
+    self.rows = {}
+
+def add(self, key):
+    if key in self.rows:
+        return self.rows[key]
+    self.rows[key] = read(key)
+    return self.rows[key]""")
+
+
+def of_topics(f: float) -> list[dict[str, Any]]:
+    kept, rows = rows_of("collections.defaultdict")(f)
+    inside = {"length": 2000 * f, "member_type": "method", "parent": "main() kept.rows", "edge_kind": "item"}
+    topic = place("main() kept.rows['a']", 240 * MB * f, type_name="dict", **inside)
+    return [kept, {**rows, "length": 3, "member_type": "dict"}, topic]
+
+
 def of_members(kind: str) -> Holders:
     return lambda f: [{**one, "member_type": kind} for one in rows_of("list")(f)]
 
@@ -200,6 +235,10 @@ def of_context(f: float) -> list[dict[str, Any]]:
     [
         (SLOW, rows_of("queue.Queue"), "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
         (CACHE, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
+        (TOPICS, of_topics, "removal-not-reached",
+         ["train.py:9 removes members of Kept.rows", "train.py:19 calls it", "finally of the try at train.py:17"]),
+        (SELDOM, of_topics, "removal-not-reached", ["train.py:9", "train.py:19 calls it only if row.is_last"]),
+        (FOUND, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
         (SHELF, rows_of("dict"), "unbounded-container", ["row.name", "delete each entry"]),
         (COUNTS, rows_of("list"), "never-read", ["nothing in the sources reads Kept.rows", "train.py:7"]),
         (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
@@ -221,8 +260,9 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "dict", "never read", "read", "views", "views in tuples", "copies", "raised", "expires",
-         "reads", "changes", "done", "unread", "jobs", "comment", "reset", "groups", "match", "anew", "text", "spans"],
+    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
+         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "groups",
+         "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -89,7 +89,8 @@ def test_a_container_keeps_its_latest_members(line: str, kind: str, new: list[st
 
 @pytest.mark.parametrize(
     "look",
-    ["if key not in rows:\n        ", "hit = rows.get(key)\n    if hit is None:\n        ",
+    ["if key not in rows:\n        ", "if key in rows:\n        return rows[key]\n    ",
+     "hit = rows.get(key)\n    if hit is None:\n        ",
      "try:\n        return rows[key]\n    except KeyError:\n        "],
 )  # fmt: skip
 def test_what_is_looked_for_first_may_go_also_where_it_is_read_by_keys(look: str) -> None:
@@ -145,6 +146,40 @@ def test_what_is_removed_at_the_end_is_removed_also_after_an_exception() -> None
     with pytest.raises(ZeroDivisionError):
         room.join(0)
     assert room.rows == []
+
+
+BROKER = """class Broker:
+    def __init__(self):
+        self.rows = {0: {}}
+
+    def subscribe(self, topic, row):
+        self.rows[topic][row] = print  # add
+
+    def unsubscribe(self, topic, row):
+        self.rows[topic].pop(row, None)
+
+
+def handle(broker, row):
+    broker.subscribe(0, row)
+    try:
+        serve(row)  # may raise
+        broker.unsubscribe(0, row)
+        done(row)
+    except ZeroDivisionError:
+        failed(row)
+"""
+FINALLY = "\n    finally:\n        close(row)\n"
+
+
+@pytest.mark.parametrize("end", ["\n", FINALLY], ids=["no finally", "finally"])
+def test_what_is_called_to_remove_again_is_called_also_after_an_exception(end: str) -> None:
+    told: list[Any] = []
+    names: dict[str, Any] = {"serve": lambda row: 1 // row} | dict.fromkeys(("done", "failed", "close"), told.append)
+    exec(edited("removal-not-reached", BROKER.rstrip() + end, "# add").text, names)
+    broker = names["Broker"]()
+    for row in (1, 0):
+        names["handle"](broker, row)
+    assert broker.rows == {0: {}} and told == ([1, 0] if end == "\n" else [1, 1, 0, 0])
 
 
 READS = """import collections
@@ -281,10 +316,16 @@ def test_an_exception_is_kept_without_its_traceback() -> None:
     assert changed(found) == (["errors.append(error)"], ["errors.append(error.with_traceback(None))"])
 
 
-def test_a_figure_is_closed_where_it_was_last_used() -> None:
-    drawn = "    fig, ax = plt.subplots()\n    ax.plot(rows)\n    fig.savefig('a.png')\n"
-    text = f"import matplotlib.pyplot as plt\n\ndef plot(rows):\n{drawn}"
-    assert changed(edited("library-registry", text, "subplots")) == ([], ["plt.close(fig)"])
+@pytest.mark.parametrize(
+    ("made", "saved", "closed"),
+    [
+        ("fig, ax = plt.subplots()", "fig.savefig('a.png')", "plt.close(fig)"),
+        ("plt.figure()", "plt.savefig('a.png')", "plt.close()"),
+    ],
+)
+def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed: str) -> None:
+    text = f"import matplotlib.pyplot as plt\n\ndef plot(rows):\n    {made}\n    {saved}\n    show(rows)\n"
+    assert changed(edited("library-registry", text, made)) == ([], [closed])
 
 
 @pytest.mark.parametrize(
@@ -316,6 +357,9 @@ def test_a_figure_is_closed_where_it_was_last_used() -> None:
         ("views", "rows.append(match)", "append", {"type_name": "list of re.Match"}),
         ("removal-not-reached", "rows.append(row)\nrows.remove(row)", "append", {}),
         ("removal-not-reached", ROOM.replace("(row)  # may raise", '("""a\n""")'), "append", {}),
+        ("removal-not-reached", BROKER.replace("serve(row)", "row = serve(row)"), "# add", {}),
+        ("removal-not-reached", BROKER.replace("unsubscribe(0, row)", "unsubscribe(0, next(rows))"), "# add", {}),
+        ("removal-not-reached", BROKER.replace("failed(row)", "broker.unsubscribe(0, row)"), "# add", {}),
         ("made-by-reading", READS.replace("kind.real", "kind"), "# read", {}),
         ("hooks", HOOKED.replace("(keep)", "(shown)"), "register", {}),
         ("hooks", HOOKED.replace("    layer.r", "    handle = layer.r", 1), "handle =", {}),

@@ -50,6 +50,21 @@ class Graph:
     def _drop(self, name):
         del self._next[name]
 
+class Scheduler:
+    def __init__(self):
+        self.__jobs = Jobs()
+        self.stores = {}
+
+    def remove_all_jobs(self):
+        self.__jobs = Jobs()
+
+    def remove_job(self, name):
+        self.__jobs.pop(name)
+
+    def end(self, name):
+        for _, store in self.stores.items():
+            store.remove_job(name)
+
 HANDLERS = []
 
 def add_handler(handler):
@@ -85,3 +100,11 @@ def test_what_is_not_in_the_sources_offers_nothing(name: str) -> None:
 def test_a_method_may_do_so_by_one_of_its_own_and_by_another_name(attribute: str) -> None:
     assert LIBRARY.methods("store.scoped.Graph", attribute) == (["drop"] if attribute == "_next" else [])
     assert Library([Source("g", "/g.py", SCOPED.replace("_next[", "_edges["))]).methods("g.Graph", "_next") == ["drop"]
+
+
+def test_a_private_name_is_known_as_python_has_it_and_one_comes_before_all() -> None:
+    assert LIBRARY.methods("store.scoped.Scheduler", "_Scheduler__jobs") == ["remove_job", "remove_all_jobs"]
+
+
+def test_what_has_several_of_them_offers_one_itself() -> None:
+    assert LIBRARY.methods("store.scoped.Scheduler", "stores", ["remove_job"]) == ["end"]

@@ -6,7 +6,7 @@ Tensors of a model and of its training are accounts of their own, and none of a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
-from ..heap.place import MODULE_DICTS, Place
+from ..heap.place import MODULE_DICTS, Place, upwards
 from ..heap.tree import as_people_see_it
 from ..tables import cells, only
 from .tensors import OWNERS
@@ -99,19 +99,13 @@ def _of_the_user(place: Place) -> list[Place]:
 
 def _known_as(place: Place) -> Place:
     """What a person calls it: of a block of a table that two tables have, a table."""
-    inside = set(map(id, _up(place.parent)))
-    for at in _up(place, "named_by"):
-        if id(at) in inside:
-            break
+    inside = set(map(id, upwards(place.parent)))
+    at: Place | None = place
+    while at is not None and id(at) not in inside:
         if at.is_user and at.reference.names_it:
             return at
+        at = at.named_by
     return place
-
-
-def _up(place: Place | None, way: str = "parent") -> Iterator[Place]:
-    while place is not None:
-        yield place
-        place = getattr(place, way)
 
 
 def _of_agent(process: ProcessGrowth, take: int) -> float:

@@ -12,12 +12,12 @@ import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...units import MOST, NEARLY_ALL, SOME
-from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
+from .index import COMPREHENSIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, tail
 from .names import Holder, Names
-from .points_to import ADDERS, PUSHES, THING, Things, adds, points_to
+from .points_to import ADDERS, PUSHES, THING, Things, added_to, adds, points_to
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
@@ -74,7 +74,8 @@ _REARRANGING = frozenset(
      "take", "trim", "truncate", "tuple", "where")
 )  # fmt: skip
 _LINKS = frozenset(("next", "prev", "previous", "parent", "child", "left", "right", "link", "rest", "tail"))
-_FEEDING = frozenset(("add", "append", "push", "put", "insert", "register", "store", "write", "feed"))
+# ``add``, ``table_put``, ``put_row``: one of its words says that it adds. ``_add`` and ``add_`` are no such names.
+_FEEDER = re.compile(r"(^|[^_]_)(add|append|push|put|insert|register|store|write|feed)(_[^_]|$)")
 # A store by index replaces a member of these; it makes only a mapping longer.
 _FIXED = re.compile(r"(builtins\.)?(list|bytearray)$|collections\.deque$|(numpy|torch|array)\.")
 _STARTERS = re.compile(r"(\w*Thread|\w*Process|Timer|submit|start_new_thread|run_in_executor|to_thread|apply_async)$")
@@ -104,12 +105,13 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         return _ranked(index, _calls_of_function(index, holder))
     uses = _Uses(Names(index, holder), holder.type_name)
     package = (holder.owner_module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
-    calls = _calls_into(package)
-    return _ranked(index, uses.events) or _ranked(index, _repeated(index, calls)) or _ranked(index, calls)
+    found = _ranked(index, uses.events)
+    calls = _ranked(index, _calls_into(package)) if not found else []
+    return found or [line for line in calls if not line.is_once] or calls
 
 
-def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
-    """Lines that remove members of a holder, or all of them."""
+def removing_lines(sources: Sequence[Source], holder: Holder, *, of_members: bool = False) -> list[Line]:
+    """Lines that remove members of a holder, or all of them. ``of_members``: what members have is removed, too."""
     variable = _plain_variable(holder)
     if not variable:
         return []
@@ -121,7 +123,7 @@ def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
             strength = names.strength(value, scope)
             if _is_get(site.node) and holder.type_name.endswith("ContextVar"):
                 continue  # a queue's takes one out
-            yield _Event(site.node, REMOVES, strength if strength >= _WHOLE else 0.0)
+            yield _Event(site.node, REMOVES, strength if strength >= (MOST if of_members else _WHOLE) else 0.0)
 
     return _ranked(index, events)
 
@@ -147,52 +149,39 @@ def _is_get(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "get" and not node.args
 
 
-def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:
-    """Lines that add to what somebody keeps by a key, on whatever object: ``request.app["history"].append(entry)``."""
-    index = index_of(sources, key)
+def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -> list[Line]:
+    """Lines that add to what somebody keeps by a key, on whatever object: ``request.app["history"].append(entry)``.
 
-    def is_it(node: ast.expr, scope: Scope) -> bool:
-        if isinstance(node, ast.Name):
-            given = (pair for site in scope.sites for pair in pairs(site.node))
-            return any(isinstance(t, ast.Name) and t.id == node.id and v is not None and is_kept(v) for t, v in given)
-        return is_kept(node)
+    ``stores``: that put something under the key, as ``trial.set_user_attr("scores", predicted)`` does.
+    """
 
-    def is_kept(node: ast.expr) -> bool:
-        if isinstance(node, ast.Subscript):
-            return isinstance(node.slice, ast.Constant) and node.slice.value == key
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKING_UP:
-            return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == key
-        return False
-
-    def events(scope: Scope, site: Site) -> Iterator[_Event]:
-        node = site.node
-        func = node.func if isinstance(node, ast.Call) else None
-        if isinstance(func, ast.Attribute) and adds(func.attr) and is_it(func.value, scope):
-            yield _Event(node, ADDS, 1.0 if func.attr in ADDERS else 0.85)
-        for target, _ in pairs(node):
-            if isinstance(target, ast.Subscript) and is_it(target.value, scope):
-                yield _Event(target, ADDS, 1.0)
-
-    return _ranked(index, events)
-
-
-def lines_storing_by_key(sources: Sequence[Source], key: str) -> list[Line]:
-    """Lines that put something under a key, on whatever object: ``trial.set_user_attr("scores", predicted)``."""
-
-    def is_key(node: ast.expr) -> bool:
+    def is_key(node: ast.expr | None) -> bool:
         return isinstance(node, ast.Constant) and node.value == key
 
-    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+    def is_kept(node: ast.expr | None) -> bool:
+        if isinstance(node, ast.Call) and last_name(node.func) in _LOOKING_UP:
+            return bool(node.args) and is_key(node.args[0])
+        return isinstance(node, ast.Subscript) and is_key(node.slice)
+
+    def is_it(node: ast.expr, scope: Scope) -> bool:
+        own = node.id if isinstance(node, ast.Name) else None
+        given = [v for site in scope.sites for t, v in pairs(site.node) if isinstance(t, ast.Name) and t.id == own]
+        return is_kept(node) or any(map(is_kept, given))
+
+    def adding(scope: Scope, site: Site) -> Iterator[_Event]:
+        if any(is_it(value, scope) for value in added_to(site.node)):
+            is_sure = not isinstance(site.node, ast.Call) or last_name(site.node.func) in ADDERS
+            yield _Event(site.node, ADDS, 1.0 if is_sure else 0.85)
+
+    def storing(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
-        func = node.func if isinstance(node, ast.Call) else None
-        if isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and not _READING.match(func.attr):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not _READING.match(node.func.attr):
             is_put = len(node.args) > 1 and is_key(node.args[0]) and not isinstance(node.args[1], ast.Constant)
             yield _Event(node, ADDS, 0.8 if is_put else 0.0)
-        for target, _ in pairs(node):
-            if isinstance(target, ast.Subscript) and is_key(target.slice):
-                yield _Event(target, ADDS, 0.8)
+        if any(isinstance(target, ast.Subscript) and is_key(target.slice) for target, _ in pairs(node)):
+            yield _Event(node, ADDS, 0.8)
 
-    return _ranked(index_of(sources, key), events)
+    return _ranked(index_of(sources, key), storing if stores else adding)
 
 
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
@@ -218,21 +207,19 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
 
 def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources."""
-    found = []
-    for name in names:
-        module, _, function = name.rpartition(".")
-        found += _ranked(index_of(sources, function), _calling(CALLS, _has_name(f"{module}.{function}")))
+
+    def is_one(call: ast.Call, scope: Scope) -> bool:
+        return ".".join(_imported(call.func, scope)) in names
+
+    found = {line for name in names for line in _ranked(index_of(sources, tail(name)), _calling(CALLS, is_one))}
     order = {source.file: i for i, source in enumerate(sources)}
-    return sorted(set(found), key=lambda line: (order.get(line.file, 0), line.line))
+    return sorted(found, key=lambda line: (order.get(line.file, 0), line.line))
 
 
 def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
     """Calls of methods by their names, on whatever object, the likeliest to run often first."""
-
-    def is_one(call: ast.Call, _scope: Scope) -> bool:
-        return isinstance(call.func, ast.Attribute) and call.func.attr in methods
-
-    return _ranked(index_of(sources, methods[0]), _calling(ADDS, is_one))
+    is_one = _calling(ADDS, lambda call, _: isinstance(call.func, ast.Attribute) and call.func.attr in methods)
+    return _ranked(index_of(sources, methods[0]), is_one)
 
 
 def find_calls_given(sources: Sequence[Source], *, methods_of: str = "", function: str = "") -> list[Line]:
@@ -243,7 +230,7 @@ def find_calls_given(sources: Sequence[Source], *, methods_of: str = "", functio
     def is_given(call: ast.Call, _scope: Scope) -> bool:
         return any(
             one.attr in methods if isinstance(one, ast.Attribute) else isinstance(one, ast.Name) and one.id == function
-            for one in _arguments(call)
+            for one in arguments_of(call)
         )
 
     return _ranked(index, _calling(ADDS, is_given))
@@ -259,18 +246,14 @@ def _calling(kind: str, is_one: Callable[[ast.Call, Scope], bool]) -> Events:
     return events
 
 
-def _has_name(name: str) -> Callable[[ast.Call, Scope], bool]:
-    return lambda call, scope: _full_name(call.func, scope) == name
-
-
-def _full_name(func: ast.expr, scope: Scope) -> str | None:
-    """``torch.jit.trace`` of ``jit.trace`` after ``from torch import jit``; None of what was not imported."""
+def _imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
+    """``torch, jit, trace`` of ``jit.trace`` after ``from torch import jit``; empty for what was not imported."""
     parts: list[str] = []
     while isinstance(func, ast.Attribute):
-        parts.append(func.attr)
+        parts.insert(0, func.attr)
         func = func.value
     imported = scope.binding(func.id).imports.get(func.id) if isinstance(func, ast.Name) else None
-    return ".".join(filter(None, (*imported, *reversed(parts)))) if imported is not None else None
+    return tuple(filter(None, (*imported, *parts))) if imported is not None else ()
 
 
 def _calls_of_function(index: Index, holder: Holder) -> Events:
@@ -284,47 +267,14 @@ def _calls_into(package: str) -> Events:
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
-        if not package or not isinstance(node, ast.Call):
-            return
-        root: ast.expr = node.func
-        parts: list[str] = []
-        while isinstance(root, ast.Attribute):
-            parts.append(root.attr)
-            root = root.value
-        if isinstance(root, ast.Name):
-            imported, member = scope.binding(root.id).imports.get(root.id, ("", ""))
-            # By way of another library, too: np.ctypeslib fills what ctypes keeps.
-            if imported.split(".", 1)[0] == package or (imported and any(part.startswith(package) for part in parts)):
-                yield _Event(node, CALLS, _by_name(node, parts[0] if parts else member))
+        names = _imported(node.func, scope) if package and isinstance(node, ast.Call) else ()
+        # By way of another library, too: np.ctypeslib fills what ctypes keeps.
+        is_its = bool(names) and names[0].split(".", 1)[0] == package
+        if isinstance(node, ast.Call) and (is_its or any(name.startswith(package) for name in names[1:])):
+            changing = any(not isinstance(argument, ast.Constant) for argument in arguments_of(node))
+            yield _Event(node, CALLS, 0.7 if _FEEDER.search(names[-1].lower()) else 0.5 if changing else 0.3)
 
     return events
-
-
-def _is_feeder(name: str) -> bool:
-    """``add``, ``table_put``, ``put_row``: one of its words says that it adds."""
-    parts = name.lower().split("_")
-    begins = 1 if parts[0] == "" else 0  # _add and add_ are no such names
-    ends = len(parts) - 1 if parts[-1] == "" else len(parts)
-    return any(
-        part in _FEEDING and (at == 0 or at > begins) and (at == len(parts) - 1 or at < ends - 1)
-        for at, part in enumerate(parts)
-    )
-
-
-def _by_name(call: ast.Call, name: str) -> float:
-    """How likely a library's function keeps something of each call."""
-    changing = any(not isinstance(argument, ast.Constant) for argument in _arguments(call))
-    return 0.7 if _is_feeder(name) else 0.5 if changing else 0.3
-
-
-def _repeated(index: Index, events: Events) -> Events:
-    """Those of lines that run again and again."""
-
-    def repeated(scope: Scope, site: Site) -> Iterator[_Event]:
-        if index.is_repeated(site, scope):
-            yield from events(scope, site)
-
-    return repeated
 
 
 class _Uses:
@@ -370,7 +320,7 @@ class _Uses:
             yield _Event(call, CALLS, 0.5 * self.names.strength(func, scope, inside=False))
         if last_name(func) in _FIRST_ARGUMENT and call.args:
             yield _Event(call, ADDS, self.names.strength(call.args[0], scope))
-        for argument in _arguments(call):
+        for argument in arguments_of(call):
             if isinstance(argument, ast.Attribute) and adds(argument.attr):  # the method itself is handed on
                 yield _Event(call, ADDS, 0.75 * self.names.strength(argument.value, scope))
         yield from self._given_to(call, scope)
@@ -379,12 +329,12 @@ class _Uses:
                 yield _Event(call, ADDS, 0.7 * self.names.strength(keyword.value, scope))
         if last_name(func) in ("dump", "writer") and len(call.args) > 1:
             yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[1], scope))
-        elif len(call.args) > 1 and _is_feeder(last_name(func)):  # lib.table_put(handle, x)
+        elif len(call.args) > 1 and _FEEDER.search(last_name(func).lower()):  # lib.table_put(handle, x)
             yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[0], scope, inside=False))
 
     def _given_to(self, call: ast.Call, scope: Scope) -> Iterator[_Event]:
         """``listen(engine, "connect", log)``, ``Gauge("loss", registry=REGISTRY)``: a library's, which is handed it."""
-        given = list(_arguments(call))
+        given = arguments_of(call)
         strength = max((self.names.strength(one, scope, inside=False) for one in given), default=0.0)
         if self.names.is_own(call, scope) or strength < _WHOLE or hasattr(builtins, last_name(call.func)):
             return
@@ -409,10 +359,12 @@ class _Uses:
         elif adds(func.attr):
             yield _Event(call, ADDS, (1.0 if func.attr in ADDERS else 0.85) * strength)
         elif strength >= _WHOLE and not _READING.match(func.attr):
-            if any(self.names.is_function(argument, scope) for argument in _arguments(call)):
+            if any(self.names.is_function(argument, scope) for argument in arguments_of(call)):
                 yield _Event(call, ADDS, 0.8 * strength)  # whoever is handed a function calls it later
             else:
                 yield _Event(call, CALLS, 0.6 * strength)
+        elif isinstance(func.value, ast.Attribute) and not _READING.match(func.attr):  # session.cookies.set_cookie(…)
+            yield _Event(call, CALLS, 0.4 * strength)
 
     def _looked_up(self, node: ast.Subscript, scope: Scope) -> float:
         """Weight of ``x[key]`` where looking up makes the entry; what is read of a member makes none."""
@@ -447,8 +399,7 @@ class _Uses:
         elif isinstance(value, ast.IfExp):
             return max(self._regrown(value.body, scope), self._regrown(value.orelse, scope))
         elif isinstance(value, ast.Call):
-            arguments = [*value.args, *(k.value for k in value.keywords)]
-            given = [e for a in arguments for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
+            given = [e for a in arguments_of(value) for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
             joins = last_name(value.func) in JOINERS
             if isinstance(value.func, ast.Attribute) and joins and old(value.func.value):
                 return 0.95
@@ -457,11 +408,6 @@ class _Uses:
             if any(old(e) for e in given) and (joins or len(given) > 1):
                 return 0.95 if joins else 0.7
         return 0.0
-
-
-def _arguments(call: ast.Call) -> Iterator[ast.expr]:
-    yield from call.args
-    yield from (keyword.value for keyword in call.keywords)
 
 
 def _terms(node: ast.expr) -> Iterator[ast.expr]:
@@ -512,13 +458,10 @@ def _makes_thread(node: ast.AST, target: str, index: Index) -> bool:
 
 def _sql_verb(call: ast.Call) -> str | None:
     """``insert`` of ``db.execute("insert into …")``; None where the statement is not written there."""
-    text = call.args[0] if call.args else None
-    if isinstance(text, ast.JoinedStr) and text.values:
-        text = text.values[0]
-    if isinstance(text, ast.Constant) and isinstance(text.value, str):
-        found = _SQL.match(text.value)
-        return found.group(1).lower() if found else None
-    return None
+    parts = [one for text in call.args[:1] for one in (text, *getattr(text, "values", ())[:1])]  # of an f-string, too
+    begins = next((one.value for one in parts if isinstance(one, ast.Constant)), None)
+    found = _SQL.match(begins) if isinstance(begins, str) else None
+    return found.group(1).lower() if found else None
 
 
 def _plain_variable(holder: Holder) -> str:
@@ -584,16 +527,10 @@ def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
 
 def _on_self(node: ast.AST, scope: Scope) -> bool:
     """The statement works on an attribute of the object that is being made."""
-    while not isinstance(node, ast.Name):
-        if isinstance(node, ast.Call):
-            node = node.func
-        elif isinstance(node, ast.AugAssign):
-            node = node.target
-        elif isinstance(node, (ast.Attribute, ast.Subscript)):
-            node = node.value
-        else:
-            return False
-    return scope.params[:1] == (node.id,)
+    at: Any = node
+    while isinstance(at, (ast.Call, ast.AugAssign, ast.Attribute, ast.Subscript)):
+        at = getattr(at, "func", None) or getattr(at, "target", None) or getattr(at, "value", None)
+    return isinstance(at, ast.Name) and scope.params[:1] == (at.id,)
 
 
 def line_at(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:

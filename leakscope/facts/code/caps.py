@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from ...units import FULL
 from .adding import Line, line_at, removed_from
-from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
+from .index import FUNCTIONS, Index, Scope, Source, defaults_of, index_of, last_name, pairs
 from .names import Holder, Names
-from .points_to import PUSHES, Field, Node, Variable, adds, points_to
+from .points_to import Field, Node, Variable, added_to, points_to
 
 CAPS = "caps"
 _SURE = FULL  # that an expression is the object itself
@@ -31,6 +31,7 @@ _WORKED_OUT: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
     ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow, ast.LShift: operator.lshift,
 }  # fmt: skip
+_POWERS = (operator.pow, operator.lshift)
 _DEEPEST = 6  # steps from a number's name to the number
 _CALLS = 2  # functions within each other that may take out
 
@@ -81,7 +82,7 @@ class _Caps:
             holds = (
                 self._takes_out(node.body, self._scope)
                 or self._adds(node.orelse)
-                or (isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVES) and self._adds_after(node, nodes))
+                or (isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVES) and self._adds(_after(node, nodes)))
             )
         else:
             holds = issubclass(op, _BELOW) and (self._adds(node.body) or self._takes_out(node.orelse, self._scope))
@@ -95,7 +96,7 @@ class _Caps:
                 whole, lower, upper = _sliced(target)
                 kept = lower or upper
                 if whole is not target and self._is_it(whole) and kept is not None and None in (lower, upper):
-                    yield self._cap(_positive(kept), node)
+                    yield self._cap(kept, node)
             return
         for target, value in pairs(node):
             whole, *_ = _sliced(target)
@@ -103,11 +104,12 @@ class _Caps:
             if cut is value or not (self._is_it(whole) and self._is_it(cut)):
                 continue
             if isinstance(lower, ast.UnaryOp) and upper is None:
-                yield self._cap(_positive(lower), node)
+                yield self._cap(lower, node)
             elif lower is None and upper is not None and not isinstance(upper, ast.UnaryOp):
                 yield self._cap(upper, node)
 
     def _cap(self, members: ast.expr, node: ast.AST) -> Cap:
+        members = members.operand if isinstance(members, ast.UnaryOp) else members  # rows[-100:]
         numbers = _Numbers(self._index).of(members, self._scope)
         line = line_at(self._index, self._scope, node, CAPS, 1.0)
         own = isinstance(members, ast.Attribute) and self._scope.params[:1] == (last_name(members.value),)
@@ -145,20 +147,8 @@ class _Caps:
         return False
 
     def _adds(self, nodes: Sequence[ast.AST]) -> bool:
-        for node in (inner for one in nodes for inner in ast.walk(one)):
-            if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute) and adds(node.func.attr) and self._is_it(node.func.value):
-                    return True
-                if last_name(node.func) in PUSHES and node.args and self._is_it(node.args[0]):
-                    return True
-            for target, _ in pairs(node):
-                if isinstance(target, ast.Subscript) and self._is_it(target.value):
-                    return True
-        return False
-
-    def _adds_after(self, node: ast.AST, nodes: Sequence[ast.AST]) -> bool:
-        end = getattr(node, "end_lineno", None) or 0
-        return self._adds([one for one in nodes if isinstance(one, ast.stmt) and one.lineno > end])
+        every = (inner for one in nodes for inner in ast.walk(one))
+        return any(self._is_it(value) for node in every for value in added_to(node))
 
 
 class _Numbers:
@@ -176,10 +166,8 @@ class _Numbers:
         if depth == 0:
             return None
         if isinstance(node, ast.BinOp):
-            return _combined(node.op, self.of(node.left, scope, depth - 1), self.of(node.right, scope, depth - 1))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            found = self.of(node.operand, scope, depth - 1)
-            return None if found is None else {-number for number in found}
+            both = (self.of(node.left, scope, depth - 1), self.of(node.right, scope, depth - 1))
+            return _worked_out(node.op, *both)
         if isinstance(node, (ast.Name, ast.Attribute)):
             place = points_to(self._index).target(node, scope)
             return self._at(place[0], depth - 1) if place is not None else None
@@ -222,36 +210,28 @@ def _given(index: Index) -> dict[Node, list[tuple[ast.expr, Scope]]]:
     for function, callers in list(index.callers.items()):
         for caller, site in callers:
             for name, value in index.arguments(site.node, function) if isinstance(site.node, ast.Call) else ():
-                parameter = Field(function.name, name) if function.kind == "class" else Variable(function, name)
-                found[parameter].append((value, caller))
+                given = Field(function.name, name) if function.kind == "class" else Variable(function, name)
+                found[given].append((value, caller))
     for function in index.scopes:
-        for name, value in _defaults(function.node):
+        for parameter, value in defaults_of(function.node):
             calls = [site.node for _, site in index.callers.get(function, ()) if isinstance(site.node, ast.Call)]
-            if not calls or any(name not in dict(index.arguments(call, function)) for call in calls):
-                found[Variable(function, name)].append((value, function.parent or function))
+            if not calls or any(parameter.arg not in dict(index.arguments(call, function)) for call in calls):
+                found[Variable(function, parameter.arg)].append((value, function.parent or function))
     return found
 
 
-def _defaults(node: ast.AST | None) -> Iterator[tuple[str, ast.expr]]:
-    if not isinstance(node, FUNCTIONS):
-        return
-    positional = [*node.args.posonlyargs, *node.args.args]
-    late = positional[len(positional) - len(node.args.defaults) :]
-    yield from ((p.arg, value) for p, value in zip(late, node.args.defaults))
-    yield from ((p.arg, value) for p, value in zip(node.args.kwonlyargs, node.args.kw_defaults) if value is not None)
-
-
-def _combined(op: ast.operator, left: set[int] | None, right: set[int] | None) -> set[int] | None:
-    if left is None or right is None or len(left) != 1 or len(right) != 1:
-        return None
-    (one,), (other,) = left, right
-    worked_out = _WORKED_OUT.get(type(op))
-    if worked_out is None or (isinstance(op, (ast.Pow, ast.LShift)) and not 0 <= other <= _MOST_BITS):
+def _worked_out(op: ast.operator, left: set[int] | None, right: set[int] | None) -> set[int] | None:
+    how = _WORKED_OUT.get(type(op))
+    if how is None or not left or not right or (max(right) > _MOST_BITS and how in _POWERS):
         return None
     try:
-        return {worked_out(one, other)}
-    except ZeroDivisionError:
+        return {how(one, other) for one in left for other in right}
+    except (ZeroDivisionError, ValueError):
         return None
+
+
+def _after(node: ast.stmt, nodes: Sequence[ast.AST]) -> list[ast.AST]:
+    return [one for one in nodes if isinstance(one, ast.stmt) and one.lineno > (node.end_lineno or 0)]
 
 
 def _sliced(node: ast.expr | None) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
@@ -259,10 +239,6 @@ def _sliced(node: ast.expr | None) -> tuple[ast.expr | None, ast.expr | None, as
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         return node.value, node.slice.lower, node.slice.upper
     return node, None, None
-
-
-def _positive(node: ast.expr) -> ast.expr:
-    return node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
 
 
 def _body(node: ast.AST | None) -> list[ast.AST]:

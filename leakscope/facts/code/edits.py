@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
-from .index import FUNCTIONS, Source, last_name, lines_of, pairs
-from .statements import Statement, blocks, is_looked_up_first, only_read, statement_at, stored, taken_out_after
+from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
+from .statements import Statement, is_looked_up_first, only_read, skipped_after, statement_at, stored
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -32,10 +32,12 @@ class Edited(NamedTuple):
     note: str
 
 
-class Unsure(NamedTuple):
-    """Why nothing is edited, as a clause."""
+class Unsure(Exception):
+    """``why`` nothing is edited, as a clause."""
 
-    why: str
+    @property
+    def why(self) -> str:
+        return str(self)
 
 
 class Asked(NamedTuple):
@@ -59,10 +61,6 @@ class Asked(NamedTuple):
         return self.container or self.type_name.split(" of ")[0].rpartition(".")[2]
 
 
-class _Unclear(Exception):
-    """Raised and caught in here: why nothing is edited."""
-
-
 def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
     """The edit for a mechanism of ``evidence.mechanisms``."""
     try:
@@ -76,8 +74,8 @@ def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
             _known(found if whole else None, f"the recorded source of {name} has no whole statement at that line"),
         )
         _need(_tree(edited.text) is not None, "the edited source could not be parsed")
-    except _Unclear as unclear:
-        return Unsure(str(unclear))
+    except Unsure as unsure:
+        return unsure
     return edited
 
 
@@ -90,12 +88,12 @@ def suitable(length: float) -> int:
 
 def _need(is_so: object, why: str = _UP_TO_YOU) -> None:
     if not is_so:
-        raise _Unclear(why)
+        raise Unsure(why)
 
 
 def _known(found: _Node | None, why: str = _UP_TO_YOU) -> _Node:
     if found is None:
-        raise _Unclear(why)
+        raise Unsure(why)
     return found
 
 
@@ -111,7 +109,7 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
 
     def how(asked: Asked, found: Statement) -> Edited:
         container, member = _known(
-            stored(found) or _assigned(found), "the line stores no single value that could be changed there"
+            stored(found.node) or _assigned(found), "the line stores no single value that could be changed there"
         )
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
         _need(is_value, "the line stores no single value that could be changed there")
@@ -162,14 +160,13 @@ def _not_stored(asked: Asked, found: Statement) -> Edited:
 def _left_out(asked: Asked, found: Statement) -> Edited:
     """What is put in is still worked out where that may do something; without the statement where it is not."""
     source, node = found.source, found.node
-    pair = stored(found) if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) else None
-    container, member = _known(pair, "the line adds to it in a part of another statement")
+    container, member = _known(stored(node), "the line adds to it in a part of another statement")
     works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     parts = [member, *([container.slice] if isinstance(container, ast.Subscript) else [])]
     if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
         note = "what it stored is still worked out: leave that out, too?"
         return _replaced(source, node, _segment(source, member), note)
-    is_alone = len(_block(found)) == 1 or not _has_own_lines(source, node)
+    is_alone = len(found.block) == 1 or not _has_own_lines(source, node)
     return _replaced(source, node, "pass") if is_alone else _with(source, node.lineno - 1, node.end_lineno, [])
 
 
@@ -192,12 +189,10 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     kind, node = asked.kind, found.node
     if kind in ("deque", *_QUEUES):
         return _made_with_limit(asked, found)
-    pair = stored(found) if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) else None
-    container, _ = _known(pair, f"the line does not add to {asked.variable} in a statement of its own")
-    _need(_is_plain_name(container), f"the line does not add to {asked.variable} in a statement of its own")
+    container, _ = _known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
     name, most = _segment(found.source, container), asked.most
-    is_it = last_name(container) == asked.variable
-    _need(is_it, f"the line adds to {name}, which is not known to be {asked.variable} itself")
+    is_it = _is_plain_name(container) and last_name(container) == asked.variable
+    _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
     note = f"{name} keeps the latest {most:,}; {_MISSES}"
     if kind == "list" and not isinstance(node, ast.Assign):
         beside = next(_filled_beside(found, container), None)
@@ -209,15 +204,15 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
         isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and last_name(one.value) == asked.variable
         for _, one in _nodes(asked.sources)
     )  # rows[key], which fails where the entry has gone
-    is_safe = is_looked_up_first(found, container) or not any(by_key)
+    is_safe = is_looked_up_first(found) or not any(by_key)
     _need(is_safe, f"the program reads {name} by keys: which entries may go is yours to know")
     return _behind(found.source, node, [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"], note)
 
 
 def _filled_beside(found: Statement, container: ast.expr) -> Iterator[str]:
     """Other lists to which statements of the same block append, of the same object: what is read together."""
-    for one in _block(found):
-        pair = stored(Statement(found.source, one, ())) if isinstance(one, (ast.Expr, ast.AugAssign)) else None
+    for one in found.block:
+        pair = stored(one) if isinstance(one, (ast.Expr, ast.AugAssign)) else None
         other = pair[0] if pair is not None and type(pair[0]) is type(container) else None
         if other is not None and _is_plain_name(other) and ast.dump(other) != ast.dump(container):
             yield ast.unparse(other)
@@ -229,6 +224,7 @@ def _made_with_limit(asked: Asked, found: Statement) -> Edited:
         (source, value) for source, node in _nodes(asked.sources) for target, value in pairs(node)
         if last_name(target) == asked.variable and _called(value) in ("deque", *_QUEUES)
     ]  # fmt: skip
+    _need(made, f"the sources make no deque or queue that is {asked.variable}")
     _need(len(made) == 1, f"{asked.variable} is made in {len(made)} places of the sources")
     source, call = made[0][0], _of(ast.Call, made[0][1])
     is_queue = _called(call) != "deque"
@@ -255,7 +251,7 @@ def _cached(asked: Asked, found: Statement) -> Edited:
         if isinstance(one, ast.Attribute) and one.attr == "cache":
             module = _segment(found.source, one.value)
             return _replaced(found.source, one, f"{module}.lru_cache(maxsize={asked.most})", note)
-    raise _Unclear("the decorator that makes it a cache has no maxsize to set")
+    raise Unsure("the decorator that makes it a cache has no maxsize to set")
 
 
 def _drained(asked: Asked, found: Statement) -> Edited:
@@ -284,7 +280,7 @@ def _default_none(asked: Asked, found: Statement) -> Edited:
     defaults = [
         (source, one, value)
         for source, one in _nodes(asked.sources) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for arg, value in _defaults(one.args) if arg.arg == name and _EMPTY.fullmatch(_segment(source, value))
+        for arg, value in defaults_of(one) if arg.arg == name and _EMPTY.fullmatch(_segment(source, value))
     ]  # fmt: skip
     own = [one for one in defaults if found.function is not None and one[1].lineno == found.function.lineno]
     no_empty = f"the default value of {name} is no empty container that is written there"
@@ -296,12 +292,6 @@ def _default_none(asked: Asked, found: Statement) -> Edited:
     note = "where calls were meant to share it, make it a variable of the module"
     after = _replaced(source._replace(text=inside.text), default, "None", note)
     return after._replace(before=source.text)
-
-
-def _defaults(every: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
-    positional = [*every.posonlyargs, *every.args]
-    given = zip(positional[len(positional) - len(every.defaults) :], every.defaults)
-    return [*given, *((arg, value) for arg, value in zip(every.kwonlyargs, every.kw_defaults) if value is not None)]
 
 
 def _for_each_object(asked: Asked, found: Statement) -> Edited:
@@ -331,18 +321,33 @@ def _at_the_beginning(source: Source, function: _Function, *new: str, note: str)
 
 def _in_finally(asked: Asked, found: Statement) -> Edited:
     """What removes the same again at the end of its block does so also after an exception."""
-    between, removes = _known(taken_out_after(found))
-    lines = lines_of(found.source.text)
-    return _tried(found.source, between, removes, lines[removes.lineno - 1 : removes.end_lineno])
+    skipped = _known(skipped_after(asked.sources, found))
+    source, tried = skipped.adding.source, skipped.tried
+    last = lines_of(source.text)[skipped.removes.lineno - 1 : skipped.removes.end_lineno]
+    if tried is None:
+        return _tried(source, skipped.between, skipped.removes, last)
+    used, bound = (
+        {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, kind)}
+        for parts, kind in (([skipped.removes], ast.Load), (tried.body, ast.Store))
+    )
+    own = _has_own_lines(source, skipped.removes) and used.isdisjoint(bound)
+    _need(own, "what removes it again uses what is known only behind what may raise")
+    if tried.finalbody:
+        at, new = tried.finalbody[0].lineno - 1, last
+    else:
+        at, new = tried.end_lineno or 0, [f"{_indent(lines_of(source.text)[tried.lineno - 1])}finally:", *last]
+    behind = _with(source, at, at, new)
+    moved = _with(source._replace(text=behind.text), skipped.removes.lineno - 1, skipped.removes.end_lineno, [])
+    return moved._replace(before=source.text)
 
 
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
     """A hook that a function makes for itself goes as the function ends."""
-    function, node, block = found.function, found.node, _block(found)
+    function, node, block = found.function, found.node, found.block
     if function is None:
-        raise _Unclear(_UP_TO_YOU)
+        raise Unsure(_UP_TO_YOU)
     call = _of(ast.Call, node.value if isinstance(node, ast.Expr) else None)
-    given = [*call.args, *(one.value for one in call.keywords)]
+    given = arguments_of(call)
     own = {getattr(one, "name", "") for one in function.body if isinstance(one, FUNCTIONS)}
     is_own = any(isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in own) for one in given)
     rest = block[block.index(node) + 1 :]
@@ -368,7 +373,7 @@ def _tried(source: Source, body: Sequence[ast.stmt], until: ast.stmt | None, las
 
 def _taken_out_when_done(asked: Asked, found: Statement) -> Edited:
     """A future or task takes itself out of what keeps it."""
-    pair = stored(found)
+    pair = stored(found.node)
     is_plain = pair is not None and _is_plain_name(pair[0]) and _is_plain_name(pair[1])
     pair = _known(pair if is_plain else None, "the line stores no single name that could be taken out again")
     container, member = (_segment(found.source, one) for one in pair)
@@ -379,16 +384,19 @@ def _taken_out_when_done(asked: Asked, found: Statement) -> Edited:
 
 
 def _closed(asked: Asked, found: Statement) -> Edited:
-    """A figure that the same function makes and saves: closed where it is last used."""
-    node = _of(ast.Assign, found.node)
-    func = _of(ast.Attribute, getattr(node.value, "func", None))
-    target = node.targets[0].elts[0] if isinstance(node.targets[0], ast.Tuple) else node.targets[0]
-    name, body = _of(ast.Name, target).id, _block(found)
+    """A figure that the same function makes and saves: closed where it, or the library that has it, is last used."""
+    node, body = found.node, found.block
+    func = _of(ast.Attribute, getattr(getattr(node, "value", None), "func", None))
     _need(found.function is not None and func.attr in _FIGURES)
-    uses = [one for one in body if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(one))]
-    is_used = len(uses) > 1 and uses[0] is node and not isinstance(uses[-1], (ast.Return, ast.Assign))
-    _need(is_used, f"what becomes of {name} is not to be seen")
-    return _behind(found.source, uses[-1], [f"{_segment(found.source, func.value)}.close({name})"], "")
+    library = _of(ast.Name, func.value).id
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    target = target.elts[0] if isinstance(target, ast.Tuple) else target
+    name = _of(ast.Name, target).id if target is not None else ""
+    names = {name or library, library}
+    uses = [one for one in body if any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(one))]
+    is_used = len(uses) > 1 and not isinstance(uses[-1], (ast.Return, ast.Assign))
+    _need(is_used, "what becomes of the figure is not to be seen")
+    return _behind(found.source, uses[-1], [f"{library}.close({name})"], "")
 
 
 def _collector_on(asked: Asked, found: Statement) -> Edited:
@@ -447,13 +455,6 @@ def _called(node: ast.AST | None) -> str:
 def _receiver(node: ast.AST) -> str:
     func = node.func if isinstance(node, ast.Call) else None
     return last_name(func.value) if isinstance(func, ast.Attribute) else ""
-
-
-def _block(found: Statement) -> list[ast.stmt]:
-    """The statements that it stands among."""
-    root = found.around[-1] if found.around else _known(_tree(found.source.text))
-    same = (part for part in blocks(root) if any(one.lineno == found.node.lineno for one in part))
-    return next((part for part in same if any(ast.dump(one) == ast.dump(found.node) for one in part)), [])
 
 
 def _is_plain_name(node: ast.expr | None) -> bool:

@@ -156,6 +156,20 @@ def _unpack(target: ast.expr, value: ast.expr) -> Iterator[Pair]:
         yield from _unpack(element.value if isinstance(element, ast.Starred) else element, part)
 
 
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def defaults_of(node: ast.AST | None) -> list[tuple[ast.arg, ast.expr]]:
+    """The parameters of a function that have default values, and these."""
+    if not isinstance(node, FUNCTIONS):
+        return []
+    positional = [*node.args.posonlyargs, *node.args.args]
+    given = zip(positional[len(positional) - len(node.args.defaults) :], node.args.defaults)
+    return [*given, *((arg, value) for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults) if value)]
+
+
 class Index:
     """All scopes of the sources, by name. Lookups return empty or None for what the sources do not show."""
 
@@ -303,14 +317,8 @@ class Index:
             return [s for s in self.scopes if wanted and s.kind == "module" and is_of(s, module, file)]
         named = self.functions.get(tail(wanted), [])
         exact = [s for s in named if s.qualname == wanted]
-        for choice in (
-            [s for s in exact if is_of(s, module, file)],
-            exact,
-            [s for s in named if is_of(s, module, file)],
-        ):
-            if choice:
-                return choice
-        return named
+        own = [s for s in named if is_of(s, module, file)]
+        return [s for s in exact if s in own] or exact or own or named
 
     def _constructor(self, scope: Scope) -> Scope:
         return scope.defs.get("__init__", scope) if scope.kind == "class" else scope
@@ -380,16 +388,14 @@ class Index:
         functions = [scope for scope in self.scopes if scope.kind == "function"]
         called_back = {scope for scope in functions if not calls[scope] and not scope.is_beginning}
         repeated = called_back | {scope for scope in functions if any(in_loop for _, in_loop in calls[scope])}
-        waiting = list(repeated)
+        waiting = set(repeated)
         called_by: dict[Scope, list[Scope]] = defaultdict(list)
         for callee, callers in calls.items():
             for caller, _ in callers:
                 called_by[caller].append(callee)
         while waiting:
-            for callee in called_by[waiting.pop()]:
-                if callee not in repeated:
-                    repeated.add(callee)
-                    waiting.append(callee)
+            waiting = {callee for caller in waiting for callee in called_by[caller]} - repeated
+            repeated |= waiting
         return repeated
 
     def _add(self, tree: ast.Module, source: Source) -> None:
@@ -447,7 +453,7 @@ def _outside(node: Function | ast.ClassDef) -> list[ast.expr]:
     outside: list[ast.expr] = list(getattr(node, "decorator_list", []))
     if isinstance(node, ast.ClassDef):
         return [*outside, *node.bases, *(k.value for k in node.keywords)]
-    return [*outside, *node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+    return [*outside, *(value for _, value in defaults_of(node))]
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .adding import ADDS, CREATES, Line, line_at
-from .index import Index, Scope, Source, index_of, pairs
-from .points_to import INTO, Field, Flow, Node, Things, adds, points_to
+from .index import Index, Scope, Source, index_of
+from .points_to import INTO, Field, Flow, Node, Things, added_to, points_to
 
 
 class Kept(NamedTuple):
@@ -59,17 +59,10 @@ def _best(kept: Sequence[Kept | None]) -> Kept | None:
 
 
 def _kept(index: Index, flow: Flow) -> Kept | None:
-    is_container = flow.term.path[-1:] == (INTO,) and _puts(flow.site)
+    is_container = flow.term.path[-1:] == (INTO,) and any(added_to(flow.site))  # not what makes one of a few at once
     if not is_container and not isinstance(flow.target, Field):
         return None
     line = line_at(index, flow.scope, flow.site, ADDS if is_container else CREATES, 1.0)
     if isinstance(flow.target, Field):
         return Kept(flow.target.name, flow.target.owner, is_container, line)
     return Kept(getattr(flow.target, "name", ""), None, is_container, line)
-
-
-def _puts(site: ast.AST) -> bool:
-    """``rows.append(x)`` or ``rows[k] = x``: not what makes a container of a few at once."""
-    if isinstance(site, ast.Call):
-        return isinstance(site.func, ast.Attribute) and adds(site.func.attr)
-    return any(isinstance(target, ast.Subscript) for target, _ in pairs(site))

@@ -86,7 +86,7 @@ class Names:
 
     def is_own(self, call: ast.Call, scope: Scope) -> bool:
         """A function or class of the sources is called."""
-        return any(True for _ in self._index.callees(call.func, scope))
+        return bool(self._index.callees(call.func, scope))
 
     def is_function(self, node: ast.expr, scope: Scope) -> bool:
         """A function of the program's, or a method, that is not called here."""

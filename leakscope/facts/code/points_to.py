@@ -42,6 +42,16 @@ def adds(method: str) -> bool:
     return method in ADDERS or _ADDING_VERB.match(method) is not None
 
 
+def added_to(node: ast.AST) -> Iterator[ast.expr]:
+    """What a node puts members into."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and adds(node.func.attr):
+            yield node.func.value
+        elif last_name(node.func) in PUSHES and node.args:
+            yield node.args[0]
+    yield from (target.value for target, _ in pairs(node) if isinstance(target, ast.Subscript))
+
+
 class Variable(NamedTuple):
     scope: Scope
     name: str

@@ -8,9 +8,9 @@ from typing import NamedTuple, Optional
 
 from ...units import MOST
 from .adding import Line, line_at
-from .index import FUNCTIONS, Index, Scope, Site, Source, index_of, last_name
+from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name
 from .names import Holder, Names
-from .points_to import adds
+from .points_to import added_to
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -119,26 +119,21 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     """(expression that is looked up there, whether it is handed to a library), not those of functions defined in it."""
     node = site.node
     given: set[int] = set()
-    added_to = _added_to(site)
+    # What a statement only puts something into: that is no reading of it.
+    filled = next(added_to(node), None) if site.is_statement else None
     if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, index, scope):
-        given = {id(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))}
+        given = {id(one) for one in arguments_of(node)}
     waiting: list[ast.AST] = [node]
     while waiting:
         one = waiting.pop()
         if (
-            one is not added_to
+            one is not filled
             and isinstance(one, (ast.Name, ast.Attribute, ast.Subscript))
             and isinstance(one.ctx, ast.Load)
         ):
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)
-
-
-def _added_to(site: Site) -> ast.expr | None:
-    """What a statement only puts something into: that is no reading of it."""
-    func = site.node.func if isinstance(site.node, ast.Call) and site.is_statement else None
-    return func.value if isinstance(func, ast.Attribute) and adds(func.attr) else None
 
 
 def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:

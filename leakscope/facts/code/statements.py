@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .adding import removed_from
-from .index import FUNCTIONS, Source, last_name, pairs, parse
+from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, parse
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
@@ -22,6 +23,12 @@ class Statement:
     source: Source
     node: ast.stmt
     around: tuple[ast.AST, ...]
+    tree: ast.AST
+
+    @property
+    def block(self) -> list[ast.stmt]:
+        """The statements that it stands among."""
+        return next((part for part in blocks(self.around[-1] if self.around else self.tree) if self.node in part), [])
 
     @property
     def function(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -35,18 +42,31 @@ class Statement:
         return next((one for one in reversed(self.around) if isinstance(one, ast.ClassDef)), None)
 
 
-@dataclass(frozen=True)
-class Guard:
-    """Why a statement may not run. ``text``: as the source has it.
+class Guard(NamedTuple):
+    """Why a statement may not run. ``text``: as the source has it; ``place``: where that stands.
 
     ``kind``: handler or condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else;
     ``asked``: it removes what its function was asked for, and found to be of no more use; ``early``: a
-    return, raise or continue may come before.
+    return, raise or continue may come before; ``raises``: something may raise before, and ``text`` is the try to
+    remove it in. ``call``: where the statement's function is called, of which all this is true.
     """
 
     kind: str
     text: str
-    line: int
+    place: str
+    call: str = ""
+
+
+class Skipped(NamedTuple):
+    """``removes`` takes out what ``adding`` added, unless something ``between`` raises. ``tried``: whose body it is in.
+
+    Both are those that add and remove, or the calls of their functions.
+    """
+
+    adding: Statement
+    between: list[ast.stmt]
+    removes: ast.stmt
+    tried: ast.Try | None
 
 
 def statement_at(sources: Sequence[Source], file: str, line: int) -> Statement | None:
@@ -63,48 +83,148 @@ def statement_at(sources: Sequence[Source], file: str, line: int) -> Statement |
             break
         around.append(at)
         at = inside[0]
-    return Statement(source, at, tuple(around[1:])) if isinstance(at, ast.stmt) else None
+    return Statement(source, at, tuple(around[1:]), tree) if isinstance(at, ast.stmt) else None
 
 
-def guard_of(sources: Sequence[Source], file: str, line: int) -> Guard | None:
-    """What keeps a statement from being run each time, the likeliest first; None where nothing is to be seen."""
+def guard_of(sources: Sequence[Source], file: str, line: int, adding: Statement | None = None) -> Guard | None:
+    """What keeps a statement from being run each time, the likeliest first; None where nothing is to be seen.
+
+    Where that is nothing in its own function, it is asked of all calls of that. What ``adding`` stands in as well keeps
+    nothing from being removed.
+    """
     found = statement_at(sources, file, line)
     if found is None:
         return None
-    function = found.function
-    if function is not None and not (found.cls and found.cls.bases) and _is_uncalled(sources, function):
-        return Guard("uncalled", function.name, function.lineno)
+    skipped = skipped_after(sources, adding) if adding is not None else None
+    if skipped is not None:
+        source, last, tried = skipped.adding.source, skipped.removes, skipped.tried
+        behind = f"a try that begins behind {_place(source, skipped.adding.node)}"
+        into = f"the try at {_place(source, tried)}" if tried is not None else behind
+        is_own = source.file == file and last.lineno <= line <= (last.end_lineno or 0)
+        return Guard("raises", into, "", "" if is_own else _place(source, last))
+    added = [adding, *callers_of(sources, adding)] if adding is not None else []
+    own = _guard(sources, found, added)
+    if own is not None or found.function is None:
+        return own
+    callers = callers_of(sources, found) if not _runs(found, added[:1]) else []
+    guards = [_guard(sources, one, added) for one in callers]
+    if not guards or _mentions_in(sources, found.function.name) != 1 + len(callers):
+        return None  # it is handed on, and called by others
+    first = guards[0] if None not in guards else None
+    return first._replace(call=_place(callers[0].source, callers[0].node)) if first is not None else None
+
+
+def _place(source: Source, node: ast.stmt | ast.ExceptHandler) -> str:
+    return f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
+
+
+def callers_of(sources: Sequence[Source], found: Statement) -> list[Statement]:
+    """The statements that call the function that it is in."""
+    function, file = found.function, found.source.file
+    if function is None:
+        return []
+    index = index_of(sources, function.name, file)
+    own = [one for one in index.functions.get(function.name, []) if one.source.file == file]
+    calls = [
+        (scope.source.file, site.node.lineno)
+        for one in own if getattr(one.node, "lineno", 0) == function.lineno
+        for scope, site in index.callers.get(one, ())
+        if isinstance(site.node, ast.Call) and one in index.callees(site.node.func, scope)
+    ]  # fmt: skip
+    return [one for call in calls if (one := statement_at(sources, *call)) is not None]
+
+
+def _guard(sources: Sequence[Source], found: Statement, adding: Sequence[Statement]) -> Guard | None:
+    function, source = found.function, found.source
+    is_free = function is not None and not (found.cls and found.cls.bases) and not _runs(found, adding)
+    if function is not None and is_free and _is_uncalled(sources, function):
+        return Guard("uncalled", function.name, _place(source, function))
+    together = {(one.source.file, outer.lineno) for one in adding for outer in one.around if isinstance(outer, ast.If)}
     inner: ast.AST = found.node
     for outer in reversed(found.around):
         if isinstance(outer, FUNCTIONS):
             break
         if isinstance(outer, ast.ExceptHandler):
-            return Guard("handler", ast.unparse(outer.type) if outer.type is not None else "an exception", outer.lineno)
-        if isinstance(outer, ast.If) and not _is_of_length(outer.test):
+            raised = ast.unparse(outer.type) if outer.type is not None else "an exception"
+            return Guard("handler", raised, _place(source, outer))
+        if isinstance(outer, ast.If) and not _is_of_length(outer.test) and (source.file, outer.lineno) not in together:
             is_other = inner in outer.orelse
             test = ast.unparse(outer.test)
             if function is not None and _is_asked_for(found.node, function):
-                return Guard("asked", f"{function.name}()", function.lineno)
-            return Guard("condition", f"not ({test})" if is_other else test, outer.lineno)
+                return Guard("asked", f"{function.name}()", _place(source, function))
+            return Guard("condition", f"not ({test})" if is_other else test, _place(source, outer))
         inner = outer
-    return _early(found)
+    return _early(found, [one.node.lineno for one in adding if one.source.file == source.file])
 
 
-def taken_out_after(found: Statement) -> tuple[list[ast.stmt], ast.stmt] | None:
-    """Behind a statement that adds, what its block does before it removes the same again, and the statement that does.
+def _runs(found: Statement, adding: Sequence[Statement]) -> bool:
+    """Its function is one in which members are added."""
+    own = found.source.file, found.function.lineno if found.function is not None else None
+    return any((one.source.file, one.function.lineno) == own for one in adding if one.function is not None)
 
-    None where nothing is between that may raise: what comes last is then reached.
+
+def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None:
+    """For a statement that adds, the one that removes the same again, where something between them may raise.
+
+    Of those in functions of their own (``subscribe``, ``unsubscribe``), where one function calls both for the same.
     """
-    pair = stored(found)
-    block = next((part for part in blocks(found.around[-1]) if found.node in part), []) if found.around else []
-    rest = block[block.index(found.node) + 1 :] if found.node in block else []
-    for at, one in enumerate(rest):
-        is_alone = isinstance(one, (ast.Expr, ast.Delete))
-        own = [value for node in _own(one) for value in removed_from(node)] if is_alone else []
-        if pair is not None and any(ast.dump(value) == ast.dump(pair[0]) for value in own):
-            works = any(isinstance(node, (ast.Call, ast.Await)) for part in rest[:at] for node in ast.walk(part))
-            return (rest[:at], one) if works else None
+    pair = stored(found.node)
+    if pair is None:
+        return None
+    container = ast.dump(pair[0])
+
+    def removes(one: ast.AST) -> bool:
+        own = _own(one) if isinstance(one, (ast.Expr, ast.Delete)) else ()
+        return any(ast.dump(value) == container for node in own for value in removed_from(node))
+
+    direct = _skipped(found, removes)
+    if direct is not None or found.function is None:
+        return direct
+    functions = [one for one in ast.walk(found.cls or found.tree) if isinstance(one, FUNCTIONS)]
+    names = [getattr(one, "name", "") for one in functions if any(map(removes, ast.walk(one)))]
+    for caller in callers_of(sources, found):
+        call = _call_in(caller.node)
+        both = {*map(ast.dump, call.args), *_made_names(caller.node)} if call is not None else set()
+
+        def undoes(one: ast.AST, of: str = _of(call), both: set[str] = both) -> bool:
+            other = _call_in(one) if isinstance(one, ast.Expr) else None
+            is_one = other is not None and last_name(other.func) in names and _of(other) == of
+            return other is not None and is_one and {*map(ast.dump, other.args)} <= both
+
+        lifted = _skipped(caller, undoes) if call is not None else None
+        if lifted is not None:
+            return lifted
     return None
+
+
+def _skipped(found: Statement, removes: Callable[[ast.AST], bool]) -> Skipped | None:
+    block = found.block
+    rest = block[block.index(found.node) + 1 :] if found.node in block else []
+    for tried in (None, *(one for one in rest if isinstance(one, ast.Try))):
+        inside = rest if tried is None else tried.body
+        for at, one in enumerate(inside):
+            if removes(one):
+                other = [*tried.handlers, *tried.finalbody] if tried is not None else []
+                again = any(removes(node) for part in other for node in ast.walk(part))
+                works = any(isinstance(node, (ast.Call, ast.Await)) for part in inside[:at] for node in ast.walk(part))
+                return Skipped(found, inside[:at], one, tried) if works and not again else None
+    return None
+
+
+def _call_in(node: ast.AST) -> ast.Call | None:
+    """The call that is all of a statement, or of what it assigns."""
+    value = getattr(node, "value", None)
+    value = value.value if isinstance(value, ast.Await) else value
+    return value if isinstance(value, ast.Call) else None
+
+
+def _of(call: ast.Call | None) -> str:
+    """What a method is called on."""
+    return ast.dump(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else ""
+
+
+def _made_names(node: ast.AST) -> Iterator[str]:
+    yield from (ast.dump(ast.Name(t.id, ast.Load())) for t, _ in pairs(node) if isinstance(t, ast.Name))
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -116,18 +236,15 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield part
 
 
-def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
+def new_each_time(node: ast.stmt) -> list[str]:
     """What a statement uses as a key or gives a call, and is no constant: ``user``, ``path`` of ``labels(user, path)``.
 
     Keys of what it stores come first; else the arguments of the first call.
     """
-    found = statement_at(sources, file, line)
-    if found is None:
-        return []
-    own = list(_own(found.node))
+    own = list(_own(node))
     stores = [one for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
     keys = [_outer_key(one) for one in stores]
-    pair = stored(found)
+    pair = stored(node)
     if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
         keys = [pair[0].slice]
     elif not keys and pair is not None and isinstance(pair[0], ast.Call) and last_name(pair[0].func) == "setdefault":
@@ -139,8 +256,14 @@ def new_each_time(sources: Sequence[Source], file: str, line: int) -> list[str]:
     while isinstance(inner, (ast.Call, ast.Attribute)):  # of labels(user).inc() the first call is the one to look at
         outer = inner if isinstance(inner, ast.Call) and (inner.args or inner.keywords) else outer
         inner = inner.func if isinstance(inner, ast.Call) else inner.value
-    given = [] if outer is None else [*outer.args, *(keyword.value for keyword in outer.keywords)]
-    return [text for one in given if not isinstance(one, ast.Constant) and len(text := ast.unparse(one)) <= 40]
+    given = arguments_of(outer) if outer is not None else []
+    given = [one for one in given if not isinstance(one, ast.Constant) and not _makes_object(one)]
+    return [text for one in given if len(text := ast.unparse(one)) <= 40]
+
+
+def _makes_object(node: ast.expr) -> bool:
+    """``Event(text)``: another one each time, and no key."""
+    return isinstance(node, ast.Call) and last_name(node.func)[:1].isupper()
 
 
 def _outer_key(entry: ast.Subscript) -> ast.expr:
@@ -150,9 +273,15 @@ def _outer_key(entry: ast.Subscript) -> ast.expr:
     return call.args[0] if is_given and isinstance(call, ast.Call) else entry.slice
 
 
-def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
-    """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or by a get()."""
-    name = ast.dump(container)
+def is_looked_up_first(found: Statement) -> bool:
+    """A member is added only where its key has none: ``if key not in rows: rows[key] = read(key)``, or by a get().
+
+    Also behind what returns the one that is there.
+    """
+    pair = stored(found.node)
+    if pair is None:
+        return False
+    name = ast.dump(pair[0])
     function = found.function
     got = {
         last_name(one.targets[0])
@@ -160,21 +289,21 @@ def is_looked_up_first(found: Statement, container: ast.expr) -> bool:
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Attribute)
         and one.value.func.attr == "get" and ast.dump(one.value.func.value) == name
     }  # fmt: skip
-    for outer in found.around:
-        if isinstance(outer, ast.ExceptHandler) and last_name(outer.type) == "KeyError":
-            return True
-        for test in ast.walk(outer.test) if isinstance(outer, ast.If) else ():
-            if isinstance(test, ast.Compare):
-                op, other = test.ops[0], test.comparators[0]
-                is_missing = isinstance(op, ast.NotIn) and ast.dump(other) == name
-                if is_missing or (isinstance(op, ast.Is) and last_name(test.left) in got):
-                    return True
-    return False
+
+    tests: list[tuple[ast.If, type[ast.cmpop], type[ast.cmpop]]] = []
+    tests += [(one, ast.NotIn, ast.Is) for one in found.around if isinstance(one, ast.If)]
+    every = [one for one in ast.walk(function or found.node) if isinstance(one, ast.If)]
+    ends = [one for one in every if isinstance(one.body[-1], ast.Return)]  # if key in rows: return rows[key]
+    tests += [(one, ast.In, ast.IsNot) for one in ends if (one.end_lineno or 0) < found.node.lineno]
+    return any(isinstance(one, ast.ExceptHandler) and last_name(one.type) == "KeyError" for one in found.around) or any(
+        (isinstance(part.ops[0], missing) and ast.dump(part.comparators[0]) == name)
+        or (isinstance(part.ops[0], none) and last_name(part.left) in got)
+        for one, missing, none in tests for part in ast.walk(one.test) if isinstance(part, ast.Compare)
+    )  # fmt: skip
 
 
-def stored(found: Statement) -> tuple[ast.expr, ast.expr] | None:
+def stored(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
     """Container and member of a statement that adds: ``rows.append(row)``, ``rows[key] = row``, ``rows += [row]``."""
-    node = found.node
     call = node.value if isinstance(node, ast.Expr) else None
     call = call.value if isinstance(call, ast.Await) else call
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.keywords:
@@ -185,10 +314,8 @@ def stored(found: Statement) -> tuple[ast.expr, ast.expr] | None:
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         return node.targets[0].value, node.value
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        one = (
-            node.value.elts[0] if isinstance(node.value, (ast.List, ast.Tuple)) and len(node.value.elts) == 1 else None
-        )
-        return node.target, one if one is not None else node.value
+        members = getattr(node.value, "elts", [])
+        return node.target, members[0] if len(members) == 1 else node.value
     return None
 
 
@@ -206,7 +333,7 @@ def is_never_read(sources: Sequence[Source], variable: str) -> bool:
             return False
         filling = set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.stmt) and (pair := stored(Statement(sources[0], node, ()))) is not None:
+            if (pair := stored(node)) is not None:
                 whole = pair[0]
                 filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
             if isinstance(node, ast.Constant) and node.value == variable:
@@ -266,7 +393,7 @@ def stores_part(found: Statement) -> bool:
     An index that is an array, of which a copy would be made, is none; one of which the source does not tell is taken
     for one.
     """
-    pair = stored(found)
+    pair = stored(found.node)
     member = pair[1] if pair is not None else None
     if isinstance(member, ast.Name) and found.function is not None:
         made = [v for node in ast.walk(found.function) for t, v in pairs(node) if last_name(t) == member.id]
@@ -288,14 +415,11 @@ def _is_number(node: ast.expr, found: Statement) -> bool:
     counts = [
         one.iter
         for one in ast.walk(found.function)
-        if isinstance(one, (ast.For, ast.comprehension)) and node.id in [last_name(t) for t in _targets(one.target)][:1]
+        if isinstance(one, (ast.For, ast.comprehension))
+        and node.id == next(part.id for part in ast.walk(one.target) if isinstance(part, ast.Name))
     ]
     calls = [*made, *counts]
     return bool(calls) and all(isinstance(v, ast.Call) and last_name(v.func) in _COUNTING for v in calls)
-
-
-def _targets(target: ast.expr) -> list[ast.expr]:
-    return list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:
@@ -360,8 +484,13 @@ def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.Asyn
     name = function.name
     if name.startswith("__") or function.decorator_list:
         return False
+    return _mentions_in(sources, name) == 1
+
+
+def _mentions_in(sources: Sequence[Source], name: str) -> int | None:
+    """In all sources; None where one that has it cannot be parsed."""
     trees = [parse(source.text) for source in sources if name in source.text]
-    return all(tree is not None for tree in trees) and sum(_mentions(tree, name) for tree in trees if tree) == 1
+    return None if None in trees else sum(_mentions(tree, name) for tree in trees if tree)
 
 
 def _mentions(tree: ast.AST, name: str) -> int:
@@ -376,13 +505,17 @@ def _mentions(tree: ast.AST, name: str) -> int:
     return found
 
 
-def _early(found: Statement) -> Guard | None:
-    """A statement before it, of its own function, by which the function or the round of its loop may end."""
+def _early(found: Statement, adding: Sequence[int]) -> Guard | None:
+    """A statement before it, of its own function, by which the function or the round of its loop may end.
+
+    ``adding``: lines of what is added; what ends before that as well removes as often.
+    """
     function = found.function
     if function is None:
         return None
+    first = max((line for line in adding if function.lineno <= line < found.node.lineno), default=0)
     for one in ast.walk(function):
-        is_before = isinstance(one, ast.If) and (one.end_lineno or 0) < found.node.lineno
-        if is_before and isinstance(one, ast.If) and isinstance(one.body[-1], _ABRUPT):
-            return Guard("early", ast.unparse(one.test), one.body[-1].lineno)
+        is_between = isinstance(one, ast.If) and first < one.lineno and (one.end_lineno or 0) < found.node.lineno
+        if is_between and isinstance(one, ast.If) and isinstance(one.body[-1], _ABRUPT):
+            return Guard("early", ast.unparse(one.test), _place(found.source, one.body[-1]))
     return None

@@ -7,6 +7,7 @@ object it has there: ``Session.remove()`` for what ``ScopedRegistry.registry`` k
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from .adding import removed_from
@@ -37,6 +38,7 @@ class Library:
 
         ``inner``: methods of what is there that do so; without any, the attribute is the container itself.
         """
+        attribute = re.sub(r"^_[^_]\w*?(?=__)", "", attribute)  # _Cache__data, which Cache calls __data
         classes = [one for cls in self._with_bases(tail(type_name)) for one in cls.body]
         methods = [one for one in classes if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
         aliases = [last_name(t) for one in classes for t, v in pairs(one) if last_name(v) == attribute]  # _succ = _adj
@@ -92,16 +94,23 @@ def _calls_own(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Sequence[s
 
 
 def _names_of(function: ast.AST, attribute: str) -> set[str]:
-    """The attribute, and locals that are given what it has."""
+    """The attribute, and locals that are given what it has, or one of its members."""
     own = {last_name(t) for node in ast.walk(function) for t, v in pairs(node) if last_name(v) == attribute}
+    for loop in (one for one in ast.walk(function) if isinstance(one, (ast.For, ast.comprehension))):
+        if any(last_name(part) == attribute for part in ast.walk(loop.iter)):
+            own |= {last_name(part) for part in ast.walk(loop.target)}
     return {attribute, *own} - {""}
 
 
 def _is_empty(value: ast.expr | None) -> bool:
-    if isinstance(value, ast.Call):
-        return not value.args and not value.keywords and last_name(value.func) in ("dict", "list", "set", "deque")
+    if isinstance(value, ast.Call):  # dict(), _CallList()
+        is_type = (
+            last_name(value.func) in ("dict", "list", "set", "deque") or last_name(value.func).lstrip("_")[:1].isupper()
+        )
+        return not value.args and not value.keywords and is_type
     return isinstance(value, (ast.Dict, ast.List)) and not getattr(value, "elts", getattr(value, "keys", []))
 
 
-def _rank(name: str) -> tuple[int, str]:
-    return next((at for at, first in enumerate(_FIRST) if name.startswith(first)), len(_FIRST)), name
+def _rank(name: str) -> tuple[int, bool, str]:
+    """What lets go of one comes before what does so of all."""
+    return next((at for at, first in enumerate(_FIRST) if name.startswith(first)), len(_FIRST)), "all" in name, name

@@ -19,7 +19,7 @@ from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
 from ..heap.naming import MODULES
 from ..heap.owners import user_holder, user_place
-from ..heap.place import Place
+from ..heap.place import Place, upwards
 from ..series.arithmetic import level_at, per_second
 from ..series.trend import FLAT, GROWING, LEAST_BYTES, Trend, judge
 from ..tables import cells, narrow, only
@@ -384,7 +384,7 @@ def _emptied(grown: Grown) -> Passing | None:
         (gained, place, places[place.path])
         for gained, place in named
         if place.path in places
-        and _root_of(places[place.path]).count[at] > 0
+        and [*upwards(places[place.path])][-1].count[at] > 0
         and places[place.path].deep_bytes[at] < MOST * place.deep_bytes[-1]
     ]
     gone = sum(gained for gained, *_ in let_go)
@@ -395,12 +395,6 @@ def _emptied(grown: Grown) -> Passing | None:
     seen = f"{first} at {format_duration(last_s)} and {then} at {format_duration(whole.time_s[at])}"
     text = f"{place.path} held {seen}: it is emptied, and a longer run would show whether it is each time"
     return Passing(grown.bytes, text)
-
-
-def _root_of(place: Place) -> Place:
-    while place.parent is not None:
-        place = place.parent
-    return place
 
 
 _REASONS = (

@@ -14,7 +14,7 @@ from ...units import ENDS_S, FEWEST
 from ..tables import AT_EXIT, narrow, only
 from .graph import graph_places
 from .naming import MODULES
-from .place import Floats, Place
+from .place import Floats, Place, downwards
 from .takes import Takes, sampled_takes, takes_of, takes_with_graph
 
 if TYPE_CHECKING:
@@ -186,10 +186,7 @@ def _carry_what_is_below(places: Sequence[Place]) -> None:
     timer holds the task that sleeps, and that all it has, unless a task waits too; or a frame was already left.
     The largest and not the sum, since some are by turns what holds the same objects.
     """
-    order = [place for place in places if place.parent is None]
-    for place in order:
-        order += place.children
-    for place in reversed(order):
+    for place in reversed(downwards(place for place in places if place.parent is None)):
         if place.parent is not None:
             place.parent.deep_bytes = np.maximum(place.parent.deep_bytes, place.deep_bytes)
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...units import FEWEST, MOST
 from ..code.names import Holder
 from ..tables import cells, only
-from .place import Place
+from .place import Place, upwards
 from .snapshots import HeapSnapshots
 
 if TYPE_CHECKING:
@@ -142,28 +142,11 @@ def forms_of(seen: HeapSnapshots, table: pd.DataFrame, last: int, user_modules: 
         columns = _columns(sketch) if is_numeric else ()
         data_set, named = _called(place)
         form = Form(
-            data_set, named, data_form, int(count), int(bytes), looked_at, columns, data_set not in _above(place)
+            data_set, named, data_form, int(count), int(bytes), looked_at, columns, data_set not in upwards(place)
         )
         if not any(_is_same_memory(form, other) for other in forms):
             forms.append(form)
     return forms
-
-
-def _up(place: Place) -> Iterator[Place]:
-    """The way to it by names: of a block of a table that several tables have, by one of these."""
-    at: Place | None = place
-    while at is not None:
-        yield at
-        at = at.named_by or at.parent
-
-
-def _above(place: Place | None) -> list[Place]:
-    """It and all without which it would be freed."""
-    found = []
-    while place is not None:
-        found.append(place)
-        place = place.parent
-    return found
 
 
 def _is_of_user(place: Place) -> bool:
@@ -172,7 +155,7 @@ def _is_of_user(place: Place) -> bool:
 
 def _is_on_its_way(place: Place) -> bool:
     """Only a call into a library refers to it: one form is being made of another, and goes when the call ends."""
-    way = list(_up(place))
+    way = list(upwards(place, by_name=True))  # of a block of a table that several tables have, by one of these
     return not any(map(_is_of_user, way)) and way[-1].root_kind == "frame"
 
 
@@ -192,7 +175,7 @@ def _is_data(place: Place, user_modules: Collection[str]) -> bool:
 
 def _called(place: Place) -> tuple[Place, Place]:
     """(the data set that it is, or lies in; the nearest that has a name of the user's)."""
-    way = list(_up(place))
+    way = list(upwards(place, by_name=True))
     parts = [(at, *at.type_name.partition(".")[::2]) for at in way]
     sets = [at for at, library, rest in parts if library in _LIBRARIES and rest.rpartition(".")[2] in _DATA_SETS]
     data_set, named = sets[-1] if sets else place, next(filter(_is_of_user, way), way[-1])

@@ -15,7 +15,7 @@ from ...units import FEWEST, FULL, MOST
 from .accumulation import Accumulation, keeps_growing
 from .comparable import Heap
 from .owners import user_place
-from .place import Floats, Place
+from .place import Floats, Place, upwards
 
 _TENSOR, _ADDRESS = "torch.Tensor", "ctypes.c_void_p"
 ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
@@ -50,25 +50,12 @@ def handles(
     share = _BY_COUNT if best.bytes_each is None else _IN_PROPORTION
     weighed_bytes = 0.0 if id(best.place) in told else max(best.place.growth_bytes, 0.0)  # that is not missing
     gained_bytes = weighed_bytes + share * max(missing_bytes - weighed_bytes, 0.0)
-    return [
-        Accumulation(
-            best.place,
-            gained_bytes,
-            (),
-            is_guess=True,
-            handle=best.handle,
-            bytes_each=best.bytes_each,
-            tensors_each=best.tensors_each,
-        )
-    ]
+    return [Accumulation(best.place, gained_bytes, (), True, *best[1:])]
 
 
 def _is_below(place: Place, above: Container[int]) -> bool:
     """``above``: places, by their identity."""
-    at = place.parent
-    while at is not None and id(at) not in above:
-        at = at.parent
-    return at is not None
+    return any(id(at) in above for at in upwards(place.parent))
 
 
 def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _Candidate | None:
@@ -95,9 +82,7 @@ def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _C
 
 def _owner(place: Place, handle: Place | None) -> Place | None:
     """Whoever has an address of C's stands for what lies there."""
-    while (
-        handle is not None and handle.type_name == _ADDRESS and handle.parent is not None and handle.parent is not place
-    ):
+    while handle is not None and handle.type_name == _ADDRESS and handle.parent not in (None, place):
         handle = handle.parent
     return handle
 

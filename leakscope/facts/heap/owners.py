@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from ...units import MOST
-from .place import GRAPH_TYPE, MODULE_DICTS, NAMING_EDGES, Place
+from .place import GRAPH_TYPE, MODULE_DICTS, NAMING_EDGES, Place, downwards, upwards
 
 _CALL_AT_THE_END = frozenset(("atexit", "multiprocessing.util", "weakref"))
 _MODULE_DICTS = tuple(f".{name}" for name in MODULE_DICTS)
@@ -19,7 +17,7 @@ def user_place(place: Place) -> Place:
     What several hold hangs below what they have in common, and its path still leads by one of them: that way is gone
     where the other has no such name. Then the nearest that a library names, where the place has no name itself.
     """
-    ways = list(_up(place, by_name=False)), list(_up(place, by_name=True))
+    ways = list(upwards(place)), list(upwards(place, by_name=True))
     for way in ways:
         for found in way:
             if found.is_user and _is_naming(found):
@@ -40,16 +38,6 @@ def calls_at_the_end(place: Place) -> bool:
     """A registry of what is to be called as something ends: it leads to everything, and says of nothing whose it is."""
     is_registry = place.reference.edge_kind in ("global", "class-attribute")
     return is_registry and place.reference.owner_module in _CALL_AT_THE_END
-
-
-def _up(place: Place, *, by_name: bool) -> Iterator[Place]:
-    """The place, and those above it: ``by_name`` along its path, else as one keeps the other."""
-    known: set[int] = set()
-    found: Place | None = place
-    while found is not None and id(found) not in known:
-        yield found
-        known.add(id(found))
-        found = (found.named_by if by_name else None) or found.parent
 
 
 def _is_naming(place: Place) -> bool:
@@ -95,10 +83,7 @@ def _by_key_below(member: Place) -> Place | None:
 
 def graph_below(place: Place) -> Place | None:
     """One of the autograd graphs that hang on it and its members, if these are most of what it gained."""
-    below = [place]
-    for one in below:
-        below += one.children
-    graphs = [one for one in below if one.type_name == GRAPH_TYPE]
+    graphs = [one for one in downwards([place]) if one.type_name == GRAPH_TYPE]
     if not graphs or sum(one.growth_bytes for one in graphs) < MOST * place.growth_bytes:
         return None
     return max(graphs, key=lambda one: one.growth_bytes)

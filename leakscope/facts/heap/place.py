@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -128,6 +128,23 @@ class Place:
         one = self.reference
         name = one.variable or self.path
         return Holder(name, one.owner, one.owner_module, one.owner_file, one.edge_kind, self.type_name, key)
+
+
+def upwards(place: Place | None, *, by_name: bool = False) -> Iterator[Place]:
+    """It, and those above it: as one keeps the other, or ``by_name`` along its path."""
+    known: set[int] = set()
+    while place is not None and id(place) not in known:
+        yield place
+        known.add(id(place))
+        place = (place.named_by if by_name else None) or place.parent
+
+
+def downwards(places: Iterable[Place]) -> list[Place]:
+    """They, and all below them, each behind what it lies below."""
+    found = list(places)
+    for one in found:  # which becomes longer
+        found += one.children
+    return found
 
 
 def copied(places: Sequence[Place]) -> list[Place]:

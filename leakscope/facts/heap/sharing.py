@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
 from ...units import MOST
-from .place import Place
+from .place import Place, upwards
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,8 @@ def _move(members: Sequence[Place], holder: Place, above: Place) -> None:
 def _hold(holder: Place, members: Sequence[Place], above: Place) -> None:
     """It and what it hangs on hold these, too, up to ``above``, which did before."""
     gained = sum((one.deep_bytes for one in members), np.zeros_like(holder.deep_bytes))
-    at = holder
-    while at is not above:
+    for at in takewhile(lambda one: one is not above, upwards(holder)):
         at.deep_bytes = at.deep_bytes + gained
-        assert at.parent is not None
-        at = at.parent
 
 
 def _is_by_users_names(place: Place) -> bool:
@@ -102,7 +100,4 @@ def _is_by_users_names(place: Place) -> bool:
 
 
 def _is_below(place: Place, above: Place | None) -> bool:
-    at: Place | None = place.parent
-    while at is not None and at is not above:
-        at = at.parent
-    return at is above is not None
+    return any(at is above for at in upwards(place.parent))

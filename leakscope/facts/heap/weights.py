@@ -7,16 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from .nodes import Node
-from .place import Floats, Place
+from .place import Floats, Place, downwards
 
 _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
 
 
 def weigh_arrays(root: Place, nodes: Mapping[int, Node]) -> None:
     """How much of what each place retains are arrays, storages of tensors and native memory, as far as places go."""
-    below = [root]
-    for place in below:
-        below += place.children
+    below = downwards([root])
     for place in reversed(below):
         if place.type_name in _ARRAYS:
             is_one = place.node is not None

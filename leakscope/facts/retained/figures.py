@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
 from ..calls import MODULE, calls_of
-from ..code.adding import CALLS, CREATES, Line, Source, adding_lines, removing_lines
+from ..code.adding import CALLS, CREATES, Line, Source, adding_lines
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
@@ -21,7 +21,7 @@ from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..where.allocations import NATIVE, OBJECTS
-from ..where.holders import are_results_of_cells, holder_name, named_in
+from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
@@ -101,6 +101,11 @@ class Retained:
         return function if function is not None and function.endswith(".__init__") else None
 
     @property
+    def longer_member(self) -> Place | None:
+        """The one that gained most, where it has as many members as before, and these have more."""
+        return _longer_member(self.named)
+
+    @property
     def is_graph(self) -> bool:
         return self.kept.type_name == GRAPH_TYPE
 
@@ -168,7 +173,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
-        removing=removing_lines(sources, named.as_holder()) if adding else (),
+        removing=removed_at(sources, named, place, of_members=_longer_member(named) is not None) if adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
@@ -180,6 +185,14 @@ def retained(
         untouched=untouched,
         made=made,
     )
+
+
+def _longer_member(place: Place) -> Place | None:
+    if not place.has_length or place.length[-1] > place.length[0]:
+        return None
+    longer = [one for one in place.children if one.has_length and one.length[-1] > one.length[0]]
+    is_most = sum(one.growth_bytes for one in longer) >= MOST * place.growth_bytes > 0
+    return max(longer, key=lambda one: one.growth_bytes) if is_most else None
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...units import FULL, MOST
-from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_adding_to_key, lines_storing_by_key
+from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_by_key, removing_lines
 from ..heap.owners import calls_at_the_end, user_place, weighs_in_members
 from ..heap.place import OUTSIDE, Place
 from ..subject import Definition, Held
@@ -123,6 +123,11 @@ def named_in(
     return named, lines
 
 
+def removed_at(sources: Sequence[Source], named: Place, place: Place, *, of_members: bool) -> list[Line]:
+    """The lines that remove from what grows at or below a place that has the user's name."""
+    return removing_lines(sources, named.as_holder(_key(named, place)), of_members=of_members)
+
+
 def _storing_in_members(sources: Sequence[Source], place: Place) -> list[Line]:
     """Where the program puts into each member of a library's container what weighs in it, by the key it has there.
 
@@ -130,7 +135,7 @@ def _storing_in_members(sources: Sequence[Source], place: Place) -> list[Line]:
     """
     below = weighs_in_members(place)
     key = _key_of(below, below.parent) if below is not None and below.parent is not None else None
-    return lines_storing_by_key(sources, key) if key is not None else []
+    return lines_by_key(sources, key, stores=True) if key is not None else []
 
 
 def _adding_by_key(sources: Sequence[Source], named: Place, place: Place) -> list[Line]:
@@ -141,7 +146,7 @@ def _adding_by_key(sources: Sequence[Source], named: Place, place: Place) -> lis
     """
     above = place.parent
     key = _key_of(place, above) if above is not None and place is not named and not above.is_user else None
-    return lines_adding_to_key(sources, key) if key is not None else []
+    return lines_by_key(sources, key) if key is not None else []
 
 
 def _is_public_attribute(named: Place, place: Place) -> bool:

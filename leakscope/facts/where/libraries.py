@@ -27,7 +27,7 @@ def is_hook_table(variable: object) -> bool:
 def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
     """The known table of a library that a place is, or is a member of, and the lines that add to it."""
     for table in (place, place.parent):
-        if table is None or table.reference.edge_kind not in ("attribute", "global"):
+        if table is None or table.reference.edge_kind not in ("attribute", "class-attribute", "global"):
             continue
         lines = _filling(sources, table)
         if lines:

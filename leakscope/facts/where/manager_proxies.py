@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..code.adding import ADDS, Holder, Line, Source, adding_lines, line_at
 from ..code.index import Index, Scope, index_of, last_name, pairs
 from ..code.points_to import ADDERS, THING, Field, Things, Variable, points_to
-from ..heap.place import Place
+from ..heap.place import Place, Reference, upwards
 
 _SERVER, _OF_PROXIES = ("multiprocessing.managers", "id_to_obj"), ("multiprocessing.managers", "id_to_local_proxy_obj")
 _MAKES_MANAGER = ("Manager", "SyncManager")
@@ -57,26 +56,13 @@ def named_by_proxy(sources: Sequence[Source], place: Place) -> tuple[Place, list
         return None
     likeliest = max(proxies, key=lambda proxy: proxy.rank)
     holder = likeliest.holder
-    named = replace(
-        place.reference,
-        variable=holder.variable,
-        owner=holder.owner,
-        owner_module=holder.owner_module,
-        owner_file=holder.owner_file,
-        edge_kind=holder.edge_kind,
-        is_user=True,
-    )
+    named = Reference(holder.edge_kind, *holder[:4], place.reference.owner_line, is_user=True)
     others = [line for proxy in proxies if proxy is not likeliest for line in proxy.lines if line.kind == "adds"]
     return place.known_as(named), [*likeliest.lines[:1], *others, *likeliest.lines[1:]]
 
 
 def _is_kept_by_server(place: Place, table: tuple[str, str]) -> bool:
-    above: Place | None = place
-    while above is not None:
-        if (above.reference.owner_module, above.reference.variable) == table:
-            return True
-        above = above.parent
-    return False
+    return any((above.reference.owner_module, above.reference.variable) == table for above in upwards(place))
 
 
 def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
