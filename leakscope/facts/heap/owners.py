@@ -19,7 +19,7 @@ def user_place(place: Place) -> Place:
     What several hold hangs below what they have in common, and its path still leads by one of them: that way is gone
     where the other has no such name. Then the nearest that a library names, where the place has no name itself.
     """
-    ways = list(_up(place, by_name=False)), list(_up(place, by_name=True))
+    ways = list(up(place, by_name=False)), list(up(place, by_name=True))
     for way in ways:
         for found in way:
             if found.is_user and _is_naming(found):
@@ -42,7 +42,7 @@ def calls_at_the_end(place: Place) -> bool:
     return is_registry and place.reference.owner_module in _CALL_AT_THE_END
 
 
-def _up(place: Place, *, by_name: bool) -> Iterator[Place]:
+def up(place: Place, *, by_name: bool) -> Iterator[Place]:
     """The place, and those above it: ``by_name`` along its path, else as one keeps the other."""
     known: set[int] = set()
     found: Place | None = place
