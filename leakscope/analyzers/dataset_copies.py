@@ -172,18 +172,18 @@ class _Copies:
         by_content = len(group) - len(tokens) > 1
         rows = format_count(max(form.row_count for form in group))
         which = "those that nothing reads any more" if self._knows_use else "all but the largest"
-        waste = wasted(case, self.wasted, self.held, what=f"{which} are {format_bytes(self.wasted)},")
+        severity, share = wasted(case, self.wasted, self.held, what=f"{which} are {format_bytes(self.wasted)},")
         listing = listed([form.name for form in group])
         return case.finding(
             _KIND,
             f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {listing}",
-            severity=waste.severity,
+            severity=severity,
             grounds=[self._agree() if by_content else Ground(_BY_LENGTH, NEUTRAL)],
             bytes=self.wasted,
             process=self._process,
             line=line or defined_at(first.named),
             device="cpu",
-            evidence=[*self._evidence(), waste.evidence],
+            evidence=[*self._evidence(), share],
             doubts=self._doubts(tokens, by_content),
             remedy=[self._remedy(total)],
             mechanism="several-forms",

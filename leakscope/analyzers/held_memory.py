@@ -172,13 +172,13 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
     names = [one.place.said if has_key(one.place) else holder_name(one.place) for one in idle]
     # As a program ends it lets go of all: that was judged no more.
     end_s = min(case.growth.end_s, float(process.time_s[-1]))
-    first, waste = idle[0], wasted(case, total, level_at(process.time_s, process.held_bytes, end_s))
+    first, (severity, share) = idle[0], wasted(case, total, level_at(process.time_s, process.held_bytes, end_s))
     shown = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
     verb = "holds" if len(idle) == 1 else "hold"
     return case.finding(
         _KIND,
         f"{listed(shown)} {verb} {format_bytes(total)} that nothing reads any more",
-        severity=waste.severity,
+        severity=severity,
         grounds=[Ground("the lines that read it ran for the last time, as far as the recording shows", STRONG)],
         bytes=total,
         process=process,
@@ -189,7 +189,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
                 Evidence(f"{name} holds {format_bytes(one.bytes)}; {one.use.text}", {"bytes": one.bytes})
                 for name, one in zip(names, idle)
             ),
-            waste.evidence,
+            share,
         ],
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
         remedy=[let_go(process, [(name, one.use, one.bytes, _members(one)) for name, one in zip(names, idle)])],

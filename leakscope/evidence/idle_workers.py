@@ -11,7 +11,7 @@ from ..facts.processes.table import POOL_WORKER, Process
 from ..facts.series.arithmetic import level_at
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
-from .sentences import Waste, at_line, wasted
+from .sentences import at_line, wasted
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -47,7 +47,7 @@ def _rest(alive: list[Process], end_s: float) -> _Rest | None:
     return _Rest(idle, since_s, round(sum(level_at(one.time_s, one.private_bytes, end_s) for one in grown)))
 
 
-def _finding(case: Case, kind: str, rest: _Rest, parent: Process, waste: Waste) -> Finding:
+def _finding(case: Case, kind: str, rest: _Rest, parent: Process, waste: tuple[str, Evidence]) -> Finding:
     count, size = len(rest.workers), format_bytes(rest.bytes)
     who = f"{format_count(count)} pool worker{'s' if count > 1 else ''} of {parent.name}"
     line = process_start_line(case.sources, rest.workers[0].command, is_python_child=True)
@@ -58,7 +58,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, waste: Waste) 
         kind,
         f"{who} hold{'s' if count == 1 else ''} {size} and {'has' if count == 1 else 'have'} done nothing since "
         f"{format_duration(rest.since_s)}",
-        severity=waste.severity,
+        severity=waste[0],
         grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", STRONG)],
         bytes=rest.bytes,
         process=rest.workers[0],
@@ -67,7 +67,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, waste: Waste) 
         type="process",
         evidence=[
             Evidence(text, figures),
-            waste.evidence,
+            waste[1],
             at_line(line, "starts them"),
         ],
         doubts=["the pool may be wanted again: then starting another costs time"],

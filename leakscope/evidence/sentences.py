@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -89,17 +89,14 @@ def frees(process: ProcessGrowth, size: float, parts: Sequence[tuple[str | None,
     return f"{text}, which malloc keeps for what comes next; ctypes.CDLL(None).malloc_trim(0) gives it to the system"
 
 
-def wasted(case: Case, size: float, held: float, *, whose: str = "its process", what: str = "that is") -> Waste:
-    """``held``: at the end. Where memory is short all that could go is a warning, else what is much of it."""
+def wasted(
+    case: Case, size: float, held: float, *, whose: str = "its process", what: str = "that is"
+) -> tuple[str, Evidence]:
+    """(severity, evidence); ``held``: at the end. Where memory is short all that could go is a warning, else much."""
     share = size / max(held, 1.0)
     is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= MUCH
     text = f"{what} {share:.0%} of what {whose} held at the end"
-    return Waste("warning" if is_much else "note", Evidence(text, {"share": round(share, 3)}))
-
-
-class Waste(NamedTuple):
-    severity: str
-    evidence: Evidence
+    return "warning" if is_much else "note", Evidence(text, {"share": round(share, 3)})
 
 
 def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple[str | None, float]]]) -> str:

@@ -12,7 +12,7 @@ from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
 from ..units import MOST, format_bytes, format_duration
-from .sentences import Waste, wasted
+from .sentences import wasted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ def _since_training(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     )
 
 
-def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, waste: Waste) -> Finding:
+def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, waste: tuple[str, Evidence]) -> Finding:
     heap = case.heap(process.pid)
     place = next((one for one in heap.places if one.type_name.startswith(_OPTIMIZER) and one.is_user), None)
     size, named, line = format_bytes(left.bytes), None, None
@@ -106,13 +106,13 @@ def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, waste: 
     return case.finding(
         kind,
         f"{name} {'and gradients hold' if left.gradients else 'holds'} {size} that no training step uses any more",
-        severity=waste.severity,
+        severity=waste[0],
         grounds=[Ground("their bytes were measured, and what is trained is known", STRONG)],
         bytes=left.bytes,
         process=process,
         line=line,
         device="cpu",
-        evidence=[Evidence(left.why), waste.evidence],
+        evidence=[Evidence(left.why), waste[1]],
         doubts=["training may go on later: then it needs them, or begins with new state"],
         remedy=[f"{left.remedy}: frees about {size}"],
         mechanism="idle",
