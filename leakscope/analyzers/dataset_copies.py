@@ -6,6 +6,8 @@ Why:           each step of preparing data makes a new form of it, and the names
                whoever reads an object writes its reference count, so that a fork copies the rows that it reads.
 Decides by:    the text at the same places of two containers: hashes of word groups agree in min_agreement of the
                rows looked at, and agree by that much less at different places; the rows are not the same memory.
+               Columns of numbers that order their rows alike: where more than one table with other numbers is still
+               needed, only those with equal numbers are forms of one content.
                Token ids carry no text: equal row counts and lengths that follow those of the text; numbers of few
                kinds, or in tensors, are its characters where each row has as many. Forks: pages that became private
                without being added, and Python objects enough in the parent.

@@ -7,15 +7,16 @@ Looks for:     variables and attributes of yours that hold much and that no line
 Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
                is over, a cache that is idle. It ends when its holder lets go.
 Decides by:    min_idle_share of what its process holds and min_idle_bytes, where each line that reads it stands before
-               the last one that was seen to run, or in a function that nothing calls any more, and nothing else refers
-               to it. Else min_share and min_bytes, gained during the run (where unclear, most of the growth is
-               enough); still there in the last snapshot, and hardly more than in the one before, or never less.
+               the last one that was seen to run, or in a call that is over, and nothing else refers to it: a variable,
+               a model, a block that two tables have. Else min_share and min_bytes, gained during the run (where
+               unclear, most of the growth is enough); still there in the last snapshot, and hardly more than in the
+               one before, or never less.
 Mistaken when: it is read by a name that the source does not show, or wanted: a data set that was read in, a copy of the
                weights that evaluation uses.
 Do:            release it once it is no longer needed, or nothing.
 
-Weights of a model are left out, and the state of its optimizer as long as steps use it; and of what only stands what
-was there at first.
+The state of an optimizer is left out as long as steps use it; and of what only stands weights of a model, and what was
+there at first.
 """
 
 from __future__ import annotations
