@@ -294,7 +294,7 @@ def _waste(told: Told) -> str:
     if told.enough_bytes is None or told.end is not None:
         return text
     level, peak = map(format_bytes, told.enough_bytes)
-    return f"{text} Without {'that' if is_said else 'them'} {level} would do, and {peak} at the peak."
+    return f"{text} Without {'that' if is_said else 'them'} {level} would be in use, and {peak} at the peak."
 
 
 def _held(told: Told) -> str:
