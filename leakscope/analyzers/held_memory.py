@@ -112,13 +112,13 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
     """The largest first; what other kinds told is left out."""
     nodes = process.rows("heap_nodes")
     nodes = only(nodes, nodes["take"] == heap.takes[-1])
-    referred = {node: max(known) for node, *counts in cells(nodes, "node", "edge_count", "reference_count")
-                if (known := [count for count in counts if count is not None])}  # fmt: skip
+    counted = cells(nodes, "node", "edge_count", "reference_count")
+    referred = {node: max(known or 0, edges or 0) for node, edges, known in counted if (known, edges) != (None, None)}
     apart = case.heap(process.pid).own_arrays
     found: dict[str, _Idle] = {}
     for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
         table = shared_table(place) if not has_key(place) else None
-        known = table or place
+        known = place if table is None else table
         named, lines = named_in(case.sources, known)
         is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
         if not is_named or is_untouched(place, heap, process) or _is_told(known, named, so_far):
@@ -159,9 +159,10 @@ def _is_explained(
 ) -> bool:
     """What it holds is told in parts, or is seen to be read; where unclear whether memory grows it is told."""
     wasted = [f for f in so_far if f.wasted]
-    parts = [(one.path, one.bytes) for f in wasted for one in f.idle] or [(f.subject.path, f.bytes) for f in wasted]
-    parts += [(one.place.said, one.bytes) for one in idle]
-    told = sum(size for path, size in parts if path and path.startswith(place.said))
+    parts = [(one.path, one.bytes) for f in wasted for one in f.idle]
+    parts = parts or [(f.subject.path or "", f.bytes) for f in wasted]
+    told = sum(size for path, size in parts if path.startswith(place.said))
+    told += sum(one.bytes for one in idle if one.place.said.startswith(place.said))
     if _is_told(place, named_in(case.sources, place)[0], so_far) or told >= MOST * float(place.deep_bytes[-1]):
         return True
     is_known = case.growth.leaking is not None
