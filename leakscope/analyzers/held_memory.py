@@ -147,7 +147,7 @@ _LEAST_IDLE = SLIGHT  # of one of several
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
     names = {holder_name(named), holder_name(place), place.said}
-    if any(f.wasted and any(name in f.title for name in names) for f in so_far):
+    if any(f.subject.holder in names or (f.wasted and any(name in f.title for name in names)) for f in so_far):
         return True
     paths = [f.subject.path for f in so_far if f.subject.path]
     within = tuple(f"{f.subject.path}{step}" for f in so_far if f.wasted and f.subject.path for step in ".[")
