@@ -92,8 +92,8 @@ FLOORS = (
     {"tables", "imported", "code", "calls"},
     {"series", "heap", "subject", "gpu"},
     {"growth"},
-    {"where", "accounts", "weights"},
-    {"processes", "retained"},
+    {"where", "weights"},
+    {"accounts", "processes", "retained"},
     {"endings"},
     {"case"},
 )

@@ -377,6 +377,7 @@ class Agent:
     def _note_exit(self, text: str = "the interpreter shuts down") -> bool:
         if self._exiting_pid != self.outbox.pid:
             self._exiting_pid = self.outbox.pid
+            self.snapshots.is_exiting = True
             self.outbox.note("exit", text)
         return True
 
@@ -386,7 +387,6 @@ class Agent:
             self._end_sampling()
             return True
         self._look_for_watchers()
-        self.snapshots.is_exiting = True
         try:
             self._add_last_words(last_words.of_main_thread())
             self._note_exit()

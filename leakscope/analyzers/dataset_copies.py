@@ -6,6 +6,8 @@ Why:           each step of preparing data makes a new form of it, and the names
                whoever reads an object writes its reference count, so that a fork copies the rows that it reads.
 Decides by:    the text at the same places of two containers: hashes of word groups agree in min_agreement of the
                rows looked at, and agree by that much less at different places; the rows are not the same memory.
+               Columns of numbers that order their rows alike: where more than one table with other numbers is still
+               needed, only those with equal numbers are forms of one content.
                Token ids carry no text: equal row counts and lengths that follow those of the text; numbers of few
                kinds, or in tensors, are its characters where each row has as many. Forks: pages that became private
                without being added, and Python objects enough in the parent.
@@ -20,20 +22,19 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, Ground, graded
-from ..evidence.sentences import frees
+from ..evidence.sentences import let_go, listed, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import first_reader, use_of
 from ..facts.code.adding import Line, adding_lines
-from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of
+from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of, has_same_figures
 from ..facts.subject import Held
 from ..facts.tables import without_last
 from ..facts.where.holders import about, defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import FULL, HARDLY, MOST, MUCH, WORTH, format_bytes, format_count
+from ..units import FULL, HARDLY, MOST, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -42,7 +43,7 @@ NEEDS = ("takes",)
 TELLS = (WASTE,)
 AFTER = ()
 _KIND = "dataset-copies"
-_MUCH = MUCH  # of what the process holds
+_BY_LENGTH = "their rows have the same lengths; words were not compared"
 _WORDS = {
     "records": "records",
     "strings": "text",
@@ -77,10 +78,10 @@ def findings(
             else:
                 seen.append((group, agreement, [process]))
     for alike, agreement, processes in seen:
-        copies = _Copies(case, processes, alike, agreement)
-        if copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
-            found = True
-            yield copies.finding()
+        for copies in _Copies(case, processes, alike, agreement).of_one_content():
+            if copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
+                found = True
+                yield copies.finding()
     for team in case.teams:
         if team.is_loader:  # dataloader-workers tells of them
             continue
@@ -119,7 +120,8 @@ class _Copies:
     """
 
     def __init__(self, case: Case, processes: Sequence[ProcessGrowth], group: Sequence[Form], agreement: float) -> None:
-        self._case, self._process, self._group, self._agreement = case, processes[0], group, agreement
+        self._case, self._processes, self._group, self._agreement = case, processes, group, agreement
+        self._process = processes[0]
         self.held = float(self._process.held_bytes[-1])
         self._lines = {form.name: _line(case, form) for form in group}
         made = {line.place for line in self._lines.values() if line is not None}
@@ -130,14 +132,32 @@ class _Copies:
         self._over = [form for form in group if self._uses[form.name].is_over]
         self._used = [form for form in group if self._uses[form.name].is_over is False]
 
+    def of_one_content(self) -> list[_Copies]:
+        """Itself; or its parts, where what is still needed is more than a table and one that was made of it.
+
+        Equal order alone does not make one table of a dozen results: scaled by one factor after the other, ranks.
+        """
+        parts: list[list[Form]] = []
+        for form in self._group:
+            part = next((one for one in parts if has_same_figures(form, one[0])), None)
+            if part is None:
+                parts.append([form])
+            else:
+                part.append(form)
+        left = [rest for part in parts if (rest := [form for form in part if form not in self._over])]
+        owners = [owner for part in left for owner in {id(form.named) for form in part if form.is_one_of_many}]
+        if len(left) <= 2 and len(owners) == len(set(owners)):
+            return [self]
+        return [_Copies(self._case, self._processes, part, self._agreement) for part in parts if len(part) > 1]
+
     @property
     def wasted(self) -> int:
-        """What nothing reads any more; where that is not known, all but the largest, or but the one that is read."""
-        over = sum(form.bytes for form in self._over)
-        others = [form.bytes for form in self._group if form not in self._over and form not in self._used]
-        if len(self._used) > 1 or not others:
-            return over
-        return over + sum(others) - (0 if self._used else max(others))
+        """What nothing reads any more; where that is not known, what one that is read has, or all but the largest."""
+        others = [form for form in self._group if form not in self._over and form not in self._used]
+        widest = max((len(form.columns) for form in self._used), default=0)
+        kept = [form for form in others if len(form.columns) > widest] if self._used else others[:1]
+        others = [] if len(self._used) > 1 else others
+        return sum(form.bytes for form in (*self._over, *others)) - sum(form.bytes for form in kept if form in others)
 
     @property
     def _knows_use(self) -> bool:
@@ -153,23 +173,19 @@ class _Copies:
         tokens = [form for form in group if form.is_tokens]
         by_content = len(group) - len(tokens) > 1
         rows = format_count(max(form.row_count for form in group))
-        is_scarce = case.kills.of_root or is_short(case.limits)
+        which = "those that nothing reads any more" if self._knows_use else "all but the largest"
+        severity, share = wasted(case, self.wasted, self.held, what=f"{which} are {format_bytes(self.wasted)},")
+        listing = listed([form.name for form in group])
         return case.finding(
             _KIND,
-            f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
-            severity="warning" if is_scarce or self.wasted >= _MUCH * self.held else "note",
-            grounds=[
-                Ground(
-                    f"{self._agreement:.0%} of the rows that were compared agree", graded(self._agreement, FAIR, PROVEN)
-                )
-                if by_content
-                else Ground("their rows have the same lengths; words were not compared", NEUTRAL)
-            ],
+            f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {listing}",
+            severity=severity,
+            grounds=[self._agree() if by_content else Ground(_BY_LENGTH, NEUTRAL)],
             bytes=self.wasted,
             process=self._process,
             line=line or defined_at(first.named),
             device="cpu",
-            evidence=self._evidence(by_content),
+            evidence=[*self._evidence(), share],
             doubts=self._doubts(tokens, by_content),
             remedy=[self._remedy(total)],
             mechanism="several-forms",
@@ -189,7 +205,7 @@ class _Copies:
         ]
         return sources[0] if len(sources) == 1 and texts[sources[0].name] else None
 
-    def _evidence(self, by_content: bool) -> Iterator[Evidence]:
+    def _evidence(self) -> Iterator[Evidence]:
         for form in self._group:
             what = f"{format_count(form.row_count)} rows as {_WORDS.get(form.data_form, 'data')}"
             line, use = self._lines[form.name], self._uses[form.name]
@@ -197,16 +213,13 @@ class _Copies:
             used = f"; {use.text}" if use.text else ""
             figures = {"bytes": form.bytes, "row_count": form.row_count}
             yield Evidence(f"{form.name} holds {what}: {format_bytes(form.bytes)}{made}{used}", figures)
-        if by_content:
-            of = "columns" if all(form.is_numeric for form in self._group) else "words"
-            text = f"{self._agreement:.0%} of their {of} agree at the same places, beyond what any two rows share"
-            if of == "columns":
-                text = f"{self._agreement:.0%} of the columns that were compared order their rows alike"
-            yield Evidence(text, {"agreement": round(self._agreement, 3)})
-        share = self.wasted / max(self.held, 1.0)
-        which = "those that nothing reads any more" if self._knows_use else "all but the largest"
-        text = f"{which} are {format_bytes(self.wasted)}, {share:.0%} of what the process held at the end"
-        yield Evidence(text, {"wasted_bytes": self.wasted, "process_bytes": int(self.held)})
+
+    def _agree(self) -> Ground:
+        share = f"{self._agreement:.0%}"
+        text = f"{share} of their words agree at the same places, beyond what any two rows share"
+        if all(form.is_numeric for form in self._group):
+            text = f"{share} of the columns that were compared order their rows alike"
+        return Ground(text, graded(self._agreement, FAIR, PROVEN))
 
     def _doubts(self, tokens: Sequence[Form], by_content: bool) -> Iterator[str]:
         if self._knows_use:
@@ -227,21 +240,18 @@ class _Copies:
     def _remedy(self, total: int) -> str:
         """Where it is not known which form is read, what is saved depends on that: it is the user's to know."""
         if self._knows_use:
-            after = f" once {_listed(self._used)} is made" if self._used else ""
-            parts = [(form.place.member_type, form.bytes / form.row_count) for form in self._over]
-            return (
-                f"drop {_listed(self._over)}, which nothing reads any more,{after} (del, or let a function make them "
-                f"and return only what is needed): {frees(self._process, self.wasted, parts)}"
+            uses = [(form, self._uses[form.name]) for form in self._over]
+            return let_go(
+                self._process,
+                [
+                    (form.name, use, form.bytes, (form.place.member_type, form.bytes / form.row_count))
+                    for form, use in uses
+                ],
             )
         savings = "; ".join(f"{format_bytes(total - form.bytes)} if {form.name} is enough" for form in self._group[:3])
         return (
             f"keep the form that is still read and drop the others (del, or return only it from a function): {savings}"
         )
-
-
-def _listed(group: Sequence[Form]) -> str:
-    names = [form.name for form in group]
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def _line(case: Case, form: Form) -> Line | None:

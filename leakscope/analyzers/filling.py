@@ -17,6 +17,7 @@ from ..confidence import PROVEN, SURE, Ground
 from ..evidence import retained
 from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import no_growth
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
@@ -29,6 +30,7 @@ NEEDS = retained.NEEDS
 TELLS = (FILLS,)
 AFTER = ()
 _KIND = "filling"
+_NONE = "no container that grew was seen to have a limit"
 
 
 def findings(case: Case, *, min_bytes: int = LITTLE) -> Iterator[Finding | RuledOut | Skipped]:
@@ -37,7 +39,7 @@ def findings(case: Case, *, min_bytes: int = LITTLE) -> Iterator[Finding | Ruled
     known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []
     main = growth.main
     if fills is None or main is None:
-        yield RuledOut(_KIND, "no container that grew was seen to have a limit")
+        yield no_growth(_KIND, growth) if growth.leaking is False else RuledOut(_KIND, _NONE)
         return
     if not known:
         yield RuledOut(_KIND, "no container that grew has a limit that it can reach")

@@ -7,15 +7,16 @@ Looks for:     variables and attributes of yours that hold much and that no line
 Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
                is over, a cache that is idle. It ends when its holder lets go.
 Decides by:    min_idle_share of what its process holds and min_idle_bytes, where each line that reads it stands before
-               the last one that was seen to run, or in a function that nothing calls any more, and nothing else refers
-               to it. Else min_share and min_bytes, gained during the run (where unclear, most of the growth is
-               enough); still there in the last snapshot, and hardly more than in the one before, or never less.
+               the last one that was seen to run, or in a call that is over, and nothing else refers to it: a variable,
+               a model, a block that two tables have. Else min_share and min_bytes, gained during the run (where
+               unclear, most of the growth is enough); still there in the last snapshot, and hardly more than in the
+               one before, or never less.
 Mistaken when: it is read by a name that the source does not show, or wanted: a data set that was read in, a copy of the
                weights that evaluation uses.
 Do:            release it once it is no longer needed, or nothing.
 
-Weights of a model are left out, and the state of its optimizer as long as steps use it; and of what only stands what
-was there at first.
+The state of an optimizer is left out as long as steps use it; and of what only stands weights of a model, and what was
+there at first.
 """
 
 from __future__ import annotations
@@ -27,15 +28,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
-from ..evidence.sentences import frees
+from ..evidence.sentences import let_go, listed, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
-from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
-from ..facts.heap.standing import Standing, has_key, held_by_users, standing
+from ..facts.heap.standing import Standing, has_key, held_by_users, shared_table, standing
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
@@ -54,7 +54,6 @@ TELLS = (HELD,)
 AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
 _MOST_NAMED = FEWEST
-_MUCH = MUCH  # of what the process holds
 
 
 def findings(
@@ -79,11 +78,10 @@ def findings(
         if case.growth.leaking is None:  # whoever lets it run for longer wants to know what to watch
             least = min(least, max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes))
         told = {name for f in so_far if f.subject.pid == process.pid for name in (f.subject.path, f.subject.holder)}
-        idle = list(_idle(case, process, heap, so_far)) if heap.is_exact else []
+        idle = list(_idle(case, process, heap, so_far))
         if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
             has_idle = True
             yield _of_idle(case, process, idle)
-            told |= {one.place.said for one in idle}
         for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
             if not (
                 {one.place.said, holder_name(one.place)} & told or _is_explained(case, process, one.place, idle, so_far)
@@ -92,8 +90,8 @@ def findings(
                 found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
     # Where one is made after the other, that is told, and of whom.
     is_told = any(f.kind == "process-pileup" for f in so_far)
-    resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share, _MUCH))
-    resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share, _MUCH)
+    resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share))
+    resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share)
     yield from resting
     for (one, process, takes_s), *alike in found.values():
         yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
@@ -117,24 +115,33 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
     """The largest first; what other kinds told is left out."""
     nodes = process.rows("heap_nodes")
     nodes = only(nodes, nodes["take"] == heap.takes[-1])
-    referred = {node: max(edges, counted or 0) for node, edges, counted in
-                cells(nodes, "node", "edge_count", "reference_count") if edges is not None}  # fmt: skip
-    places = [place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)]
-    for place in sorted(places, key=lambda one: -float(one.deep_bytes[-1])):
-        named, lines = named_in(case.sources, place)
-        is_named = place.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or is_untouched(place, heap, process) or _is_told(place, named, so_far):
+    counted = cells(nodes, "node", "edge_count", "reference_count")
+    referred = {node: max(known or 0, edges or 0) for node, edges, known in counted if (known, edges) != (None, None)}
+    apart = case.heap(process.pid).own_arrays
+    found: dict[str, _Idle] = {}
+    for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
+        table = shared_table(place) if not has_key(place) else None
+        known = place if table is None else table
+        named, lines = named_in(case.sources, known)
+        is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
+        if not is_named or is_untouched(place, heap, process) or _is_told(known, named, so_far):
             continue
-        holder = place.parent if place.parent is not None and has_key(place) else place
-        if holder is not place:
-            key = place.said[len(holder.said) + 2 : -2]
-            by_key = [line for line in adding_lines(case.sources, holder.as_holder(key)) if line.kind == "adds"]
-            lines = by_key[:1] or lines
+        by_key = known.parent if known.parent is not None and has_key(known) else None
+        holder = (by_key or known).as_holder()
+        if by_key is not None:
+            key = known.said[len(by_key.said) + 2 : -2]
+            adding = [line for line in adding_lines(case.sources, by_key.as_holder(key)) if line.kind == "adds"]
+            lines = adding[:1] or lines
+        if table is not None:
+            holder = holder._replace(is_shared=True, not_by=apart)
         references = min((referred[number] for number in place.numbers if number in referred), default=math.inf)
-        use = use_of(case, process, holder.as_holder(), place.said, is_alone=references <= 1)
-        if use.is_over and references <= 1 + use.filling:  # who waits to add to it refers to it as well
-            made = lines[0] if holder is not place and lines else _line(lines)
-            yield _Idle(place, named, round(float(place.deep_bytes[-1])), made, use)
+        use = use_of(case, process, holder, known.said, is_alone=references <= 1)
+        # Who waits to add to it refers to it as well; and whoever shows its memory has a name that was asked for.
+        if use.is_over and (table is not None or references <= 1 + use.filling):
+            made, size = lines[0] if by_key is not None and lines else _line(lines), round(float(place.deep_bytes[-1]))
+            size += found[known.said].bytes if known.said in found else 0
+            found[known.said] = _Idle(known, named, size, made, use)
+    yield from sorted(found.values(), key=lambda one: -one.bytes)
 
 
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it
@@ -154,11 +161,12 @@ def _is_explained(
     case: Case, process: ProcessGrowth, place: Place, idle: Sequence[_Idle], so_far: Sequence[Finding]
 ) -> bool:
     """What it holds is told in parts, or is seen to be read; where unclear whether memory grows it is told."""
-    told = sum(one.bytes for one in idle if one.place.said.startswith(place.said))
-    told += sum(f.bytes for f in so_far if f.wasted and (f.subject.path or "").startswith(place.said))
-    if any(f.wasted and holder_name(named_in(case.sources, place)[0]) in f.title for f in so_far):
-        return True
-    if told >= MOST * float(place.deep_bytes[-1]):
+    wasted = [f for f in so_far if f.wasted]
+    parts = [(one.path, one.bytes) for f in wasted for one in f.idle]
+    parts = parts or [(f.subject.path or "", f.bytes) for f in wasted]
+    told = sum(size for path, size in parts if path.startswith(place.said))
+    told += sum(one.bytes for one in idle if one.place.said.startswith(place.said))
+    if _is_told(place, named_in(case.sources, place)[0], so_far) or told >= MOST * float(place.deep_bytes[-1]):
         return True
     is_known = case.growth.leaking is not None
     return is_known and use_of(case, process, place.as_holder(), place.said).is_over is False
@@ -167,15 +175,15 @@ def _is_explained(
 def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Finding:
     total = sum(one.bytes for one in idle)
     names = [one.place.said if has_key(one.place) else holder_name(one.place) for one in idle]
-    first, held = idle[0], max(float(process.held_bytes[-1]), 1.0)
+    # As a program ends it lets go of all: that was judged no more.
+    end_s = min(case.growth.end_s, float(process.time_s[-1]))
+    first, (severity, share) = idle[0], wasted(case, total, level_at(process.time_s, process.held_bytes, end_s))
     shown = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
-    listed = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
     verb = "holds" if len(idle) == 1 else "hold"
-    is_scarce = case.kills.of_root or is_short(case.limits)
     return case.finding(
         _KIND,
-        f"{listed} {verb} {format_bytes(total)} that nothing reads any more",
-        severity="warning" if is_scarce or total >= _MUCH * held else "note",
+        f"{listed(shown)} {verb} {format_bytes(total)} that nothing reads any more",
+        severity=severity,
         grounds=[Ground("the lines that read it ran for the last time, as far as the recording shows", STRONG)],
         bytes=total,
         process=process,
@@ -186,13 +194,10 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
                 Evidence(f"{name} holds {format_bytes(one.bytes)}; {one.use.text}", {"bytes": one.bytes})
                 for name, one in zip(names, idle)
             ),
-            Evidence(f"that is {total / held:.0%} of what its process held at the end", {"process_bytes": int(held)}),
+            share,
         ],
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
-        remedy=[
-            "release it after its last read (del, or return only what is needed from the function that makes it): "
-            f"{frees(process, total, [_members(one) for one in idle])}"
-        ],
+        remedy=[let_go(process, [(name, one.use, one.bytes, _members(one)) for name, one in zip(names, idle)])],
         mechanism="idle",
         wasted=True,
         idle=[one.use.idle(one.bytes, one.place.path) for one in idle],

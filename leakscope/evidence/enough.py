@@ -14,9 +14,9 @@ import numpy as np
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only
-from ..facts.where.progress import Asked, asked_in_turn, passed_s
+from ..facts.where.progress import passed_s
 from ..findings import LEVEL, PEAK, Bill, BillRow, Finding
-from ..units import FULL, HARDLY, MOST, WORTH, format_bytes, format_count
+from ..units import FULL, HARDLY, NEARLY_ALL, WORTH, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -116,8 +116,8 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | No
     """What costs nothing first: what nothing needs, the largest of it first; then what costs time, or digits."""
     time_s = case.growth.time_s
     always = np.ones_like(time_s)
-    wasted = [f for f in so_far if f.wasted and f.bytes > 0 and f.subject.holder]
-    for finding in sorted(wasted, key=lambda f: -f.bytes):
+    wasted = _wasted(so_far)
+    for finding in wasted:
         is_one_of = finding.kind == "dataset-copies"
         text = f"{'keep one form of' if is_one_of else 'drop'} {finding.subject.holder}"
         yield Change(text, _idle_bytes(case, finding, time_s))
@@ -145,6 +145,22 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | No
         yield Change("hold the model in half precision", model / 2 * always)
 
 
+def without_waste(case: Case, so_far: Sequence[Finding]) -> tuple[int, int] | None:
+    """What the job would have held without what nothing needs: at its level, and at most. None: nothing is wasted."""
+    saved = [_idle_bytes(case, finding, case.growth.time_s) for finding in _wasted(so_far)]
+    level_s = next((bill.time_s for bill in case.bills if bill.moment == LEVEL), None)
+    if not saved or level_s is None or case.peak is None:
+        return None
+    held, curve = case.growth.held_bytes, np.maximum(case.growth.held_bytes - sum(saved), 0.0)
+    most = case.peak.bytes - float(held.max() - curve.max())
+    return round(float(np.interp(level_s, case.growth.time_s, curve))), round(most)
+
+
+def _wasted(so_far: Sequence[Finding]) -> list[Finding]:
+    """The largest first."""
+    return sorted((f for f in so_far if f.wasted and f.bytes > 0 and f.subject.holder), key=lambda f: -f.bytes)
+
+
 # ---- when it was idle
 
 
@@ -156,15 +172,11 @@ def _idle_bytes(case: Case, finding: Finding, time_s: Floats) -> Floats:
     known = 0
     for idle in finding.idle if process is not None else ():
         assert process is not None
-        passed = passed_s(process, idle, case.once(_asked, process))
+        passed = passed_s(process, idle)
         saved[time_s >= (since_s if passed is None else passed)] += idle.bytes
         known += idle.bytes
     saved[time_s >= since_s] += max(0, finding.bytes - known)
     return saved
-
-
-def _asked(_case: Case, process: ProcessGrowth) -> list[Asked]:
-    return asked_in_turn(process)
 
 
 def _there_s(case: Case, finding: Finding, process: ProcessGrowth | None) -> float:
@@ -172,7 +184,7 @@ def _there_s(case: Case, finding: Finding, process: ProcessGrowth | None) -> flo
     heap = case.heap(process.pid) if process is not None else None
     place = next((one for one in heap.places if one.path == finding.subject.path), None) if heap is not None else None
     if heap is not None and place is not None:
-        whole = np.flatnonzero(place.deep_bytes >= MOST * float(place.deep_bytes.max()))
+        whole = np.flatnonzero(place.deep_bytes >= NEARLY_ALL * float(place.deep_bytes.max()))
         return float(heap.time_s[int(whole[0])])
     return next((bill.time_s for bill in case.bills if bill.moment == LEVEL), 0.0)
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, Ground
 from ..facts.code.starts import process_start_line
-from ..facts.growth.limits import is_short
 from ..facts.processes.table import POOL_WORKER, Process
 from ..facts.series.arithmetic import level_at
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
-from .sentences import at_line
+from .sentences import at_line, wasted
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -24,19 +23,18 @@ class _Rest(NamedTuple):
     bytes: int
 
 
-def idle_pools(case: Case, kind: str, least_bytes: float, least_share: float, much: float) -> Iterator[Finding]:
+def idle_pools(case: Case, kind: str, least_bytes: float, least_share: float) -> Iterator[Finding]:
     """One finding per parent whose pools rest: they worked once, and have not for most of their life.
 
-    Of all that the job holds they have ``least_share``; ``much`` of it is a warning.
+    Of all that the job holds they have ``least_share``.
     """
     end_s = case.growth.end_s
     held = level_at(case.growth.time_s, case.growth.held_bytes, end_s)
     for team in case.teams:
         rest = _rest([one for one in team.members if one.role == POOL_WORKER and one.died_s >= end_s], end_s)
         if rest is not None and rest.bytes >= max(least_bytes, least_share * held):
-            share = rest.bytes / max(held, 1.0)
-            is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= much
-            yield _finding(case, kind, rest, team.parent or rest.workers[0], share, is_much=is_much)
+            waste = wasted(case, rest.bytes, held, whose="the job")
+            yield _finding(case, kind, rest, team.parent or rest.workers[0], waste)
 
 
 def _rest(alive: list[Process], end_s: float) -> _Rest | None:
@@ -49,7 +47,7 @@ def _rest(alive: list[Process], end_s: float) -> _Rest | None:
     return _Rest(idle, since_s, round(sum(level_at(one.time_s, one.private_bytes, end_s) for one in grown)))
 
 
-def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, *, is_much: bool) -> Finding:
+def _finding(case: Case, kind: str, rest: _Rest, parent: Process, waste: tuple[str, Evidence]) -> Finding:
     count, size = len(rest.workers), format_bytes(rest.bytes)
     who = f"{format_count(count)} pool worker{'s' if count > 1 else ''} of {parent.name}"
     line = process_start_line(case.sources, rest.workers[0].command, is_python_child=True)
@@ -60,7 +58,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, 
         kind,
         f"{who} hold{'s' if count == 1 else ''} {size} and {'has' if count == 1 else 'have'} done nothing since "
         f"{format_duration(rest.since_s)}",
-        severity="warning" if is_much else "note",
+        severity=waste[0],
         grounds=[Ground("their memory and CPU time were measured; whether more work will come is not known", STRONG)],
         bytes=rest.bytes,
         process=rest.workers[0],
@@ -69,7 +67,7 @@ def _finding(case: Case, kind: str, rest: _Rest, parent: Process, share: float, 
         type="process",
         evidence=[
             Evidence(text, figures),
-            Evidence(f"that is {share:.0%} of what the job held at the end", {"share": round(share, 3)}),
+            waste[1],
             at_line(line, "starts them"),
         ],
         doubts=["the pool may be wanted again: then starting another costs time"],

@@ -13,7 +13,7 @@ from ..facts.tables import int_of, only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import FEWEST, MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
+from ..units import MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -92,8 +92,6 @@ def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> E
         return None
     held = hog.held_bytes or 0
     per_s = blamed.bytes_per_s if blamed is not None else None
-    if per_s is None:
-        per_s = _last_rate(case, hog)
     parts, figures = [], dict[str, object]()
     if blamed is not None and blamed.subject.holder:
         rest = round(max(_LEAST_REST, 1 - blamed.share) * held)
@@ -106,17 +104,6 @@ def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> E
         parts.append(f"if it goes on so, no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
         figures["seconds_per_gib"] = round(per_gib, 1)
     return Evidence("; ".join(parts), figures) if parts else None
-
-
-def _last_rate(case: Case, hog: Member) -> float | None:
-    """Bytes a second over the second half of its life; None where it grew little."""
-    process = next((p for p in case.growth.processes if p.pid == hog.pid), None)
-    if process is None or process.time_s.size <= FEWEST:
-        return None
-    half = process.time_s.size // 2
-    seconds = float(process.time_s[-1] - process.time_s[half])
-    gained = float(process.held_bytes[-1] - process.held_bytes[half])
-    return gained / seconds if seconds > 0 and gained > SOME * (hog.held_bytes or 0) else None
 
 
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:

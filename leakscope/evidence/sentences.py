@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
+import numpy as np
+
 from ..facts.code.adding import Line
+from ..facts.growth.limits import is_short
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import only
+from ..facts.tables import only, series
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Series
-from ..units import LARGEST_SMALL, LEAST_MAPPED, format_bytes
+from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_bytes
 
 if TYPE_CHECKING:
+    from ..facts.case import Case
     from ..facts.growth.processes import ProcessGrowth
+    from .use import Use
 
 POINTS = 2000  # of a curve, at most
 _ONE_PIECE = (
@@ -70,12 +75,41 @@ def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Ser
 def frees(process: ProcessGrowth, size: float, parts: Sequence[tuple[str | None, float]]) -> str:
     """What releasing it gives, and to whom. ``parts``: of each container the type of its members, and bytes of one.
 
-    Python's own arenas and large pieces go back to the system. What lies between stays with glibc's malloc, which gives
-    back only the end of its heap: for what the program asks for next, unless it is told to.
+    Python's own arenas go back to the system, and what malloc maps piece by piece: large ones, until the program has
+    let go of some. What lies in malloc's heap stays there for what the program asks for next, unless it is told to.
     """
     text = f"frees about {format_bytes(size)}"
-    kept = any(kind in _ONE_PIECE and LARGEST_SMALL < one < LEAST_MAPPED for kind, one in parts)
     rows = process.rows("sentinels")
+    _, mapped = series(rows, "malloc_mmap_bytes")
+    is_mapped = not mapped.size or float(mapped.max()) >= MOST * size
+    least = LEAST_MAPPED if is_mapped else np.inf
+    kept = any(kind in _ONE_PIECE and LARGEST_SMALL < one < least for kind, one in parts)
     if not kept or not len(rows) or len(only(rows, rows["malloc_library"].notna())):
         return text
     return f"{text}, which malloc keeps for what comes next; ctypes.CDLL(None).malloc_trim(0) gives it to the system"
+
+
+def wasted(
+    case: Case, size: float, held: float, *, whose: str = "its process", what: str = "that is"
+) -> tuple[str, Evidence]:
+    """(severity, evidence); ``held``: at the end. Where memory is short all that could go is a warning, else much."""
+    share = size / max(held, 1.0)
+    is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= MUCH
+    text = f"{what} {share:.0%} of what {whose} held at the end"
+    return "warning" if is_much else "note", Evidence(text, {"share": round(share, 3)})
+
+
+def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple[str | None, float]]]) -> str:
+    """What to do about what nothing reads any more: (name, its use, bytes, (type of its members, bytes of one))."""
+    each = [
+        f"{name}{f' after {use.line.place}' if use.line is not None else ''} ({format_bytes(size)})"
+        for name, use, size, _ in unread[: LISTED if len(unread) <= LISTED else LISTED - 1]
+    ]
+    more = [f"{len(unread) - len(each)} more"] if len(unread) > len(each) else []
+    how = "del, or return only what is needed from the function that makes it"
+    saved = frees(process, sum(size for _, _, size, _ in unread), [part for *_, part in unread])
+    return f"release {listed([*each, *more])} ({how}): {saved}"
+
+
+def listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

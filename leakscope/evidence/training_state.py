@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, Ground
 from ..facts.code.adding import CREATES
-from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
 from ..units import MOST, format_bytes, format_duration
+from .sentences import wasted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +31,8 @@ class _Left(NamedTuple):
     remedy: str
 
 
-def left_by_training(case: Case, kind: str, least_bytes: float, least_share: float, much: float) -> Iterator[Finding]:
-    """One finding per process that has ``least_share`` of what it holds in these; ``much`` of it is a warning."""
+def left_by_training(case: Case, kind: str, least_bytes: float, least_share: float) -> Iterator[Finding]:
+    """One finding per process that has ``least_share`` of what it holds in these."""
     for process in case.growth.processes:
         takes = process.rows("takes")
         rows = without_last(process.rows("tensors"), takes)
@@ -41,7 +41,7 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         found = [one for one in (_of_frozen(process, rows), _since_training(process, rows)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
-            yield _finding(case, kind, process, left, left.bytes / held, much)
+            yield _finding(case, kind, process, left, wasted(case, left.bytes, held))
 
 
 def _bytes(rows: pd.DataFrame, owner: str) -> float:
@@ -95,7 +95,7 @@ def _since_training(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     )
 
 
-def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, share: float, much: float) -> Finding:
+def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, waste: tuple[str, Evidence]) -> Finding:
     heap = case.heap(process.pid)
     place = next((one for one in heap.places if one.type_name.startswith(_OPTIMIZER) and one.is_user), None)
     size, named, line = format_bytes(left.bytes), None, None
@@ -103,20 +103,16 @@ def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, share: 
         named, lines = named_in(case.sources, place)
         line = next((one for one in lines if one.kind == CREATES), None) or defined_at(named)
     name = holder_name(named) if named is not None else "the optimizer"
-    is_much = bool(case.kills.of_root) or is_short(case.limits) or share >= much
     return case.finding(
         kind,
         f"{name} {'and gradients hold' if left.gradients else 'holds'} {size} that no training step uses any more",
-        severity="warning" if is_much else "note",
+        severity=waste[0],
         grounds=[Ground("their bytes were measured, and what is trained is known", STRONG)],
         bytes=left.bytes,
         process=process,
         line=line,
         device="cpu",
-        evidence=[
-            Evidence(left.why),
-            Evidence(f"that is {share:.0%} of what its process held at the end", {"share": round(share, 3)}),
-        ],
+        evidence=[Evidence(left.why), waste[1]],
         doubts=["training may go on later: then it needs them, or begins with new state"],
         remedy=[f"{left.remedy}: frees about {size}"],
         mechanism="idle",

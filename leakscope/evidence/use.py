@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.code.adding import Line, adding_lines
 from ..facts.code.reading import Reached, reads_of
+from ..facts.heap.history import is_cell
 from ..facts.tables import without_last
 from ..facts.where.progress import reached
 from ..findings import Idle
@@ -25,16 +26,19 @@ class Use(NamedTuple):
     """``is_over``: True where no line that may still run reads it, False where one does, None where unclear.
 
     ``line``: one that goes on reading it, else the last that read it; None: nothing does. ``filling``: how many
-    functions were last seen where they add to it.
+    functions were last seen where they add to it. ``ends``: the last line round which it was read. ``came_to``: a later
+    one at which that function was seen; None: that call is over.
     """
 
     is_over: bool | None
     line: Line | None
     filling: int = 0
+    ends: int | None = None
+    came_to: int | None = None
 
     def idle(self, bytes: int, path: str) -> Idle:
         """What nothing reads any more, with the line that read it last."""
-        return Idle(bytes, path, *(self.line[:3] if self.line is not None else ()))
+        return Idle(bytes, path, *((self.line.file, self.ends, self.line.function) if self.line is not None else ()))
 
     @property
     def text(self) -> str:
@@ -44,7 +48,9 @@ class Use(NamedTuple):
         if self.line is None:
             return "nothing reads it"
         where = self.line.place + (f" in {self.line.function}()" if self.line.function else "")
-        return f"read last at {where}" if self.is_over else f"{where} reads it"
+        if not self.is_over:
+            return f"{where} reads it"
+        return f"read last at {where}, which {f'came to line {self.came_to} since' if self.came_to else 'is over'}"
 
 
 def use_of(
@@ -69,14 +75,24 @@ def use_of(
         return Use(False, on.line)
     if not is_seen:  # what runs: all of it may be to come
         return Use(None, None)
+    if holder.edge_kind == "global" and any(is_cell(source.module, source.file) for source in case.sources):
+        return Use(None, None)  # for the next cell
     may_be_kept = () if is_alone else (read.line.place for read in reads if read.is_given)
     if any(read.is_over is None for read in reads) or not set(made).issuperset(may_be_kept):
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):
         return Use(None, None)  # its name is not in the sources
-    lines = {(line.file, line.function and line.function.rpartition(".")[2], line.line)
-             for line in adding_lines(case.sources, holder) if line.kind == "adds"}  # fmt: skip
-    return Use(True, reads[-1].line if reads else None, sum((*at, line) in lines for at, line in progress.items()))
+    lines = {(*_function_of(line), line.line) for line in adding_lines(case.sources, holder) if line.kind == "adds"}
+    filling = sum((*at, line) in lines for at, line in progress.items())
+    if not reads:
+        return Use(True, None, filling)
+    last, *_, ends = reads[-1]
+    came_to = progress.get(_function_of(last), 0)
+    return Use(True, last, filling, ends, came_to if came_to > ends else None)
+
+
+def _function_of(line: Line) -> tuple[str, str | None]:
+    return line.file, line.function and line.function.rpartition(".")[2]
 
 
 def first_reader(uses: Iterable[Use]) -> Use:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..units import ENDS_S, FEWEST, MOST
+from ..units import FULL, TOLD_S
 
 _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, and the locals of main() were gone
@@ -89,6 +89,11 @@ def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     return figures(rows, "time_s")[was_read], values[was_read]
 
 
+def fell_silent(told_s: float, began_s: float, ended_s: float) -> bool:
+    """Whether who tells from inside a process did so no more for a part of its life that may matter."""
+    return ended_s - told_s > max(TOLD_S, (1 - FULL) * (ended_s - began_s))
+
+
 def figures(rows: pd.DataFrame, column: str) -> Floats:
     """One value a row, NaN where it was not read."""
     values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -135,34 +140,8 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     if not (len(rows) and len(takes)):
         return rows
-    reasons = zip(cells(takes, "take"), reasons_of(takes))
-    at_end = [take for (take,), reason in reasons if reason in (AT_EXIT, "exception")]
+    at_end = [take for take, reason in cells(takes, "take", "reason") if reason in (AT_EXIT, "exception")]
     return only(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
-
-
-_ENDS_S = ENDS_S  # before the snapshot at its end: by then a program may run what was to be done there
-_LET_GO = MOST  # of all that it held
-_BYTES = ("python_bytes", "array_bytes", "tensor_bytes")
-
-
-def reasons_of(takes: pd.DataFrame) -> list[str | None]:
-    """Why each snapshot was made. One just before the end, as functions that had been registered for it ran, counts as
-    made then: the program has let go of most of what it held, where it only ever came to hold more.
-    """
-    reasons = [reason for (reason,) in cells(narrow(takes, "reason"), "reason")]
-    if AT_EXIT not in reasons or not set(_BYTES) <= set(takes.columns):
-        return reasons
-    pids, time_s = figures(takes, "pid"), figures(takes, "time_s")
-    held = np.nansum([figures(takes, column) for column in _BYTES], axis=0)
-    for last in [at for at, reason in enumerate(reasons) if reason == AT_EXIT]:
-        own = np.flatnonzero(pids == pids[last])
-        before = own[own < last]
-        if len(before) < FEWEST or time_s[last] - time_s[before[-1]] > _ENDS_S:
-            continue
-        *earlier, at = held[before]
-        if at < _LET_GO * earlier[-1] and np.all(np.diff(earlier) > -_LET_GO * np.array(earlier[:-1])):
-            reasons[before[-1]] = AT_EXIT
-    return reasons
 
 
 def look_of(rows: pd.DataFrame) -> pd.Series[int]:

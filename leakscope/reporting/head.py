@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..evidence import enough
+from ..facts.growth.filling import filled
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at, other_mallocs
 from ..facts.processes.ranks import who_leaks
+from ..facts.series.trend import RAMP
 from ..facts.tables import AT_EXIT, narrow, only
+from ..facts.where.holders import holder_name
 from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..signals import signal_name
-from ..units import STEP, format_bytes, format_duration, format_per_step, format_rate, over
+from ..units import STEP, format_bytes, format_count, format_duration, format_per_step, format_rate, over
 from . import gpu
 
 if TYPE_CHECKING:
@@ -78,7 +82,19 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     is_over = kill is not None or case.kills.of_root or any(map(_is_crash, findings))
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
-    told = Told(growth, gained, others, end, wasted, signal, case.steps, unit, case.rank_growth)
+    told = Told(
+        growth,
+        gained,
+        others,
+        end,
+        wasted,
+        signal,
+        case.steps,
+        unit,
+        case.rank_growth,
+        _full(case, findings),
+        enough.without_waste(case, findings),
+    )
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
@@ -98,6 +114,17 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     )
 
 
+def _full(case: Case, findings: Sequence[Finding]) -> str:
+    """What grew until it was full, which no finding tells."""
+    growth = case.growth
+    is_told = growth.leaking is not False or growth.judged.model != RAMP or any(f.tells(HELD) for f in findings)
+    full = filled(case.recording, growth.main, growth.end_s) if not is_told and growth.main else None
+    if full is None:
+        return ""
+    limit = f", kept to {format_count(full.limit)} members" if full.limit is not None else ""
+    return f": {holder_name(full.named)}{limit}"
+
+
 def _rounded(value: float | None) -> float | None:
     return round(value, 1) if value is not None else None
 
@@ -114,7 +141,8 @@ class Told:
 
     ``end`` is the finding of a kill that is sure, or of memory that was refused; ``signal`` ended the job. ``steps``
     passed, each a ``step_unit``.
-    ``ranks``: which of several ranks grow.
+    ``ranks``: which of several ranks grow. ``full``: what a rise that ended was. ``enough_bytes``: without waste, at
+    the level and at the peak.
     """
 
     growth: TreeGrowth
@@ -126,6 +154,8 @@ class Told:
     steps: int = 0
     step_unit: str = STEP
     ranks: Mapping[int, bool | None] = field(default_factory=dict)
+    full: str = ""
+    enough_bytes: tuple[int, int] | None = None
 
     @property
     def amount(self) -> str:
@@ -207,7 +237,7 @@ def _whether(told: Told) -> str:
     filling = next((f for f in told.findings if f.tells(FILLS)), None)
     if filling is not None:
         return f"No leak: {_lower(filling.title)}."
-    return f"No leak: memory does not keep growing; {_clause(told.growth.reason)}.{_power(told.growth)}"
+    return f"No leak: memory does not keep growing; {_clause(told.growth.reason)}{told.full}.{_power(told.growth)}"
 
 
 def _power(growth: TreeGrowth) -> str:
@@ -260,7 +290,11 @@ def _waste(told: Told) -> str:
     title, wasted = _lower(waste.title), format_bytes(told.wasted_bytes)
     # A kill names what filled the memory.
     is_said = any(title.partition(": ")[0] in f.title for f in told.findings if f is not waste)
-    return f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f': {title}'}."
+    text = f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f': {title}'}."
+    if told.enough_bytes is None or told.end is not None:
+        return text
+    level, peak = map(format_bytes, told.enough_bytes)
+    return f"{text} Without {'that' if is_said else 'them'} {level} would be in use, and {peak} at the peak."
 
 
 def _held(told: Told) -> str:

@@ -442,6 +442,24 @@ while atexit._ncallbacks() == known and time.monotonic() < give_up:
     assert noted_ns < int(done.stdout)
 
 
+def test_what_exit_handlers_take_down_is_not_taken_for_the_program(tmp_path: Path) -> None:
+    """As a notebook's kernel ends, IPython empties its namespace: memory falls, which asks for a snapshot otherwise."""
+    text = """
+import atexit, time
+rows = [bytes([n % 256]) * 200_000 for n in range(500)]
+atexit.register(lambda: (rows.clear(), time.sleep(4)))
+known = atexit._ncallbacks()
+give_up = time.monotonic() + 60
+while atexit._ncallbacks() == known and time.monotonic() < give_up:
+    time.sleep(0.05)
+"""
+    journal = stage(tmp_path)
+    assert run(journal, script(tmp_path, text)).returncode == 0
+    told = rows(journal)
+    (noted_ns,) = [note["time_unix_ns"] for note in told["agent_notes"] if note["note"] == "exit"]
+    assert {take["reason"] for take in told["takes"] if take["time_unix_ns"] > noted_ns} <= {"exit"}
+
+
 def test_spawned_children_are_looked_into(tmp_path: Path) -> None:
     text = """
 import multiprocessing as mp, time

@@ -230,3 +230,14 @@ def tables() -> dict[str, dict[str, Any]]:
 def test_innocent_tables_are_ruled_out(tmp_path, name):
     findings, _ = looked(tmp_path, **tables()[name])
     assert not findings, findings[0].title
+
+
+def test_tables_that_only_have_their_order_in_common_are_no_forms_of_one(tmp_path):
+    """Who scales a table by one factor after the other, or ranks it, wants all of the results."""
+    results = {f"by_{factor}": TABLE * (1 + factor / 10) for factor in range(1, 5)}
+    ranks = TABLE.argsort(axis=0).argsort(axis=0).astype(np.float64)
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    findings, _ = looked(tmp_path / "a", table=TABLE, ranks=ranks, **results)
+    assert not findings, findings[0].title
+    (finding,), _ = looked(tmp_path / "b", table=TABLE, ranks=ranks, **results, again=TABLE.astype(np.float32))
+    assert "in 2 forms" in finding.title and "main() table" in finding.title and "main() again" in finding.title

@@ -82,20 +82,23 @@ def test_of_what_no_line_is_known_it_counts_once_it_was_seen(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "library", "keeps"),
+    ("kind", "size", "library", "mapped_mb", "keeps"),
     [
-        ("str", 540, None, True),  # each a piece of malloc's heap
-        ("str", 150, None, False),  # Python's own arenas, which go back once they are empty
-        ("numpy.ndarray", 4 * MiB, None, False),  # mapped by itself
-        ("dict", 900, None, False),  # of how many pieces is not known
-        ("str", 540, "libjemalloc.so.2", False),
+        ("str", 540, None, None, True),  # each a piece of malloc's heap
+        ("str", 150, None, None, False),  # Python's own arenas, which go back once they are empty
+        ("numpy.ndarray", 4 * MiB, None, None, False),  # mapped by itself
+        ("numpy.ndarray", 4 * MiB, None, 140, False),
+        ("numpy.ndarray", 4 * MiB, None, 2, True),  # glibc maps larger pieces only, once one was freed
+        ("dict", 900, None, None, False),  # of how many pieces is not known
+        ("str", 540, "libjemalloc.so.2", None, False),
     ],
 )
 def test_what_malloc_keeps_is_not_promised_to_the_system(
-    tmp_path: Path, kind: str, size: int, library: str | None, keeps: bool
+    tmp_path: Path, kind: str, size: int, library: str | None, mapped_mb: int | None, keeps: bool
 ) -> None:
     builder = RecordingBuilder(tmp_path).process(PID, role="trainer").samples(PID, rss=[200 * MiB] * 9)
-    builder.sentinels(PID, malloc_in_use_bytes=[150 * MiB] * 9, malloc_library=library)
+    mapped = None if mapped_mb is None else [mapped_mb * MiB] * 9
+    builder.sentinels(PID, malloc_in_use_bytes=[150 * MiB] * 9, malloc_library=library, malloc_mmap_bytes=mapped)
     (process,) = Case(builder.ends(at_s=9.0, exit_code=0).open()).growth.processes
     told = frees(process, 130 * MiB, [(kind, size)])
     assert told.startswith("frees about 130 MiB")

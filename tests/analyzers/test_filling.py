@@ -150,3 +150,38 @@ def test_results_count_to_the_cache_that_refers_to_them_beside_its_dict(tmp_path
         builder.take(100, number, at_s, holders=[results, known], rss_bytes=50 * MB + round(10 * MB * at_s))
     finding = only(analyze(builder.ends(24.0).open()))
     assert finding.kind == "filling" and says(finding.title, "23% of 10,000", "954 MiB")  # 230 MB of 2,300 results
+
+
+SERVES = """
+
+def main():
+    cache = Cache()
+    while True:
+        cache.put(read(), answer())
+"""
+
+
+@pytest.mark.parametrize(("source", "kept_to"), [(CACHE, ", kept to 4,000 members"), (UNLIMITED, "")])
+def test_what_filled_and_stopped_is_told_with_its_limit(tmp_path: Path, source: str, kept_to: str) -> None:
+    """It is read, so that it is no waste; without it nobody knows what the rise was."""
+    held = [min(200 * MB, 12 * MB * i // 4) for i in range(200)]
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [50 * MB + size for size in held], every_s=0.25)
+    text = source + SERVES
+    builder.source(100, "/job/serve.py", text)
+    seen = f"/job/serve.py:{len(text.splitlines())} main"
+    for number, at_s in enumerate((2.0, 6.0, 12.0, 24.0, 36.0), 1):
+        size = held[round(4 * at_s)]
+        holders = [row("main() cache.entries", deep_bytes=size, length=size // 50_000)]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + size, seen_lines=seen)
+    report = analyze(builder.ends(50.0, exit_code=0).open())
+    assert report.verdict.leaking is False
+    assert says(
+        report.verdict.headline, "grew from", "238 MiB until 16.", f"then stood: Cache.entries (dict){kept_to}."
+    )
+
+
+def test_a_rise_in_memory_that_stands_is_not_said_to_stay_between_its_ends(tmp_path: Path) -> None:
+    rss = [60 * MB + min(70 * MB, 2 * MB * i) for i in range(90)]
+    report = analyze(RecordingBuilder(tmp_path).process(100).samples(100, rss).ends(90.0, exit_code=0).open())
+    assert says(report.verdict.headline, "grew from", "124 MiB", "then stood")
+    assert "stays" not in report.verdict.headline

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from leakscope.facts.heap.place import Place, Reference
+from leakscope.facts.heap.standing import held_by_users, shared_table
 from leakscope.findings import Report
 from leakscope.reporting import analyze
 
@@ -201,3 +204,23 @@ def test_what_training_may_need_is_not(tmp_path: Path, last_step_s: float, froze
     """It goes on; an evaluation at its end; a frozen half, whose share of the state may be of the other."""
     report = training(tmp_path, last_step_s=last_step_s, frozen_mb=frozen_mb, state=1)
     assert not [finding for finding in report.findings if finding.bytes > 20 * MB]
+
+
+def test_a_block_that_two_tables_have_is_known_by_one_of_them() -> None:
+    """Neither keeps it alone: it hangs on the function that has both."""
+    sizes = np.array([0.0, 100.0 * MB])
+
+    def named(path: str, kind: str, variable: str | None, parent: Place | None, *, is_user: bool) -> Place:
+        reference = Reference(kind, variable, "main", "__main__", "/job/daily.py", None, is_user)
+        found = Place(path, "numpy.ndarray", reference, sizes, np.ones(2), np.zeros(2), parent=parent)
+        if parent is not None:
+            parent.children.append(found)
+        return found
+
+    main = named("main()", "reference", None, None, is_user=False)
+    orders = named("main() orders", "local", "orders", main, is_user=True)
+    orders.deep_bytes = np.array([0.0, 1.0 * MB])
+    block = named("main() orders._mgr", "attribute", "_mgr", main, is_user=False)
+    block.named_by = orders
+    assert shared_table(block) is orders and shared_table(orders) is None
+    assert list(held_by_users(main, 4.0 * MB)) == [block]

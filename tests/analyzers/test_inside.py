@@ -119,3 +119,17 @@ def test_what_went_wrong_inside_the_agent_is_told_first(tmp_path: Path) -> None:
     failed, missing = analyze(builder.ends(12.0).open()).recording.notes
     assert says(failed, "went wrong inside leakscope", "NameError: name 'T' is not defined")
     assert says(missing, "300 MiB")
+
+
+@pytest.mark.parametrize(("told_s", "exit_s", "is_said"), [(28, None, True), (97, None, False), (28, 28.5, False)])
+def test_an_agent_that_fell_silent_is_admitted(
+    tmp_path: Path, told_s: int, exit_s: float | None, is_said: bool
+) -> None:
+    """What is taken down, or was written down a moment ago, is nobody's silence."""
+    builder = RecordingBuilder(tmp_path).process(5).samples(5, [50_000_000] * 102).note(5, 0.1, "loaded")
+    for at_s in range(told_s + 1):
+        builder.row("sentinels", float(at_s), 5, malloc_in_use_bytes=10_000_000)
+    if exit_s is not None:
+        builder.note(5, exit_s, "exit")
+    said = analyze(builder.ends(102.0).open()).recording.notes
+    assert any(says(note, "train.py[5]", "inside", f"{told_s}.0 s") for note in said) is is_said, said

@@ -152,3 +152,56 @@ def test_an_array_is_read_by_what_shows_its_memory(read: str, type_name: str, is
     holder = Holder("table", "main", "__main__", FILE, "local", type_name, is_shared=is_shared)
     found = reads_of([Source("__main__", FILE, SHOWN.format(read=read))], holder, {(FILE, "main"): 8})
     assert any(one.is_over is False for one in found) is goes_on
+
+
+CHAINED = """\
+class Study:
+    def read(self):
+        self.raw = make()
+        return self
+
+    def clean(self):
+        self.tidy = self.raw.dropna()
+        return self
+
+    def fit(self):
+        inputs = self.tidy.to_numpy()
+        for epoch in range(400):
+            step(inputs)
+
+def main():
+    {statement}
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["Study().read().clean().fit()", "(Study()\n     .read().clean()\n     .fit())", "Study.fit(Study().read().clean())"],
+)
+def test_a_call_is_over_once_the_call_that_needs_its_result_runs(statement: str) -> None:
+    """Both are in one statement, which is not over."""
+    source = Source("__main__", FILE, CHAINED.format(statement=statement))
+    in_main = {(FILE, None): len(source.text.splitlines()), (FILE, "main"): 16}
+    for attribute, line in (("raw", 7), ("tidy", 11)):
+        holder = Holder(attribute, "Study", "__main__", FILE, "attribute", "pandas.DataFrame")
+        found = reads_of([source], holder, {**in_main, (FILE, "fit"): 13})
+        assert (line, True) in [(one.line.line, one.is_over) for one in found]
+        assert all(one.is_over is not True for one in reads_of([source], holder, in_main)), "fit() was not seen to run"
+
+
+def test_a_statement_of_several_lines_is_over_when_its_last_is() -> None:
+    text = "def main():\n    rows = read()\n    train(\n        rows,\n        model(),\n    )\n    use(model)\n"
+    holder = Holder("rows", "main", "__main__", FILE, "local", "list")
+    for at, is_over in ((5, False), (7, True)):
+        (read,) = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): at})
+        assert read.is_over is is_over
+
+
+def test_a_loop_reads_what_it_goes_through() -> None:
+    text = "def main():\n    rows = read()\n    for row in rows:\n        work()\n        step(row)\n    print()\n"
+    holder = Holder("rows", "main", "__main__", FILE, "local", "list")
+    for at, is_over in ((4, False), (6, True)):
+        found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): at})
+        assert [one.is_over for one in found if one.line.line == 3] == [is_over]

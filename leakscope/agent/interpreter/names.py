@@ -272,19 +272,24 @@ def _is_ours(file: str) -> bool:
     return type(own) is str and os.path.basename(own) == "__init__.py" and file.startswith(own[: -len("__init__.py")])
 
 
-_main_file = None
+_main: tuple[int, str] | None = None  # which module, and its file
 
 
 def module_file(module: object) -> str | None:
-    """``__file__`` of a loaded module by name, or None. That of the script is remembered: it is gone at exit."""
-    global _main_file
+    """``__file__`` of a loaded module by name, or None. That of the script is remembered: it is gone at exit.
+
+    A notebook's kernel puts another in its place, which has no file.
+    """
+    global _main
     if type(module) is not str:
         return None
-    file = getattr_plain(sys.modules.get(module), "__file__")
+    loaded = sys.modules.get(module)
+    file = getattr_plain(loaded, "__file__")
     if type(file) is not str:
-        return _main_file if module == "__main__" else None
+        is_known = module == "__main__" and _main is not None and (loaded is None or id(loaded) == _main[0])
+        return _main[1] if is_known and _main is not None else None
     if module == "__main__":
-        _main_file = file
+        _main = id(loaded), file
     return file
 
 

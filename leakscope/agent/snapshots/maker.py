@@ -192,6 +192,8 @@ class SnapshotMaker:
                     self._outbox.note("take-skipped", self.fork.refusal)
                     self.fork.refusal = None
             return
+        if self.is_exiting:
+            return  # exit handlers of others take down what the program was at work on
         if self.is_making or self.is_watched or self._begun:
             return  # what it costs decides when the next is due
         if self._graph is None and self._steps.installed:

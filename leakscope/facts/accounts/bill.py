@@ -16,11 +16,12 @@ import numpy as np
 
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...units import SOME
-from ..calls import Call, calls_of, who_asked
+from ..calls import Call
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import AT_EXIT, cells, figures, only, reasons_of, records, series
+from ..tables import AT_EXIT, cells, figures, only, records, series
+from ..where.progress import asked_at
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def bills(
     level, most = (_bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
-    asked_in, file, line = _asked_at(main, peak_s) or (None, None, None)
-    most = replace(most, asked_in=asked_in, file=file, line=line)
+    asked = asked_at(main, peak_s)
+    most = replace(most, asked_in=asked and asked.function, **_place_of(asked))
     return [level, _with_what_no_sample_shows(most, growth, highest)]
 
 
@@ -154,7 +155,7 @@ def _looks(recording: Recording, process: ProcessGrowth) -> list[_Inside]:
     takes, graphs = process.rows("takes"), process.rows("heap_graphs")
     if not len(takes) or not len(graphs):
         return []
-    at_exit = {take for (take,), why in zip(cells(takes, "take"), reasons_of(takes)) if why == AT_EXIT}
+    at_exit = {take for take, reason in cells(takes, "take", "reason") if reason == AT_EXIT}
     malloc = dict(cells(takes, "take", "malloc_in_use_bytes"))
     told = (_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit)
     return [one for one in told if one is not None]
@@ -316,39 +317,14 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
 
 def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float) -> BillRow:
     """What came between a snapshot and the moment, by who asked for it."""
-    name = "came after it" if at_s >= since_s else "was gone by then"
-    line = _asked_at(process, at_s)
-    if line is not None:
-        name += f", asked for in {line[0]}"
-    file, number = (line[1], line[2]) if line is not None else (None, None)
-    return BillRow(SINCE, name, round(size), process.label, True, file=file, line=number)
+    name, asked = "came after it" if at_s >= since_s else "was gone by then", asked_at(process, at_s)
+    if asked is not None:
+        name += f", asked for in {asked.function}"
+    return BillRow(SINCE, name, round(size), process.label, True, **_place_of(asked))
 
 
-def _asked_at(process: ProcessGrowth, at_s: float) -> tuple[str, str, int] | None:
-    """(function, file, line) of who asked for most round a moment, beyond what it asks for all the time.
-
-    By sampled allocations, which are told every few seconds: between the telling before it and the one after.
-    """
-    rows = process.rows("allocation_stacks")
-    rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna())
-    times = np.unique(figures(rows, "time_s")) if len(rows) else np.empty(0)
-    if not times.size:
-        return None
-    asked: dict[tuple[str, str, int], Any] = {}
-    at = {time_s: i for i, time_s in enumerate(times.tolist())}
-    columns = ("time_s", "function", "owner_file", "owner_line", "stack", "asked_bytes")
-    for time_s, function, file, line, stack, size in cells(rows, *columns):
-        own = Call(str(file), int(line), str(function))
-        key = who_asked(calls_of(str(stack or "")), own), own.file, own.line
-        asked.setdefault(key, np.zeros(times.size))[at[time_s]] += float(size or 0)
-    i = min(int(np.searchsorted(times, at_s)), times.size - 1)
-    beyond: dict[tuple[str, str, int], float] = {}
-    for key, sums in asked.items():
-        each = np.diff(np.maximum.accumulate(sums), prepend=0.0)
-        others = np.delete(each, i)
-        beyond[key] = float(each[i] - (np.median(others) if others.size > 1 else 0.0))
-    best = max(beyond, key=lambda key: beyond[key])
-    return best if beyond[best] > 0 else None
+def _place_of(asked: Call | None) -> dict[str, Any]:
+    return {} if asked is None else {"file": asked.file, "line": asked.line}
 
 
 # ---- others

@@ -15,7 +15,8 @@ from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
-from ..heap.place import MODULE_DICTS, Place, upwards
+from ..heap.place import MODULE_DICTS, Place
+from ..heap.standing import shared_table
 from ..heap.tree import as_people_see_it
 from ..tables import cells, only
 from .tensors import OWNERS
@@ -94,18 +95,7 @@ def _of_the_user(place: Place) -> list[Place]:
         return [place]
     found = [one for child in place.children for one in _of_the_user(child)]
     is_in_call = place.parent is None and place.root_kind == "frame" and place.type_name != "frame"
-    return found or ([place] if is_in_call else [])
-
-
-def _known_as(place: Place) -> Place:
-    """What a person calls it: of a block of a table that two tables have, a table."""
-    inside = set(map(id, upwards(place.parent)))
-    at: Place | None = place
-    while at is not None and id(at) not in inside:
-        if at.is_user and at.reference.names_it:
-            return at
-        at = at.named_by
-    return place
+    return found or ([place] if is_in_call or shared_table(place) is not None else [])
 
 
 def _of_agent(process: ProcessGrowth, take: int) -> float:
@@ -128,7 +118,7 @@ class _Told:
         carrier = _carrier(place)
         size = self._bytes(place)
         parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
-        known = _known_as(carrier)
+        known = shared_table(carrier) or carrier  # of a block that two tables have, a table
         return BillRow(
             DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
             known.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,

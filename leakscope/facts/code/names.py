@@ -42,6 +42,7 @@ class Holder(NamedTuple):
     type_name: str = ""
     key: str | None = None  # of the member that grows, where the holder is a record: ``progress['samples']``
     is_shared: bool = False  # something else shows its memory: what it was made of, or what was made of it
+    not_by: frozenset[tuple[str, str]] = frozenset()  # (function, class or module, name) of what has memory of its own
 
 
 class Names:
@@ -170,8 +171,17 @@ class Names:
         for flow in self._graph.out.get(key_of(node), ()):
             is_attribute = isinstance(flow.target, Field)  # a member that is kept there is kept for itself
             found = (_EACH if EACH in flow.term.path else _PASSED_ON) * self._along(flow.term, inside=not is_attribute)
-            if found and not (is_attribute and self._at(flow.target)):
+            if (
+                found
+                and not (is_attribute and self._at(flow.target))
+                and not (flow.term.path and self._is_apart(flow.target))
+            ):
                 self._learn(flow.target, found)
+
+    def _is_apart(self, node: Node) -> bool:
+        """What a path leads to shows no memory of it where the heap says that it has its own."""
+        owner = node.scope.name if isinstance(node, Variable) else node.owner if isinstance(node, Field) else None
+        return isinstance(node, (Variable, Field)) and (owner or "", node.name) in self._holder.not_by
 
     def _learn(self, node: Node, strength: float) -> None:
         if strength < _LEAST or strength <= self._known(node):

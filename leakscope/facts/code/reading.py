@@ -33,12 +33,14 @@ Reached = Mapping[tuple[str, Optional[str]], int]
 class Read(NamedTuple):
     """``is_over``: True where it cannot run again, False where it goes on, None where unclear.
 
-    ``is_given``: the object is handed to a library, which may keep it.
+    ``is_given``: the object is handed to a library, which may keep it. ``ends``: the last line of its function at which
+    it may be read again, round the loops there.
     """
 
     line: Line
     is_over: bool | None
     is_given: bool
+    ends: int
 
 
 def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: str | None = None) -> list[Read]:
@@ -50,17 +52,18 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     names, progress = Names(index, holder._replace(key=key)), _Progress(index, reached)
     sites = (site.node for scope in index.scopes for site in scope.sites)
     others = {one for node in sites for one in _asked_for_members(node)} if key is not None else set()
-    found: dict[tuple[str, int], tuple[Line, int, bool]] = {}
+    found: dict[tuple[str, int], tuple[Line, int, bool, int]] = {}
     for scope in index.scopes:
         for site in scope.sites:
             for node, is_given in _used(site, index, scope):
                 if id(node) in others or names.strength(node, scope, inside=key is not None) < _SURELY:
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
-                _, state, was_given = found.get((line.file, line.line), (line, _OVER, False))
-                found[line.file, line.line] = line, max(state, progress.state(site, scope)), was_given or is_given
+                _, state, was_given, ends = found.get((line.file, line.line), (line, _OVER, False, line.line))
+                state, was_given = max(state, progress.state(site, scope, node)), was_given or is_given
+                found[line.file, line.line] = line, state, was_given, max(ends, *(loop.last for loop in site.loops), 0)
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
-    return [Read(line, told[state], is_given) for _, (line, state, is_given) in sorted(found.items())]
+    return [Read(line, told[state], given, ends) for _, (line, state, given, ends) in sorted(found.items())]
 
 
 def _asked_for_members(node: ast.AST) -> set[int]:
@@ -79,7 +82,8 @@ class _Progress:
         self._index, self._reached = index, reached
         self._known: dict[Scope, int] = {}
 
-    def state(self, site: Site, scope: Scope) -> int:
+    def state(self, site: Site, scope: Scope, node: ast.AST) -> int:
+        """Of what is looked up at ``node``."""
         while scope.kind == "class" and scope.parent is not None:
             scope = scope.parent
         called, line = self._called(scope), self._reached.get(_key(scope))
@@ -87,10 +91,26 @@ class _Progress:
             return called
         if line is None:
             return called if site.loops else min(called, _UNKNOWN)  # a loop that is not known to be over goes on
-        own = getattr(site.node, "lineno", 0)
-        if own < line and not any(loop.last >= line for loop in site.loops):
+        first = getattr(site.node, "lineno", 0)
+        last = getattr(site.node, "end_lineno", first)
+        is_round = any(loop.last >= line for loop in site.loops)
+        if not is_round and (last < line or self._is_evaluated(node, scope, line)):
             return _OVER
-        return called if site.loops or own == line else min(called, _UNKNOWN)
+        return called if site.loops or first <= line <= last else min(called, _UNKNOWN)
+
+    def _is_evaluated(self, node: ast.AST, scope: Scope, line: int) -> bool:
+        """Whether, in the statement that runs, a call that needs its result has begun: ``read(path).fit()`` fits."""
+        calls = (one.node for one in scope.sites if isinstance(one.node, ast.Call) and one.node is not node)
+        return any(
+            call.lineno <= line <= (call.end_lineno or line)
+            and any(map(self._has_begun, self._index.callees(call.func, scope)))
+            and any(one is node for one in ast.walk(call))
+            for call in calls
+        )
+
+    def _has_begun(self, function: Scope) -> bool:
+        """As far as it is called in one place only."""
+        return _key(function) in self._reached and len(self._index.callers.get(function, ())) == 1
 
     def _is_once(self, scope: Scope) -> bool:
         callers = self._index.callers.get(scope, ())
@@ -103,7 +123,7 @@ class _Progress:
         if scope not in self._known:
             self._known[scope] = _OVER  # while it is asked about, for those that recur
             callers = self._index.callers.get(scope, ())
-            states = [self.state(site, caller) for caller, site in callers]
+            states = [self.state(site, caller, site.node) for caller, site in callers]
             is_running = scope.is_beginning and _key(scope) in self._reached
             self._known[scope] = max(states, default=_ON)
             if is_running and self._known[scope] == _UNKNOWN:

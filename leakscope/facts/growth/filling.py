@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import GOOD_PART, HARDLY, SOME
+from ...units import GOOD_PART, HARDLY, MOST, SOME
 from ..code.adding import Line
 from ..code.caps import Cap, caps
 from ..code.recorded import sources_of
@@ -21,8 +21,10 @@ from ..heap.accumulation import accumulations
 from ..heap.comparable import heap_of
 from ..heap.owners import user_place
 from ..heap.place import Place
-from ..series.arithmetic import Floats, per_second
+from ..heap.standing import standing
+from ..series.arithmetic import Floats, level_at, per_second
 from .limits import Limit, limits, nearest
+from .processes import ProcessGrowth
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -139,7 +141,34 @@ def _too_small(recording: Recording, needed_bytes: float) -> Limit | None:
     return limit
 
 
+def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Filling | None:
+    """What explains a rise that ended, with its limit if it has one. None: no holder that stands gained most of it."""
+    heap, least = heap_of(recording, process.pid, 0.0, float("inf")), MOST * process.growth_bytes
+    if heap is None:
+        return None
+    then, last = (level_at(process.time_s, process.held_bytes, at_s) for at_s in (float(heap.time_s[-1]), end_s))
+    held = standing(heap, least, last - then)
+    if not held or not held[0].stood:
+        return None
+    place = max(_within(held[0].place, least), key=lambda one: one.has_length)
+    filling = _limited(sources_of(recording), place, heap.time_s)
+    return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
+
+
+def _within(place: Place, least_bytes: float) -> Iterator[Place]:
+    """It, and what it keeps that in."""
+    yield place
+    for child in place.children:
+        if child.growth_bytes >= least_bytes:
+            yield from _within(child, least_bytes)
+
+
 def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
+    filling = _limited(sources, place, time_s)
+    return filling if filling is not None and _explains(filling, time_s, window_s) else None
+
+
+def _limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
     if not (place.has_length and place.count[-1] == 1 and place.length[-1] > place.length[0]):
         return None
     limit, line = place.length_limit, None
@@ -148,8 +177,7 @@ def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: 
         limit, line = (max(cap.members, default=None), cap.line) if cap is not None else (_of_library(place), None)
         if cap is None and limit is None:
             return None
-    filling = Filling(place, limit, line, place.growth_bytes, time_s)
-    return filling if _explains(filling, time_s, window_s) else None
+    return Filling(place, limit, line, place.growth_bytes, time_s)
 
 
 def _cap(sources: Sequence[Source], place: Place) -> Cap | None:

@@ -186,8 +186,11 @@ def _share(time_s: Floats, part: Floats, whole: Floats, family: Family, *, unsha
     at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
     _without_noise(share, family.size_at(at_s) <= 1, unshared)
     share = _without_unseen_forks(at_s, share, family)
-    times, values = _with_steps(at_s, share, family)
-    return np.interp(time_s, *_left_alone(times, values, share[family.size_at(at_s) <= 1], family))
+    alone, later = share[family.size_at(at_s) <= 1], family.changes_s[family.changes_s > at_s[-1]] + _AT_ONCE_S
+    # Whose last fork ends after the last reading has the share of when it was alone before; else nobody knows.
+    if later.size and alone.size and family.size_at(later[-1:])[0] <= 1:
+        at_s, share = np.append(at_s, later[-1]), np.append(share, alone[-1])
+    return np.interp(time_s, *_with_steps(at_s, share, family))
 
 
 def _without_noise(share: Floats, is_alone: NDArray[np.bool_], unshared: float) -> None:
@@ -247,14 +250,3 @@ def _with_steps(at_s: Floats, share: Floats, family: Family) -> tuple[Floats, Fl
     values = np.concatenate([share, until, since])
     order = np.argsort(times, kind="stable")
     return times[order], values[order]
-
-
-def _left_alone(times: Floats, values: Floats, alone: Floats, family: Family) -> tuple[Floats, Floats]:
-    """Past the last reading: a process whose last fork has ended has the share of when it was ``alone`` before.
-
-    Without any such reading its other sharers are unknown.
-    """
-    later = family.changes_s[family.changes_s > times[-1]]
-    if not (later.size and alone.size) or family.size_at(later[-1:] + _AT_ONCE_S)[0] > 1:
-        return times, values
-    return np.append(times, [later[-1], later[-1] + _AT_ONCE_S]), np.append(values, [values[-1], alone[-1]])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS, PART
-from ...units import FEWEST, FULL, HARDLY, MOST, MUCH, SOME, TOLD_S, format_bytes
+from ...units import FEWEST, HARDLY, MOST, MUCH, SOME, format_bytes
 from ..heap.accumulation import accumulations
 from ..heap.comparable import Heap, heap_of, heap_to_the_end
 from ..heap.owners import user_holder
@@ -33,7 +33,7 @@ from ..series.trend import (
     Trend,
     judge,
 )
-from ..tables import narrow, only
+from ..tables import fell_silent, narrow, only
 from .arenas import in_use_of
 from .job import Job
 from .passing import ENOUGH
@@ -214,9 +214,8 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     that nobody ever touched. What malloc keeps free is no reason for it to end, since it shrinks meanwhile.
     """
     at_s, in_use, free = in_use_of(worker.rows("sentinels"))
-    lasted_s, untold_s = worker.time_s[-1] - worker.time_s[0], worker.time_s[-1] - (at_s[-1] if at_s.size else 0.0)
-    if at_s.size < 2 or untold_s > max(TOLD_S, (1 - FULL) * lasted_s):
-        return  # of the end it says nothing: who tells it has left the process, or was put out
+    if at_s.size < 2 or fell_silent(at_s[-1], worker.time_s[0], worker.time_s[-1]):
+        return  # of the end it says nothing
     trend = worker.judged(at_s, in_use)
     if trend.verdict != GROWING:
         return

@@ -19,6 +19,7 @@ from ..code.names import Holder
 from ..tables import cells, only
 from .place import Place, upwards
 from .snapshots import HeapSnapshots
+from .standing import has_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,7 @@ class Form:
     """One container. ``place``: what a person calls the data set; ``named``: the nearest that has a name of the user's.
 
     ``rows`` are those that were looked at, by position; an array of numbers has ``columns``. ``is_shared``: something
-    else shows the same memory, and would keep it.
+    else shows the same memory, and would keep it; but none of the arrays ``not_by``, which have their own.
     """
 
     place: Place
@@ -82,6 +83,7 @@ class Form:
     rows: dict[int, Row]
     columns: tuple[Column, ...]
     is_shared: bool = False
+    not_by: frozenset[tuple[str, str]] = frozenset()
     is_told_by_path: bool = False  # another has its name
 
     @property
@@ -91,6 +93,11 @@ class Form:
     @property
     def is_numeric(self) -> bool:
         return self.data_form == NUMERIC
+
+    @property
+    def is_one_of_many(self) -> bool:
+        """Of a list's members, say, which are one table after the other."""
+        return self.place is not self.named and not has_key(self.place)
 
     @property
     def path(self) -> str:
@@ -106,7 +113,9 @@ class Form:
         """The name to look for in the sources."""
         named = self.named.as_holder()
         variable = self.named.reference.variable or self.path
-        return named._replace(variable=variable, type_name=self.place.type_name, is_shared=self.is_shared)
+        return named._replace(
+            variable=variable, type_name=self.place.type_name, is_shared=self.is_shared, not_by=self.not_by
+        )
 
     @property
     def name(self) -> str:
@@ -141,9 +150,8 @@ def forms_of(seen: HeapSnapshots, table: pd.DataFrame, last: int, user_modules: 
         looked_at = {} if is_numeric else {at: Row(size, to, frozenset(h)) for at, size, to, *h in json.loads(sketch)}
         columns = _columns(sketch) if is_numeric else ()
         data_set, named = _called(place)
-        form = Form(
-            data_set, named, data_form, int(count), int(bytes), looked_at, columns, data_set not in upwards(place)
-        )
+        is_shared = data_set not in upwards(place)
+        form = Form(data_set, named, data_form, int(count), int(bytes), looked_at, columns, is_shared, seen.own_arrays)
         if not any(_is_same_memory(form, other) for other in forms):
             forms.append(form)
     return forms
@@ -155,7 +163,7 @@ def _is_of_user(place: Place) -> bool:
 
 def _is_on_its_way(place: Place) -> bool:
     """Only a call into a library refers to it: one form is being made of another, and goes when the call ends."""
-    way = list(upwards(place, by_name=True))  # of a block of a table that several tables have, by one of these
+    way = list(upwards(place, by_name=True))
     return not any(map(_is_of_user, way)) and way[-1].root_kind == "frame"
 
 
@@ -248,6 +256,22 @@ def _has_order(a: Column, b: Column) -> bool:
     pairs = [(x < v) is (y < w) for (x, y), (v, w) in combinations(known, 2) if x != v and y != w]
     alike = sum(pairs)
     return len(pairs) >= _LEAST_PAIRS and max(alike, len(pairs) - alike) >= _SAME_ORDER * len(pairs)
+
+
+def has_same_figures(a: Form, b: Form) -> bool:
+    """Whether most columns of the narrower are in the other as they are, up to their type, a few rows aside.
+
+    A table that was scaled, ranked or squared has its order in common with what it was made of, and other numbers.
+    """
+    if not (a.is_numeric and b.is_numeric) or a.row_count != b.row_count:
+        return True  # found by what they are
+    few, many = sorted((a, b), key=lambda form: len(form.columns))
+    own = [column for column in few.columns if column.tells]
+    return sum(any(_is_equal(column, other) for other in many.columns) for column in own) > _HALF * len(own)
+
+
+def _is_equal(a: Column, b: Column) -> bool:
+    return sum(x == y for x, y in zip(a.first, b.first)) > _HALF * len(a.first)
 
 
 def _has_first(a: Column, b: Column, share: float) -> bool:

@@ -176,14 +176,24 @@ def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _user_modules(tables: Mapping[str, pd.DataFrame], pid: int) -> dict[Any, Any]:
-    """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked."""
+    """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked.
+
+    Of a notebook that is its cells, of which none has a file.
+    """
     sources, notes = tables["sources"], tables["agent_notes"]
     own = only(sources, sources["pid"] == pid)
     forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
     others = dict(zip(sources["module"], sources["file"]))
     if not len(forked):
         others.pop("__main__", None)
-    return others | dict(zip(own["module"], own["file"]))
+    files = others | dict(zip(own["module"], own["file"]))
+    of_cells = next((file for name, file in files.items() if is_cell(name, file)), None)
+    return files if of_cells is None else {"__main__": of_cells, **files}
+
+
+def is_cell(module: str, file: str) -> bool:
+    """Text that linecache alone had: the agent calls it by what stands for its file."""
+    return file.rpartition("/")[2] == module and module.endswith(".py")
 
 
 def _names_of_successors(rows: pd.DataFrame) -> list[tuple[int, str, str]]:

@@ -194,7 +194,8 @@ class Names:
     def _module_name(self, name: str) -> str:
         """That of its file, for the program's own."""
         file = self._user_modules.get(name) if name == "__main__" else None
-        return PurePath(file).stem if isinstance(file, str) and file else name  # a notebook has none
+        is_file = isinstance(file, str) and file and PurePath(file).name not in self._user_modules  # no notebook's cell
+        return PurePath(str(file)).stem if is_file else name
 
     def _above(self, node: Node) -> Node | None:
         number = node.told.path_node

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from ...units import LITTLE
+from ..code.index import tail
 from .graph import graph_places
 from .place import Floats, Place
 from .takes import takes_of
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _known: WeakKeyDictionary[Recording, dict[int, HeapSnapshots]] = WeakKeyDictionary()
+
+
+_ARRAYS = ("numpy.ndarray", "torch.Tensor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +35,12 @@ class HeapSnapshots:
     def by_number(self) -> dict[int, Place]:
         """{number of an object: the place that it is, or is a part of}."""
         return {number: place for place in self.places for number in place.numbers}
+
+    @cached_property
+    def own_arrays(self) -> frozenset[tuple[str, str]]:
+        """(function, class or module, name) of arrays that have memory: who shows another's has next to none."""
+        arrays = (one for one in self.places if one.type_name in _ARRAYS and one.deep_bytes.max() >= LITTLE)
+        return frozenset((tail(one.reference.owner), one.reference.variable or "") for one in arrays)
 
     def at(self, take: int) -> int | None:
         """Position of a snapshot; None: it has no graph."""

@@ -9,14 +9,13 @@ import numpy as np
 
 from ...units import FEWEST, HARDLY, NEARLY_ALL
 from .comparable import Heap
-from .place import MODULE_DICTS, Place
+from .owners import user_place
+from .place import MODULE_DICTS, Place, upwards
 
 _STANDS = HARDLY  # of what it gained: so much it may still gain between the last two snapshots
 _THERE = NEARLY_ALL  # of the most it held: with less it was emptied, or is just being; estimates vary by a tenth
-_TRAINS = (
-    "torch.optim.",
-    "torch.nn.",
-)  # weights and the state of their optimizer: needed as long as it trains
+_OPTIMIZERS = "torch.optim."
+_TRAINS = (_OPTIMIZERS, "torch.nn.")  # weights and the state of their optimizer: needed as long as it trains
 
 
 class Standing(NamedTuple):
@@ -49,13 +48,26 @@ def standing(
 
 
 def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
-    """Places in it with a name of the user's that hold so much in the last snapshot: the nearest to the memory."""
-    if place.deep_bytes[-1] < least_bytes or _trains(place):
+    """Places in it that hold so much in the last snapshot: the nearest to the memory with a name of the user's, models
+    as a whole; and what is known by a name that does not keep it alone, as a block of two tables is.
+    """
+    if place.deep_bytes[-1] < least_bytes or place.type_name.startswith(_OPTIMIZERS):
+        return
+    if _has_name(place) and any(map(_is_model, (place, *_namespaces(place)))):
+        yield place
         return
     inner = [found for child in place.children for found in held_by_users(child, least_bytes)]
     yield from inner
-    if (_has_name(place) or has_key(place)) and not inner and not _has_model(place):
+    if inner or _trains(place) or _has_model(place):
+        return
+    if _has_name(place) or has_key(place) or shared_table(place) is not None:
         yield place
+
+
+def shared_table(place: Place) -> Place | None:
+    """By whose name of the user's it is known, where nothing with a name keeps it alone."""
+    named = user_place(place)
+    return named if _has_name(named) and not any(map(_has_name, upwards(place))) else None
 
 
 def _has_model(place: Place) -> bool:
@@ -87,7 +99,15 @@ def _named(place: Place, least_bytes: float) -> Iterator[Place]:
 
 
 def _trains(place: Place) -> bool:
-    return place.type_name.startswith(_TRAINS) or any(child.path.endswith(MODULE_DICTS) for child in place.children)
+    return place.type_name.startswith(_TRAINS) or _is_model(place)
+
+
+def _namespaces(place: Place) -> list[Place]:
+    return [child for child in place.children if child.reference.edge_kind == "namespace"]
+
+
+def _is_model(place: Place) -> bool:
+    return any(child.path.endswith(MODULE_DICTS) for child in place.children)
 
 
 def _stands(place: Place, after_bytes: float | None) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...units import FEWEST
-from ..tables import AT_EXIT, figures, narrow, only, reasons_of
+from ..tables import AT_EXIT, cells, figures, narrow, only
 from .place import Floats
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def takes_of(recording: Recording, pid: int) -> Takes:
             time_s=figures(rows, "time_s"),
             step=figures(rows, "step"),
             rss_bytes=figures(rows, "rss_bytes"),
-            reason=np.array([reason or "" for reason in reasons_of(rows)], dtype=object),
+            reason=np.array([reason or "" for (reason,) in cells(rows, "reason")], dtype=object),
             is_truncated=_flags(rows["truncated"]),
             has_graph=np.isin(number, _graphs_of(recording, pid).number),
         )

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ...errors import BadInput
 from ...findings import AGENT
-from ..tables import AT_EXIT, cells, only, reasons_of
+from ..tables import AT_EXIT, cells, only
 from .graph import graph_places
 from .naming import MODULES
 from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
@@ -111,8 +111,7 @@ def heap_tree(
 def _made_at_exit(recording: Recording, graphs: pd.DataFrame) -> pd.Series[bool]:
     """Of each graph, whether its snapshot was made as the process ended in order: after an exception frames stand."""
     takes = recording.tables["takes"]
-    made = zip(cells(takes, "pid", "take"), reasons_of(takes))
-    at_exit = {key for key, reason in made if reason == AT_EXIT}
+    at_exit = {(pid, take) for pid, take, reason in cells(takes, "pid", "take", "reason") if reason == AT_EXIT}
     is_so = [key in at_exit for key in cells(graphs, "pid", "take")]
     return pd.Series(is_so, index=graphs.index, dtype=bool)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import outside
-from ...units import GiB, format_bytes
+from ...units import GiB, format_bytes, format_duration
 from .. import imported
-from ..tables import Row, cells, figures, only, process_name, process_names, records, text_of
+from ..tables import Row, by_process, cells, fell_silent, figures, only, process_name, process_names, records, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +44,13 @@ def notes_of_agents(recording: Recording) -> pd.DataFrame:
 
 
 def not_looked_at(recording: Recording) -> list[str]:
-    """Sentences for a report: processes without an inside view, and what the agents left undone."""
-    return [*_of_other_mallocs(recording), *_without_inside_view(recording), *_left_undone(recording)]
+    """Sentences for a report: processes without an inside view, or with none to their end, and what was left undone."""
+    return [
+        *_of_other_mallocs(recording),
+        *_without_inside_view(recording),
+        *_of_each_reason(_fallen_silent(recording)),
+        *_left_undone(recording),
+    ]
 
 
 def other_mallocs(recording: Recording) -> dict[str, bool]:
@@ -130,6 +135,21 @@ def _without_inside_view(recording: Recording) -> list[str]:
         for row in _blind(recording)
     )
     return [f"no inside view of {said}" for said in _of_each_reason(blind)]
+
+
+def _fallen_silent(recording: Recording) -> Iterator[tuple[str, str]]:
+    """(until when it was seen from inside, process) where its agent said nothing more, though it went on."""
+    tables = recording.tables
+    exits = only(tables["agent_notes"], tables["agent_notes"]["note"] == "exit")
+    ended = {(pid, ticks): at_s for pid, ticks, at_s in cells(exits, "pid", "start_ticks", "time_s")}
+    lived = {key: figures(rows, "time_s")[[0, -1]] for key, rows in by_process(tables["process_samples"])}
+    known = process_names(records(tables["processes"]))
+    for key, rows in by_process(tables["sentinels"]):
+        told_s, (began_s, last_s) = float(figures(rows, "time_s")[-1]), lived.get(key, (0.0, 0.0))
+        ended_s = min(last_s, ended.get(key, last_s))
+        if fell_silent(told_s, began_s, ended_s):
+            text = f"seen from inside until {format_duration(told_s)} only; it went on to {format_duration(ended_s)}"
+            yield text, f"{known.get(key, '')}[{key[0]}]"
 
 
 def _blind(recording: Recording) -> list[dict[str, Any]]:

@@ -224,6 +224,10 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
             return cannot_tell(f"{told}, but for steps; a longer run would show", STEPS)
         return Trend(GROWING, told, start_s, end_s, int(max(0.0, gain)), slope, low, high, GROWTH, odds)
 
+    def stood(model: str, **up_to: float) -> Trend:
+        rose = _rose(t, y, least)
+        return replace(window, reason=rose or _stood(y, least, **up_to), model=RAMP if rose else model)
+
     def cannot_tell(reason: str, model: str) -> Trend:
         return replace(window, verdict=CANNOT_TELL, reason=reason, growth_bytes=int(to_end), model=model)
 
@@ -234,7 +238,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if always and growth >= (1 - PART) * least and not whole.ends:
             told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
             return cannot_tell(f"{told}; a longer run would show", GROWTH)
-        return replace(window, reason=_stood(y, least))
+        return stood(LEVEL)
     taken, steps = _steps(t, y, np.array(at_floors), least)
     others = floors - taken
     rest = rise_of(at.tolist(), others.tolist(), least)
@@ -244,9 +248,12 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if steps and np.diff(retained(others))[:-1].sum() < least:
         if _is_repeated(steps, at, least):
             return cannot_tell(f"grew in {seen}; a longer run would show", STEPS)
-        return replace(window, reason=f"grew in {seen} only", model=STEPS)
+        flat, is_one = stood(STEPS), len(steps) == 1  # two may be one rise that was met half done
+        if flat.model == RAMP and not is_one:
+            return flat
+        return replace(flat, reason=f"grew in {seen} only", model=STEPS)
     if _narrows(roofs - taken, others, np.diff(taken) > 0):
-        return replace(window, reason=_stood(y, least, up_to=float(roofs.max())), model=UPS_AND_DOWNS)
+        return stood(UPS_AND_DOWNS, up_to=float(roofs.max()))
     rises_late = rest.keeps_rising and rest.late >= PART * least
     if rises_late and rest.is_spread:
         if rest.pauses:
@@ -265,15 +272,13 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     all_rise = len(troughs) >= FEWEST and bool((np.diff(troughs) > 0).all())
     if all_rise and troughs[-1] - troughs[0] >= max(least, PART * float(np.median(heights))):
         return cannot_tell("rises and falls, and each floor was higher; a longer run would show", UPS_AND_DOWNS)
-    reason, model = _stood(y, least), UPS_AND_DOWNS if heights else LEVEL
-    if rest.quiet > 1:
-        share = rest.quiet / rises.size
-        reason, model = f"grew, then was flat for the last {format_duration(share * float(t[-1] - t[0]))}", RAMP
-    elif rest.keeps_rising:
-        reason, model = "the growth is coming to an end: the last third added little", SATURATION
+    flat = stood(UPS_AND_DOWNS if heights else LEVEL)
+    if rest.quiet <= 1 and rest.keeps_rising:
+        flat = replace(flat, reason="the growth is coming to an end: the last third added little", model=SATURATION)
         if steps and _is_late(steps, at):
-            return cannot_tell(f"{reason}, but for {seen}; a longer run would show", model)
-    return replace(window, reason=f"grew in {seen}; apart from that, {reason}" if steps else reason, model=model)
+            return cannot_tell(f"{flat.reason}, but for {seen}; a longer run would show", SATURATION)
+    is_told = flat.model == RAMP or not steps
+    return flat if is_told else replace(flat, reason=f"grew in {seen}; apart from that, {flat.reason}")
 
 
 def _stands(t: Floats, y: Floats) -> bool:
@@ -381,6 +386,16 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     while end > least and y[end - 5] - y[end - 1] > breathes:
         end -= 1
     return t[:end], y[:end]
+
+
+def _rose(t: Floats, y: Floats, least: float) -> str | None:
+    """What rose, kept it, and came to an end; None: it did not."""
+    kept = retained(y)
+    grew = float(kept[-1] - kept[0])
+    until_s = float(t[np.argmax(kept >= kept[-1] - _LITTLE * grew)])
+    if grew < max(least, MOST * float(np.ptp(y))) or t[-1] - until_s < MUCH * (t[-1] - t[0]):
+        return None
+    return f"grew from {format_bytes(kept[0])} to {format_bytes(kept[-1])} until {format_duration(until_s)}, then stood"
 
 
 def _stood(y: Floats, least: float, up_to: float | None = None) -> str:

@@ -5,14 +5,16 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from statistics import median
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ...findings import Idle
-from ...units import FULL, TOLD_S
-from ..calls import MODULE, Call, calls_of, function_of
+from ...units import FULL, MOST, TOLD_S
+from ..calls import MODULE, Call, calls_of, function_of, who_asked
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..tables import cells, figures, only
@@ -38,32 +40,35 @@ def reached(process: ProcessGrowth, at_s: float) -> Reached:
 
 
 class Asked(NamedTuple):
-    """What one stack asked for between two tellings. ``gained``: more of it is alive. ``own``: the user's innermost."""
+    """What one stack asked for between two tellings. ``gained``: more of it is alive. ``own``: the user's innermost.
+
+    **Units** bytes; ``asked`` is freed or not.
+    """
 
     since_s: float
     until_s: float
     calls: tuple[Call, ...]
     own: Call
     gained: float
+    asked: float
 
 
-def passed_s(process: ProcessGrowth, idle: Idle, asked: Sequence[Asked]) -> float | None:
+def passed_s(process: ProcessGrowth, idle: Idle) -> float | None:
     """When the program had gone on from the line that read it last; None: it was not seen to.
 
-    ``asked``: what ``asked_in_turn`` says of the process.
-
     Who asks for memory is told every few seconds. Within those the curve shows it: what later lines asked for has come
-    since the last moment at which the process held less than it did without that.
+    since the last moment at which the process held less than it did without that; or more than it ever did later, where
+    that is what the line itself asked for and let go of.
     """
     if idle.file is None or idle.line is None:
         return None
-    name = idle.function and idle.function.rpartition(".")[2]
+    name, asked = idle.function and idle.function.rpartition(".")[2], asked_in_turn(process)
     inside = [one for one in asked if _line_in(one, idle.file, name) is not None]
     last_s = max((one.until_s for one in inside if _line_in(one, idle.file, name) == idle.line), default=0.0)
     left_s = max((one.until_s for one in inside), default=float("inf"))
     later = [one for one in asked if _is_past(_line_in(one, idle.file, name), idle.line, one, last_s, left_s)]
     if not later:
-        return _seen_past_s(process, idle, name)
+        return _seen_past_s(process, idle, name) or (left_s if inside else None)
     until_s = min(one.until_s for one in later)
     begin_s = max(one.since_s for one in later if one.until_s == until_s)
     gained = sum(one.gained for one in later if one.until_s == until_s)
@@ -71,8 +76,12 @@ def passed_s(process: ProcessGrowth, idle: Idle, asked: Sequence[Asked]) -> floa
     within = (time_s >= begin_s) & (time_s <= until_s)
     if not within.any():
         return until_s
-    less = np.flatnonzero(within & (held < held[within][-1] - FULL * max(0.0, gained)))
-    return float(time_s[min(less[-1] + 1, time_s.size - 1)]) if less.size else float(time_s[within][0])
+    own = [one for one in inside if one.until_s == until_s and _line_in(one, idle.file, name) == idle.line]
+    most, freed = held[time_s > until_s].max(initial=0.0), sum(one.asked - max(0.0, one.gained) for one in own)
+    is_its_peak = freed >= MOST * (held[within].max() - most) > 0
+    is_before = (held < held[within][-1] - FULL * max(0.0, gained)) | (is_its_peak & (held > most))
+    before = np.flatnonzero(within & is_before)
+    return float(time_s[min(before[-1] + 1, time_s.size - 1)]) if before.size else float(time_s[within][0])
 
 
 def _line_in(one: Asked, file: str, name: str | None) -> int | None:
@@ -103,7 +112,7 @@ def last_large(process: ProcessGrowth, since_s: float) -> Asked | None:
     if most is None:
         return None
     size, time_s, *calls = most
-    return Asked(time_s, time_s, *_called(*calls), gained=float(size))
+    return Asked(time_s, time_s, *_called(*calls), float(size), float(size))
 
 
 _CALLS = ("stack", "owner_file", "owner_line", "function")
@@ -113,21 +122,51 @@ def _called(stack: str, file: str, line: float, function: str | None) -> tuple[t
     return calls_of(stack), Call(file, int(line), function_of(function or MODULE))
 
 
+_known: WeakKeyDictionary[ProcessGrowth, list[Asked]] = WeakKeyDictionary()
+
+
 def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     """What asked for memory, telling by telling."""
+    if process not in _known:
+        _known[process] = _asked_in_turn(process)
+    return _known[process]
+
+
+def _asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     rows = process.rows(TABLE)
-    rows = only(rows, rows["owner_file"].notna()) if len(rows) else rows
-    called = {calls[0]: _called(*calls) for calls in cells(rows, *_CALLS)}
-    times = np.unique(figures(rows, "time_s")) if len(rows) else np.empty(0)
-    before = dict(zip(times.tolist(), [0.0, *times.tolist()]))
-    known: dict[str, tuple[float, float]] = {}
-    found = []
-    by_time = rows.groupby("time_s") if len(rows) else ()
-    for time_s, (_, told) in zip(times.tolist(), by_time):
-        sums = told.groupby("stack")[["asked_bytes", "live_bytes"]].sum()
-        for stack, asked, live in zip(sums.index, sums["asked_bytes"].tolist(), sums["live_bytes"].tolist()):
-            asked_before, live_before = known.get(stack, (0.0, 0.0))
-            if asked > asked_before:
-                found.append(Asked(before[float(time_s)], float(time_s), *called[stack], live - live_before))
-            known[stack] = max(asked, asked_before), live
-    return found
+    rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna()) if len(rows) else rows
+    if not len(rows):
+        return []
+    called = {calls[0]: _called(*calls) for calls in cells(rows.drop_duplicates("stack"), *_CALLS)}
+    times = np.unique(figures(rows, "time_s")).tolist()
+    before = dict(zip(times, [0.0, *times]))
+    told = rows.groupby(["stack", "time_s"], as_index=False)[["asked_bytes", "live_bytes"]].sum()
+    most = told.groupby("stack")["asked_bytes"].cummax()
+    told["asked_bytes"] -= most.groupby(told["stack"]).shift(fill_value=0)
+    told["live_bytes"] -= told.groupby("stack")["live_bytes"].shift(fill_value=0)
+    told = only(told, told["asked_bytes"] > 0).sort_values("time_s", kind="stable")
+    return [
+        Asked(before[time_s], time_s, *called[stack], float(gained), float(asked))
+        for stack, time_s, asked, gained in cells(told, "stack", "time_s", "asked_bytes", "live_bytes")
+    ]
+
+
+def asked_at(process: ProcessGrowth, at_s: float) -> Call | None:
+    """Who asked for most round a moment, beyond what it asks for all the time: between two tellings; or who had asked
+    before the first of them, if that is still alive. ``function`` has what it called.
+    """
+    asked = asked_in_turn(process)
+    times = sorted({one.until_s for one in asked})
+    after = bisect_left(times, at_s)
+    then, before = times[min(after, len(times) - 1)] if times else 0.0, times[after - 1] if after else None
+    each: dict[Call, dict[float, float]] = {}
+    kept: dict[Call, float] = {}
+    for one in asked:
+        call = one.own._replace(function=who_asked(one.calls, one.own))
+        each.setdefault(call, dict.fromkeys(times, 0.0))[one.until_s] += one.asked
+        kept[call] = kept.get(call, 0.0) + (max(0.0, one.gained) if one.until_s == before else 0.0)
+    beyond = {
+        call: max(kept[call], sums.pop(then) - (median(sums.values()) if len(sums) > 1 else 0.0))
+        for call, sums in each.items()
+    }
+    return max((call for call in beyond if beyond[call] > 0), key=beyond.__getitem__, default=None)
