@@ -185,7 +185,7 @@ def _share(time_s: Floats, part: Floats, whole: Floats, family: Family, *, unsha
         return np.ones_like(time_s)
     at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
     _without_noise(share, family.size_at(at_s) <= 1, unshared)
-    share = _without_unseen_forks(at_s, share, family)
+    share = _without_unseen_forks(at_s, share, whole[read], family)
     alone, later = share[family.size_at(at_s) <= 1], family.changes_s[family.changes_s > at_s[-1]] + _AT_ONCE_S
     # Whose last fork ends after the last reading has the share of when it was alone before; else nobody knows.
     if later.size and alone.size and family.size_at(later[-1:])[0] <= 1:
@@ -205,26 +205,30 @@ def _without_noise(share: Floats, is_alone: NDArray[np.bool_], unshared: float) 
     share[is_noise] = 1.0
 
 
-def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats:
+def _without_unseen_forks(at_s: Floats, share: Floats, whole: Floats, family: Family) -> Floats:
     """Readings as they would be without forks that came and went between two samples.
 
     A program may fork a child for each piece of work. Then many readings meet one that has half of every page, and is
-    gone before it is seen itself: what the program was said to hold would be nobody's. Of a few readings in a row with
-    as large a family the highest is taken where that is the process alone, whose share is all; else the usual one, as
-    its own share moves as well: one after the other is hardly met by such a child.
+    gone before it is seen itself: what the program was said to hold would be nobody's. Of a process alone, whose share
+    is all, the highest of a few readings in a row is taken. In a family a reading is left out by which others have more
+    of it than by those before and those after it, with as large a family; or than by those before the last.
     """
     share, sizes = share.copy(), family.size_at(at_s)
     for size in np.unique(sizes):
-        alike = sizes == size
-        if alike.sum() < 2:
-            continue
-        padded = np.pad(share[alike], _UNSEEN_READINGS, constant_values=np.nan)
-        windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _UNSEEN_READINGS + 1)
-        if size <= 1:
-            share[alike] = np.nanmax(windows, axis=1)
-        else:
-            usual = np.nanmedian(windows, axis=1)
-            share[alike] = np.where(share[alike] < _UNSHARED * usual, usual, share[alike])
+        is_it = sizes == size
+        own, all_of_it = share[is_it], whole[is_it]
+        if size <= 1 and own.size > 1:
+            padded = np.pad(own, _UNSEEN_READINGS)
+            own = np.lib.stride_tricks.sliding_window_view(padded, 2 * _UNSEEN_READINGS + 1).max(axis=1)
+        elif own.size > _UNSEEN_READINGS:
+            of_others = (1.0 - own) * all_of_it
+            before = np.pad(of_others, (_UNSEEN_READINGS, 0), constant_values=np.inf)[:-1]
+            after = np.pad(of_others, (0, _UNSEEN_READINGS), constant_values=-np.inf)[1:]
+            sides = (np.lib.stride_tricks.sliding_window_view(side, _UNSEEN_READINGS) for side in (before, after))
+            usual = np.maximum(*(np.median(side, axis=1) for side in sides))
+            is_met = of_others - usual > (1.0 - _UNSHARED) * all_of_it
+            own = np.where(is_met, 1.0 - usual / all_of_it, own)
+        share[is_it] = own
     return share
 
 
