@@ -543,7 +543,7 @@ def _check_is_parquet(path: Path) -> None:
         raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
     if not path.exists():
         beside = sorted(other.name for other in path.parent.glob("*.parquet"))
-        more = f" (beside it: {', '.join(beside[:_MOST_NAMED])}{', …' if len(beside) > _MOST_NAMED else ''})"
+        more = f" (next to it: {', '.join(beside[:_MOST_NAMED])}{', …' if len(beside) > _MOST_NAMED else ''})"
         raise UnreadableRecording(
             f"there is no file {path}{more if beside else ''}: check the name, or record with "
             f"`leakscope record -o {path} -- COMMAND`"
