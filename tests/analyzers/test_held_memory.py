@@ -70,6 +70,31 @@ def test_what_is_full_as_the_run_ends_is_said(tmp_path: Path) -> None:
     assert says(finding.title, "Cache.entries", "191 MiB", "27.0 s")
 
 
+LIMITED = """
+class Cache:
+    def __init__(self):
+        self.entries = {}
+
+    def add(self, key, value):
+        self.entries[key] = value
+        while len(self.entries) > 210_000:
+            self.entries.popitem()
+"""
+
+
+def test_what_has_a_limit_is_not_to_be_released(tmp_path: Path) -> None:
+    """The run is too short to tell whether it grows on."""
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/serve.py", LIMITED)
+    builder.samples(100, [round((50 + 6 * i) * MB) for i in range(34)], every_s=0.25)
+    for number, at_s in enumerate((2.0, 5.0, 8.3), 1):
+        held = round(24 * at_s * MB)
+        holders = [row("main() cache.entries", deep_bytes=held, length=held // 1000)]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + held)
+    (finding,) = analyze(builder.ends(8.5, exit_code=0).open()).findings
+    assert says(finding.title, "Cache.entries", "is kept to 210,000 members (serve.py:8)")
+    assert [says(text, "lower that limit", "190 MiB") for text in finding.remedy] == [True]
+
+
 def test_the_line_of_what_stands_is_where_it_was_made(tmp_path: Path) -> None:
     """Not a later one that calls a method of it, as one that keeps adding to it would."""
     report = run(tmp_path, lambda s: min(s, 10) * 20, "pandas.DataFrame", STAGES)

@@ -463,3 +463,21 @@ def test_texts_of_warnings_are_told_as_that(tmp_path: Path) -> None:
     found = told(tmp_path, WARNS, holders)
     assert (found.mechanism, found.subject.line) == ("library-registry", 6)
     assert says(found.remedy[0], "a text that is the same each time")
+
+
+BY_USER = in_class("""def __init__(self):
+    self.rows = {}
+
+def add(self, row):
+    self.rows.setdefault(row.user, []).append(row)""")
+
+
+def of_users(f: float) -> list[dict[str, Any]]:
+    kept, rows = rows_of("dict")(f)
+    inside = {"length": 2000 * f, "member_type": "Row", "parent": "main() kept.rows", "edge_kind": "item"}
+    return [kept, {**rows, "length": 3, "member_type": "list"}, place("main() kept.rows['a']", 240 * MB * f, **inside)]
+
+
+def test_a_list_behind_setdefault_is_named_as_it_can_be_written(tmp_path: Path) -> None:
+    finding = told(tmp_path, BY_USER, of_users)
+    assert "setdefault" not in finding.remedy[0] and "del self.rows[row.user][:-N]" in finding.remedy[0]

@@ -151,7 +151,7 @@ def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Fillin
     if not held or not held[0].stood:
         return None
     place = max(_within(held[0].place, least), key=lambda one: one.has_length)
-    filling = _limited(sources_of(recording), place, heap.time_s)
+    filling = limited(sources_of(recording), place, heap.time_s)
     return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
 
 
@@ -164,11 +164,12 @@ def _within(place: Place, least_bytes: float) -> Iterator[Place]:
 
 
 def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
-    filling = _limited(sources, place, time_s)
+    filling = limited(sources, place, time_s)
     return filling if filling is not None and _explains(filling, time_s, window_s) else None
 
 
-def _limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
+def limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
+    """A container that became longer, with the limit that it is kept to; None: none is known to be there."""
     if not (place.has_length and place.count[-1] == 1 and place.length[-1] > place.length[0]):
         return None
     limit, line = place.length_limit, None
