@@ -11,6 +11,8 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from ..findings import LEVEL, Bill, Finding, ProcessRow, Report
+from ..kinds import HELD
+from ..units import MOST, unnumbered
 from ._comparison import GONE, NEW, STILL, BillChange, FindingChange, WorkerChange
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
@@ -38,9 +40,18 @@ def fingerprint(finding: Finding) -> Hashable:
 def finding_changes(before: Report, after: Report) -> list[FindingChange]:
     """Gone first, then those still there, then new ones; each in the order of its report."""
     first, second = _by_fingerprint(before), _by_fingerprint(after)
-    changes = [_change(GONE, finding, finding, None) for key, finding in first.items() if key not in second]
+    gone = (finding for key, finding in first.items() if key not in second)
+    changes = [_change(GONE, finding, finding, None) for finding in gone if not _is_still_held(finding, after)]
     changes += [_change(STILL, second[key], finding, second[key]) for key, finding in first.items() if key in second]
     return changes + [_change(NEW, finding, None, finding) for key, finding in second.items() if key not in first]
+
+
+def _is_still_held(finding: Finding, after: Report) -> bool:
+    """What was merely held need not be told again to be there: it is seen to be read by now, or what grows is known."""
+    if not finding.tells(HELD) or finding.wasted:
+        return False
+    holders = (one for view in after.heap for one in view.holders if unnumbered(one.path) == finding.subject.path)
+    return any(one.bytes[-1] >= MOST * finding.bytes for one in holders)
 
 
 def _by_fingerprint(report: Report) -> dict[Hashable, Finding]:
