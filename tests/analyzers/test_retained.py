@@ -495,19 +495,6 @@ def test_the_locals_that_are_gone_at_exit_are_no_decline(tmp_path: Path) -> None
     assert found.subject.variable == "history"
 
 
-def test_what_a_program_lets_go_of_as_it_ends_is_no_decline(tmp_path: Path) -> None:
-    """A snapshot that was due while functions ran which were registered for the end: a log was written out."""
-    rss = [50 * MB + round(10 * MB * i / 4) for i in range(96)]
-    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, every_s=0.25)
-    for number, at_s in enumerate(TAKES_S, 1):
-        held = 0 if number == len(TAKES_S) else 10 * MB * at_s
-        kept = {"holders": history(held, 100 * at_s), "rss_bytes": 50 * MB + round(at_s * 10 * MB)}
-        builder.take(100, number, at_s, python_bytes=held + MB, array_bytes=0, tensor_bytes=0, **kept)
-    builder.take(100, 7, 23.9, holders=[], reason="exit", rss_bytes=60 * MB, python_bytes=MB)
-    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
-    assert found.subject.variable == "history"
-
-
 def test_two_takes_are_enough_to_name_and_too_few_to_be_sure(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f), takes_s=(6.0, 18.0)))
     assert found.subject.variable == "history"

@@ -138,7 +138,7 @@ def shares(
     pss, pss_anon = values("pss_bytes"), values("pss_anon_bytes")
     # From the readings, not from what is between them: that is on a line from one to the next.
     of_copies = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
-    private_share = _share(time_s, pss_anon - of_copies, anon, family)
+    private_share = _share(time_s, pss_anon - of_copies, anon, family, are_copied_at_forks=True)
     other = time_s, pss - pss_anon, shmem + file, family
     # What anybody else has mapped takes a little of each file: there a few percent are no noise.
     other_share, file_share = _share(*other), _share(*other, unshared=1.0)
@@ -179,13 +179,21 @@ def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floa
     return own
 
 
-def _share(time_s: Floats, part: Floats, whole: Floats, family: Family, *, unshared: float = _UNSHARED) -> Floats:
+def _share(
+    time_s: Floats,
+    part: Floats,
+    whole: Floats,
+    family: Family,
+    *,
+    unshared: float = _UNSHARED,
+    are_copied_at_forks: bool = False,  # else others may have them for reasons of their own
+) -> Floats:
     read = np.isfinite(part) & (whole > 0)
     if not read.any():
         return np.ones_like(time_s)
     at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
     _without_noise(share, family.size_at(at_s) <= 1, unshared)
-    share = _without_unseen_forks(at_s, share, whole[read], family)
+    share = _without_unseen_forks(at_s, share, whole[read] if are_copied_at_forks else None, family)
     alone, later = share[family.size_at(at_s) <= 1], family.changes_s[family.changes_s > at_s[-1]] + _AT_ONCE_S
     # Whose last fork ends after the last reading has the share of when it was alone before; else nobody knows.
     if later.size and alone.size and family.size_at(later[-1:])[0] <= 1:
@@ -205,7 +213,7 @@ def _without_noise(share: Floats, is_alone: NDArray[np.bool_], unshared: float) 
     share[is_noise] = 1.0
 
 
-def _without_unseen_forks(at_s: Floats, share: Floats, whole: Floats, family: Family) -> Floats:
+def _without_unseen_forks(at_s: Floats, share: Floats, whole: Floats | None, family: Family) -> Floats:
     """Readings as they would be without forks that came and went between two samples.
 
     A program may fork a child for each piece of work. Then many readings meet one that has half of every page, and is
@@ -216,20 +224,27 @@ def _without_unseen_forks(at_s: Floats, share: Floats, whole: Floats, family: Fa
     share, sizes = share.copy(), family.size_at(at_s)
     for size in np.unique(sizes):
         is_it = sizes == size
-        own, all_of_it = share[is_it], whole[is_it]
+        own = share[is_it]
         if size <= 1 and own.size > 1:
             padded = np.pad(own, _UNSEEN_READINGS)
             own = np.lib.stride_tricks.sliding_window_view(padded, 2 * _UNSEEN_READINGS + 1).max(axis=1)
-        elif own.size > _UNSEEN_READINGS:
+        elif whole is not None and own.size > _UNSEEN_READINGS:
+            all_of_it = whole[is_it]
             of_others = (1.0 - own) * all_of_it
-            before = np.pad(of_others, (_UNSEEN_READINGS, 0), constant_values=np.inf)[:-1]
-            after = np.pad(of_others, (0, _UNSEEN_READINGS), constant_values=-np.inf)[1:]
-            sides = (np.lib.stride_tricks.sliding_window_view(side, _UNSEEN_READINGS) for side in (before, after))
-            usual = np.maximum(*(np.median(side, axis=1) for side in sides))
-            is_met = of_others - usual > (1.0 - _UNSHARED) * all_of_it
+            usual = np.maximum(*_medians_beside(of_others, np.inf))
+            is_less = own < _UNSHARED * np.minimum(*_medians_beside(own, -np.inf))
+            is_met = is_less & (of_others - usual > (1.0 - _UNSHARED) * all_of_it)
             own = np.where(is_met, 1.0 - usual / all_of_it, own)
         share[is_it] = own
     return share
+
+
+def _medians_beside(values: Floats, beyond: float) -> tuple[Floats, Floats]:
+    """Of a few before each and of a few behind it; ``beyond`` is what counts before the first, its opposite after."""
+    before = np.pad(values, (_UNSEEN_READINGS, 0), constant_values=beyond)[:-1]
+    after = np.pad(values, (0, _UNSEEN_READINGS), constant_values=-beyond)[1:]
+    one, other = (np.lib.stride_tricks.sliding_window_view(side, _UNSEEN_READINGS) for side in (before, after))
+    return np.median(one, axis=1), np.median(other, axis=1)
 
 
 def _with_steps(at_s: Floats, share: Floats, family: Family) -> tuple[Floats, Floats]:
