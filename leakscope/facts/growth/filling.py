@@ -20,7 +20,7 @@ from ..code.recorded import sources_of
 from ..heap.accumulation import accumulations
 from ..heap.comparable import heap_of
 from ..heap.owners import user_place
-from ..heap.place import Place
+from ..heap.place import Place, downwards
 from ..heap.standing import standing
 from ..series.arithmetic import Floats, level_at, per_second
 from .limits import Limit, limits, nearest
@@ -150,17 +150,10 @@ def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Fillin
     held = standing(heap, least, last - then)
     if not held or not held[0].stood:
         return None
-    place = max(_within(held[0].place, least), key=lambda one: one.has_length)
+    inside = (one for one in downwards(held[0].place.children) if one.growth_bytes >= least)  # what it keeps that in
+    place = max((held[0].place, *inside), key=lambda one: one.has_length)
     filling = limited(sources_of(recording), place, heap.time_s)
     return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
-
-
-def _within(place: Place, least_bytes: float) -> Iterator[Place]:
-    """It, and what it keeps that in."""
-    yield place
-    for child in place.children:
-        if child.growth_bytes >= least_bytes:
-            yield from _within(child, least_bytes)
 
 
 def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
