@@ -10,7 +10,7 @@ import pytest
 
 from leakscope.cli import main
 from leakscope.comparing import EXIT_STATUS, FORMATS, Comparison, compare, compare_cases, render
-from leakscope.comparing._holders import bill_changes, finding_changes, fingerprint
+from leakscope.comparing._holders import Told, bill_changes, finding_changes, fingerprint
 from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
 from leakscope.findings import LEVEL, Bill, BillRow, Finding, Subject
@@ -176,7 +176,7 @@ def test_what_several_processes_hold_adds_up_and_what_two_findings_say_of_one_do
         return Finding(kind, "", "critical", 1.0, size, Subject(pid=pid, holder="Trainer.history (list)"))
 
     ranks = [kept("retained-objects", 1, 100), kept("retained-objects", 2, 90), kept("eval-accumulation", 1, 80)]
-    change = finding_changes(replace(FULL, findings=ranks), replace(FULL, findings=[]))
+    change = finding_changes(Told(replace(FULL, findings=ranks)), Told(replace(FULL, findings=[])))
     assert [(c.change, c.kind, c.before_bytes) for c in change] == [("gone", "retained-objects", 190)]
 
 
@@ -328,4 +328,4 @@ def test_what_is_held_as_before_is_not_gone_for_being_told_no_more(tmp_path):
         (tmp_path / name).mkdir()
         reports.append(held(tmp_path / name, lambda s: min(s, 10) * 20, source=source))
     assert [f.kind for f in reports[0].findings] == ["held-memory"] and not reports[1].findings
-    assert not finding_changes(*reports)
+    assert not finding_changes(*map(Told, reports))
