@@ -155,7 +155,7 @@ class Scene:
     @property
     def peak_text(self) -> str:
         """Of the job's own memory, as the report has it: without what snapshots took for a moment."""
-        return self._peak_text or own_peak(self.figures.highest, self._held).text
+        return self._peak_text or own_peak(self.figures.highest, self._held, self.figures.last).text
 
     def __iter__(self) -> Iterator[Member]:
         """The living processes that have been sampled."""
