@@ -20,6 +20,7 @@ from .allocations import NATIVE, Allocations, allocations
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 
 
+_SETTLED_S = 10.0  # how long what the agent calls settled has been there
 _MOST_ERROR = 0.25  # of what a line allocated
 
 
@@ -70,7 +71,9 @@ def stays_at(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Sourc
     if first is None or first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
         return None
     live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
-    return first if settled >= MOST * live else None
+    # Of a window that is hardly longer than what it takes to settle little can have, though all of it stays.
+    could = 1 - _SETTLED_S / max(growth.end_s - growth.start_s, _SETTLED_S)
+    return first if settled >= MOST * could * live > 0 else None
 
 
 def lines_of(
