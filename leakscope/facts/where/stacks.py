@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...agent.allocations.calls import SETTLED_S
 from ...units import MOST, SOME
 from ..calls import Call, called_at, calls_of, function_of
 from ..code.adding import Source
@@ -20,7 +21,6 @@ from .allocations import NATIVE, Allocations, allocations
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 
 
-_SETTLED_S = 10.0  # how long what the agent calls settled has been there
 _MOST_ERROR = 0.25  # of what a line allocated
 
 
@@ -72,7 +72,7 @@ def stays_at(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Sourc
         return None
     live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
     # Of a window that is hardly longer than what it takes to settle little can have, though all of it stays.
-    could = 1 - _SETTLED_S / max(growth.end_s - growth.start_s, _SETTLED_S)
+    could = 1 - SETTLED_S / max(growth.end_s - growth.start_s, SETTLED_S)
     return first if settled >= MOST * could * live > 0 else None
 
 
