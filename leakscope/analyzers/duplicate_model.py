@@ -16,13 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
-from ..evidence.gpu_device import subject_in
+from ..confidence import FAIR, PROVEN, STRONG, Ground
 from ..evidence.sentences import at_line
 from ..evidence.use import use_of
 from ..facts.code.adding import Holder, Line, adding_lines
-from ..facts.gpu.budget import DeviceBudget
-from ..facts.gpu.copies import SecondSet, second_set
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.place import Place
 from ..facts.subject import About
@@ -105,11 +102,8 @@ def findings(
     warning_share: float = SOME,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
-    sets = [(budget, second_set(budget)) for budget in case.last_gpu_budgets]
-    copies = [_on_device(case, budget, second) for budget, second in sets if second is not None]
-    yield from copies
     if not len(case.rows("weights")):
-        yield from () if copies else [_no_model(case)]
+        yield _no_model(case)
         return
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
     growth = case.growth
@@ -356,24 +350,3 @@ def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], devic
     if len(reserved):
         return int(reserved.max())
     return max(sum(s.devices[device] for s in r.sets.values()) for r in rounds)
-
-
-# ---- on one GPU, by a memory snapshot of torch
-
-
-def _on_device(case: Case, budget: DeviceBudget, copy: SecondSet) -> Finding:
-    size, count = sum(copy.sizes), len(copy.sizes)
-    how = "the same shapes in half the precision" if copy.half else "the same shapes"
-    text = f"{count} tensors of {len(set(copy.sizes))} sizes, in order, were allocated at {copy.first.place} and again "
-    return case.finding(
-        _KIND,
-        f"Two sets of weights of {how} are on {budget.device.label}: {format_bytes(size)} more",
-        severity="note" if copy.half else "warning",
-        grounds=[Ground("sizes alone are compared: a snapshot has no values", WEAK)],
-        bytes=size,
-        subject=subject_in(budget.device, copy.second),
-        evidence=[Evidence(f"{text}at {copy.second.place}", {"tensor_count": count, "bytes": size})],
-        doubts=["a reference model, an average of weights or master weights look alike and are meant to be there"],
-        remedy=[f"if the second set is a leftover, drop it before training: frees about {format_bytes(size)}"],
-        wasted=True,
-    )

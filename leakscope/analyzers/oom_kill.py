@@ -20,6 +20,7 @@ import numpy as np
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
+from ..evidence.sentences import curve
 from ..facts.calls import who_asked
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
@@ -232,10 +233,10 @@ def _evidence(
         yield from blamed.finding.evidence[:2]
     if hog is not None and (without := would_have_been_enough(case, hog, blamed)) is not None:
         yield without
-    for curve in _curve(case, hog):
-        first, last = curve.y[0], curve.y[-1]
-        text = f"{curve.name} went from {format_bytes(first)} to {format_bytes(last)} in"
-        span_s = curve.x[-1] - curve.x[0]
+    for held in _curve(case, hog):
+        first, last = round(held.y[0]), round(held.y[-1])
+        text = f"{held.name} went from {format_bytes(first)} to {format_bytes(last)} in"
+        span_s = held.x[-1] - held.x[0]
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
     for one in sure[:LISTED]:
         yield from _of_kill(case, one)
@@ -325,10 +326,7 @@ def _curve(case: Case, hog: Member | None) -> list[Series]:
     process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
     if process is None or process.time_s.size < 2:
         return []
-    every = process.time_s.size // 1000 + 1
-    y = [round(float(v)) for v in process.held_bytes[::-1][::every][::-1]]
-    x = [round(float(v), 3) for v in process.time_s[::-1][::every][::-1]]
-    return [Series(f"memory of {process.label}", x, y)]
+    return [curve(f"memory of {process.label}", process.time_s, process.held_bytes)]
 
 
 def _cleared(case: Case, ended: Sequence[Member], counter: Counter) -> RuledOut:

@@ -30,7 +30,6 @@ from .gpu.snapshots import device_snapshots
 from .growth.counted import step_unit, steps_passed
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
-from .growth.split import Accounts
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.snapshots import HeapSnapshots, heap_snapshots
 from .processes.ranks import growth_of_ranks
@@ -118,11 +117,6 @@ class Case:
         return sources_of(self.recording)
 
     @cached_property
-    def accounts(self) -> Accounts:
-        """What each process holds over time, in accounts that add up: ``case.accounts.of(process)``."""
-        return Accounts()
-
-    @cached_property
     def library_sources(self) -> list[Source]:
         """Modules of libraries of which an object has grown."""
         return sources_of(self.recording, "library_sources")
@@ -130,7 +124,7 @@ class Case:
     @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
-        return [*ledger(self.growth, self.accounts), *unmapped(self.segments, self.growth)]
+        return [*ledger(self.growth), *unmapped(self.segments, self.growth)]
 
     @cached_property
     def peak(self) -> Peak | None:

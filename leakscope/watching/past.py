@@ -119,7 +119,8 @@ def _kept_seconds(samples: pd.DataFrame) -> NDArray[np.int64] | None:
         return None
     largest = total.groupby(np.arange(len(total)) // (1 + len(total) // most)).idxmax()
     seconds: NDArray[np.int64] = total.index.to_numpy(dtype=np.int64)
-    return seconds[np.isin(seconds, largest) | (seconds > seconds[-1] - _WHOLE_END_S)]
+    kept: NDArray[np.int64] = seconds[np.isin(seconds, largest) | (seconds > seconds[-1] - _WHOLE_END_S)]
+    return kept
 
 
 def _seconds(frame: pd.DataFrame) -> pd.Series[int]:
