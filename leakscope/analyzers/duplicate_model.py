@@ -16,21 +16,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..confidence import FAIR, PROVEN, STRONG, Ground
+from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
+from ..evidence.gpu_device import subject_in
 from ..evidence.sentences import at_line
 from ..evidence.use import use_of
 from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.copies import SecondSet, second_set
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.place import Place
 from ..facts.subject import About
 from ..facts.tables import int_of, only
-from ..facts.weights.named import named_sets, without_number
+from ..facts.weights.named import named_sets
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration
+from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration, unnumbered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,8 +105,11 @@ def findings(
     warning_share: float = SOME,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
+    sets = [(budget, second_set(budget)) for budget in case.last_gpu_budgets]
+    copies = [_on_device(case, budget, second) for budget, second in sets if second is not None]
+    yield from copies
     if not len(case.rows("weights")):
-        yield _no_model(case)
+        yield from () if copies else [_no_model(case)]
         return
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
     growth = case.growth
@@ -165,7 +171,7 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in accused:
         copy = pair.copy
-        alike = (without_number(copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
+        alike = (unnumbered(copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
         groups.setdefault(alike if copy.path else (str(len(groups)),), []).append(pair)
     return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
 
@@ -194,7 +200,7 @@ def _with_use(
 
 def _name(weight_set: WeightSet) -> str:
     """``model`` of ``main() model``, ``model #2`` of ``main() model #2``."""
-    path = without_number(weight_set.path)
+    path = unnumbered(weight_set.path)
     return path.rsplit(" ", 1)[-1] + weight_set.path[len(path) :] or _UNNAMED
 
 
@@ -298,12 +304,12 @@ def _said(group: Sequence[Pair]) -> tuple[str, str]:
     elif pair.copy.is_model:
         remedy = f"keep one of the two: dropping {copy}"
     if others > 1:
-        copies = without_number(copy)
-        also = "" if copies == without_number(original) else f"{original} and "
+        copies = unnumbered(copy)
+        also = "" if copies == unnumbered(original) else f"{original} and "
         title = f"The same weights are held {others + 1} times: {also}{copies}"
         remedy = f"share one of them, without changing it: dropping the other {others}"
     if pair.case == START:
-        hold = f"{others} copies, {without_number(copy)}, still hold" if others > 1 else f"{copy} still holds"
+        hold = f"{others} copies, {unnumbered(copy)}, still hold" if others > 1 else f"{copy} still holds"
         title = f"{hold} the weights that {original} started from"
     return title, remedy
 
@@ -337,7 +343,7 @@ def _line(case: Case, path: str, place: Place | None) -> Line | None:
 
 
 def _last_identifier(path: str) -> str | None:
-    name = without_number(path).rsplit(" ", 1)[-1].rsplit(".", 1)[-1].split("[", 1)[0]
+    name = unnumbered(path).rsplit(" ", 1)[-1].rsplit(".", 1)[-1].split("[", 1)[0]
     return name or None
 
 
@@ -350,3 +356,24 @@ def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], devic
     if len(reserved):
         return int(reserved.max())
     return max(sum(s.devices[device] for s in r.sets.values()) for r in rounds)
+
+
+# ---- on one GPU, by a memory snapshot of torch
+
+
+def _on_device(case: Case, budget: DeviceBudget, copy: SecondSet) -> Finding:
+    size, count = sum(copy.sizes), len(copy.sizes)
+    how = "the same shapes in half the precision" if copy.half else "the same shapes"
+    text = f"{count} tensors of {len(set(copy.sizes))} sizes, in order, were allocated at {copy.first.place} and again "
+    return case.finding(
+        _KIND,
+        f"Two sets of weights of {how} are on {budget.device.label}: {format_bytes(size)} more",
+        severity="note" if copy.half else "warning",
+        grounds=[Ground("sizes alone are compared: a snapshot has no values", WEAK)],
+        bytes=size,
+        subject=subject_in(budget.device, copy.second),
+        evidence=[Evidence(f"{text}at {copy.second.place}", {"tensor_count": count, "bytes": size})],
+        doubts=["a reference model, an average of weights or master weights look alike and are meant to be there"],
+        remedy=[f"if the second set is a leftover, drop it before training: frees about {format_bytes(size)}"],
+        wasted=True,
+    )

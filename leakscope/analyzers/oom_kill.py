@@ -100,7 +100,7 @@ def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) 
 
 
 def _rise(case: Case, kill: Kill, hog: Member | None, blamed: Culprit | None) -> LastRise | None:
-    process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
+    process = case.growth.process(hog.pid) if hog is not None else None
     if process is None or hog is None:
         return None
     until_s = kill.time_s if kill.time_s is not None else min(hog.died_s, case.growth.end_s)
@@ -323,7 +323,7 @@ def _enough(case: Case, kill: Kill, so_far: Sequence[Finding], rise: LastRise | 
 
 def _curve(case: Case, hog: Member | None) -> list[Series]:
     """Memory of the one that held most, until its end."""
-    process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
+    process = case.growth.process(hog.pid) if hog is not None else None
     if process is None or process.time_s.size < 2:
         return []
     return [curve(f"memory of {process.label}", process.time_s, process.held_bytes)]

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .. import schema
+from ..facts.series.arithmetic import extremes
 from ..facts.tables import int_of, process_name, text_of
 
 if TYPE_CHECKING:
@@ -154,14 +155,7 @@ def _curve(
 
 def thinned(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:
     """Indexes of at most so many points: ends, the lowest and highest of each part, and none that repeats another."""
-    size = values.size
-    if size > most:
-        kept = {0, size - 1}
-        for part in np.array_split(np.arange(size), most // 2 - 1):
-            kept |= {int(part[values[part].argmin()]), int(part[values[part].argmax()])}
-        indexes = np.array(sorted(kept))
-    else:
-        indexes = np.arange(size)
+    indexes = extremes(values, most // 2 - 1) if values.size > most else np.arange(values.size)
     own = values[indexes]
     changes = np.append(True, own[1:] != own[:-1])
     changes[-1] = True

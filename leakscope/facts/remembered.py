@@ -1,4 +1,4 @@
-"""What a dozen diagnoses ask, each of its own window: found once, and remembered as long as what it was found in lives."""
+"""What a dozen diagnoses ask, each of its own window: found once, and remembered as long as what it is found in."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..facts.case import Case
+from ..facts.growth.kept import free_and_room
 from ..facts.growth.lives import Lives, lives_of
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, text_of
@@ -207,16 +208,8 @@ def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
 
 def _kept(process: ProcessGrowth, moments: Floats) -> Floats:
     """Free inside malloc and resident: malloc also counts what it has returned."""
-    rows = process.rows("sentinels")
-    rows = only(rows, rows["malloc_free_bytes"].notna() & rows["malloc_in_use_bytes"].notna())
-    if not len(rows):
-        return np.zeros(len(moments))
-    at_s, free, in_use = (
-        rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_free_bytes", "malloc_in_use_bytes")
-    )
-    small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
-    room = np.maximum(0.0, np.interp(at_s, process.time_s, process.private_bytes) - in_use - small)
-    kept: Floats = np.interp(moments, at_s, np.minimum(free, room))
+    at_s, free, _, room = free_and_room(process, process.rows("sentinels"))
+    kept: Floats = np.interp(moments, at_s, np.minimum(free, np.maximum(0.0, room))) if at_s.size else 0 * moments
     return kept
 
 

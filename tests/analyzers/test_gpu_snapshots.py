@@ -170,3 +170,33 @@ def test_free_pieces_are_worth_a_note_where_they_are_much_of_what_is_reserved(to
         device.free(max(segment["blocks"], key=lambda block: block["size"])["address"])
     report = told(device, "gpu-fragmentation")
     assert [(f.severity, f.bytes) for f in report.findings] == ([("note", freed * 50 * MiB)] if is_much else [])
+
+
+# duplicate-model
+
+
+LAYERS = [30, *([4, 9] * 6), 31]
+
+
+def test_a_model_that_was_loaded_twice(told):
+    device = Device()
+    for _ in range(2):
+        [device.alloc(size * MiB, moved()) for size in LAYERS]
+    (finding,) = told(device, "duplicate-model").findings
+    assert finding.bytes == sum(LAYERS) * MiB and finding.wasted
+
+
+def test_one_model_with_layers_that_are_alike_is_no_copy(told):
+    device = Device()
+    [device.alloc(size * MiB, moved()) for size in [4, 9, 2] * 8]
+    train(device, 2, layers=8)
+    assert not told(device, "duplicate-model").findings
+
+
+@pytest.mark.parametrize(("others", "is_told"), [([7], True), ([7] * 7, False)], ids=["another-head", "another-model"])
+def test_a_model_that_is_loaded_elsewhere_with_another_head_is_a_copy(told, others, is_told):
+    """A reference model without the head that is trained; two models have a few sizes in common as well."""
+    device = Device()
+    [device.alloc(size * MiB, moved()) for size in LAYERS]
+    [device.alloc(size * MiB, moved(40)) for size in [*LAYERS[: -len(others)], *others]]
+    assert bool(told(device, "duplicate-model").findings) is is_told
