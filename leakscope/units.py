@@ -111,6 +111,7 @@ def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False
 
 
 STEP = "step"
+EXIT_NOTE = "exit"  # of the agent: the program has ended, and shuts down
 COUNTS_NOTE = "counts"  # of the agent, as agent/main.py writes it: what a step is, where it is none of training
 STEP_UNITS = {"requests": "request", "tasks": "task"}  # by what the note says
 

@@ -247,11 +247,12 @@ def ending(how: str, exit_code: int | None, signal: int | None, *, goes_on: bool
     return "it still runs" if goes_on else "its end was not recorded"
 
 
-def how_to_edit(finding: Finding) -> list[str]:
-    """Where its edit is certain enough to be a diff, who prints it; else nothing."""
+def how_to_edit(finding: Finding, run: str) -> list[str]:
+    """The command that prints its edit, with ``run`` as its argument; none where it is not certain enough."""
     if finding.edit is None or finding.edit.diff is None:
         return []
-    return ["leakscope fix prints this edit; with --prove it tries it on a copy"]
+    command = "leakscope fix" if run == "run.parquet" else f"leakscope fix {run}"
+    return [f"{command} prints this edit; with --prove it tries it on a copy"]
 
 
 def rests_on(finding: Finding) -> list[str]:

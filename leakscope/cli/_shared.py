@@ -116,8 +116,10 @@ horizon_option = click.option(
 )
 run_argument = click.argument("run", type=click.Path(path_type=Path), default=DEFAULT_RUN)
 output_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format."
-)
+    "-o", "--output", type=click.Path(path_type=Path),
+    callback=lambda context, option, path: None if path == Path("-") else path,  # as other commands have it: stdout
+    help="Write to a file; its suffix implies the format.",
+)  # fmt: skip
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
 text_or_json = click.option(
     "-f", "--format", "format_name", type=Format(["json", "terminal"]), default="terminal", show_default=True,

@@ -106,6 +106,11 @@ class Figures:
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()
 
+    @property
+    def last(self) -> tuple[int, float]:
+        """The newest sample: bytes, when."""
+        return self.last_bytes, self._recent[-1][0] if self._recent else 0.0
+
     def most_of_last(self, seconds: float) -> int:
         """As much as was held in the last seconds: the very last sample is of a process that is going."""
         newest_s = self._recent[-1][0] if self._recent else 0.0

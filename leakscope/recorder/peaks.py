@@ -48,10 +48,18 @@ class Held(NamedTuple):
         return self.since_s <= end_s and begin_s <= self.until_s + _LATE_S
 
 
-def own_peak(samples: Sequence[tuple[int, float]], held: Sequence[Held]) -> Peak:
-    """The most of samples (bytes, when; the most first), without the graphs of heaps that were held then."""
-    own = (_without(size, [one for one in held if one.is_within(at_s, at_s)]) for size, at_s in samples)
-    return Peak(max(own) or samples[-1][0]) if samples else Peak()
+def own_peak(
+    samples: Sequence[tuple[int, float]], held: Sequence[Held], last: tuple[int, float] = (0, 0.0)
+) -> Peak:
+    """The most of samples (bytes, when; the most first), without the graphs of heaps that were held then.
+
+    At least that of the ``last`` sample, if no graph was held then: what stayed is none of ours.
+    """
+    if not samples:
+        return Peak()
+    own = [_without(size, [one for one in held if one.is_within(at_s, at_s)]) for size, at_s in samples]
+    own += [last[0]] if not any(one.since_s <= last[1] <= one.until_s for one in held) else []
+    return Peak(max(own) or samples[-1][0])
 
 
 def _without(size_bytes: int, held: Sequence[Held]) -> int:
@@ -107,7 +115,9 @@ class Peaks:
         else:
             self._keep(_Rise(most_bytes, self._looked_s, now_s, None, None))
 
-    def highest(self, samples: Sequence[tuple[int, float]], journal_path: str) -> Peak:
+    def highest(
+        self, samples: Sequence[tuple[int, float]], journal_path: str, last: tuple[int, float] = (0, 0.0)
+    ) -> Peak:
         """The peak of the run: of the samples (bytes, when; the most first), or a higher one between them.
 
         Of both only what is the job's own: not while a snapshot took memory.
@@ -115,7 +125,7 @@ class Peaks:
         if not samples:
             return Peak()
         looked = _snapshots(journal_path)  # None: too many to read
-        sampled = own_peak(samples, [one for held in (looked or {}).values() for one in held])
+        sampled = own_peak(samples, [one for held in (looked or {}).values() for one in held], last)
         least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
         own = [rise.without(looked) for rise in self._rises] if looked is not None else []
         rise = max((one for one in own if one.size_bytes > least), default=None)

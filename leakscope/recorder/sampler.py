@@ -175,10 +175,11 @@ class Sampler:
         self._stop(lambda companion: companion.stop())
         self._look_round(self._clock(), is_last=True)
         self.add("recorder_samples", self._own_row())
-        peak, kills = self.peaks.highest(self.figures.highest, self.output.journal_path), self.own_kills
-        if kills.number and peak.size_bytes < self.figures.last_bytes:  # whoever took part of it: that was too much
-            peak = Peak(self.figures.last_bytes)
-        self.figures.peak = peak
+        figures, kills = self.figures, self.own_kills
+        peak = self.peaks.highest(figures.highest, self.output.journal_path, figures.last)
+        if kills.number and peak.size_bytes < figures.last_bytes:  # whoever took part of it: that was too much
+            peak = Peak(figures.last_bytes)
+        figures.peak = peak
         if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)

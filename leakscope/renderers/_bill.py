@@ -21,21 +21,29 @@ _REST = "the rest of "
 
 
 class Line(NamedTuple):
-    """``level``, ``share`` of it, and ``peak``, as texts; ``details``: what it is made of, holder by holder.
-
-    ``largest``: of these the names alone. ``is_rest``: what is told of nobody.
-
-    ``bytes``: at the level, or at the peak, where it is another and there was more.
+    """``share`` of all at the level, as text; ``details``: what it is made of, holder by holder; ``largest``: of these
+    the names alone. ``peak_bytes`` is None where the peak was no other moment.
     """
 
     name: str
-    level: str
+    level_bytes: int
+    peak_bytes: int | None
     share: str
-    peak: str
-    details: str
-    largest: str
-    bytes: int
-    is_rest: bool
+    details: str = ""
+    largest: str = ""
+
+    @property
+    def level(self) -> str:
+        return format_bytes(self.level_bytes)
+
+    @property
+    def peak(self) -> str:
+        return format_bytes(self.peak_bytes) if self.peak_bytes is not None else ""
+
+    @property
+    def bytes(self) -> int:
+        """At the level, or at the peak, where there was more."""
+        return max(self.level_bytes, self.peak_bytes or 0)
 
 
 class Told(NamedTuple):
@@ -45,6 +53,15 @@ class Told(NamedTuple):
     total: tuple[str, str]
     has_peak: bool
     note: str  # when the peak was, and who asked for it; empty where it is no more than the level
+    level_bytes: int
+
+    def briefly(self, most: int) -> list[Line]:
+        """So many lines, of which the last is the sum of all that have no room: they add up to the whole."""
+        if len(self.lines) <= most:
+            return self.lines
+        shown, rest = self.lines[: most - 1], self.lines[most - 1 :]
+        peak = sum(line.peak_bytes or 0 for line in rest) if self.has_peak else None
+        return [*shown, _line(f"and {len(rest)} more", sum(line.level_bytes for line in rest), peak, self.level_bytes)]
 
 
 def told(report: Report) -> Told | None:
@@ -68,20 +85,26 @@ def told(report: Report) -> Told | None:
         own, then = at_level.get(account, []), at_peak.get(account, [])
         if not sizes.get(account, 1) or not (own or then):
             continue
-        size = sum(row.bytes for row in own)
-        top = sum(row.bytes for row in then)
-        lines.append(
-            Line(BILL_NAMES.get(account, account), format_bytes(size), f"{size / level.total_bytes:.0%}",
-                 format_bytes(top) if has_peak else "", _details(account, own or then), _largest(account, own or then),
-                 max(size, top), account in _LAST)
-        )  # fmt: skip
+        line = _line(
+            BILL_NAMES.get(account, account),
+            sum(row.bytes for row in own),
+            sum(row.bytes for row in then) if has_peak else None,
+            level.total_bytes,
+        )
+        made_of = own or then
+        lines.append(line._replace(details=_details(account, made_of), largest=_largest(account, made_of)))
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak:
         columns += ("at peak",)
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
     note = _of_peak(peak, level) if peak is not None and has_peak else ""
     at_its_peak = f", peak {total[1]}" if has_peak else ""
-    return Told(f"What the memory is: {total[0]}{at_its_peak} (with files)", columns, lines, total, has_peak, note)
+    heading = f"What the memory is: {total[0]}{at_its_peak} (with files)"
+    return Told(heading, columns, lines, total, has_peak, note, level.total_bytes)
+
+
+def _line(name: str, level_bytes: int, peak_bytes: int | None, whole_bytes: int) -> Line:
+    return Line(name, level_bytes, peak_bytes, f"{level_bytes / whole_bytes:.0%}")
 
 
 def _of_peak(peak: Bill, level: Bill) -> str:
@@ -119,7 +142,7 @@ def _details(account: str, rows: Sequence[BillRow]) -> str:
     if account in _UNDIVIDED:
         return ""
     if account in _WHOLE:
-        return "; ".join(f"{row.name} {format_bytes(row.bytes)}{_line(row)}" for row in rows[:_MOST_HOLDERS])
+        return "; ".join(f"{row.name} {format_bytes(row.bytes)}{_place(row)}" for row in rows[:_MOST_HOLDERS])
     holders = _holders_of(rows)
     texts = list(_holders(holders[:_MOST_HOLDERS]))
     if len(holders) > _MOST_HOLDERS and texts:
@@ -128,7 +151,7 @@ def _details(account: str, rows: Sequence[BillRow]) -> str:
     return "; ".join(texts)
 
 
-def _line(row: BillRow) -> str:
+def _place(row: BillRow) -> str:
     return f" ({row.file.rpartition('/')[2]}:{row.line})" if row.file and row.line else ""
 
 

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import os.path
+import re
+import shlex
 from typing import NamedTuple
 
-from ..findings import Finding, Report, file_of
+from ..findings import Finding, RecordingFacts, Report, file_of
+
+_LONGEST_ARGUMENT = 120
+
+
+def below_cwd(string: str, facts: RecordingFacts) -> str:
+    """With paths below the folder of the job told from there."""
+    folder = os.path.normpath(facts.cwd) if facts.cwd else "/"
+    if not folder.startswith("/") or folder.strip("/") == "":
+        return string
+    return re.sub(rf"(?<![\w./-]){re.escape(folder)}/(?=[^/])", "", string)
+
+
+def run_argument(facts: RecordingFacts, most: int = _LONGEST_ARGUMENT) -> str:
+    """The recording, as one types it behind a command."""
+    run = shlex.quote(below_cwd(facts.path, facts))
+    return run if len(run) <= most and run.isprintable() else "RUN.parquet"
 
 
 class Place(NamedTuple):

@@ -7,7 +7,6 @@ finds them. What has no room is cut, never the verdict or the commands; the same
 
 from __future__ import annotations
 
-import os.path
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from ..findings import Excerpt, Finding, RecordingFacts, Report, Subject, file_of
 from ..words import VERDICTS, amount, by_reason, caveats, in_a_line, in_markdown, run_facts
 from ._markdown import block, code, text
+from ._places import below_cwd, run_argument
 
 SUFFIX = ".brief"
 MOST_BYTES = 2000  # under 2 KB, however a kilobyte is counted
@@ -55,7 +55,7 @@ def _parts(report: Report, room: _Room) -> Iterator[str]:
     word, _, headline = in_a_line(report.verdict).partition(": ")
     killed = ", KILLED" if report.verdict.killed else ""
     yield f"**{word}{killed}**: {_said(headline, facts, 2 * room.characters)}"
-    command = code(_short(" ".join(facts.command), facts), room.characters) or "(attached)"
+    command = code(below_cwd(" ".join(facts.command), facts), room.characters) or "(attached)"
     yield f"{command} · {in_markdown(run_facts(facts)[: room.characters])}"
     if report.findings:
         yield from _finding(report.findings[0], report, room)
@@ -127,9 +127,7 @@ def _lines(excerpt: Excerpt, room: _Room) -> Iterator[str]:
 def _next(report: Report, room: _Room) -> Iterator[str]:
     """The commands by which a fix is proved, or by which nobody has to wonder any longer."""
     facts = report.recording
-    run = shlex.quote(_short(facts.path, facts))
-    if len(run) > _LONGEST_COMMAND or not run.isprintable():
-        run = "RUN.parquet"
+    run = run_argument(facts, _LONGEST_COMMAND)
     command, after = _command(facts), "fixed.parquet" if run == "after.parquet" else "after.parquet"
     again = f"leakscope record -o {{}} -- {command}" if command else "leakscope attach -o {} PID"
     if any(finding.severity != "note" for finding in report.findings):
@@ -157,7 +155,7 @@ def _shell(lines: Sequence[str]) -> str:
 
 def _command(facts: RecordingFacts) -> str:
     """To be copied; a placeholder for one that is too long or has line ends, empty if none is known."""
-    command = shlex.join(_short(word, facts) for word in facts.command)
+    command = shlex.join(below_cwd(word, facts) for word in facts.command)
     is_short = len(command.encode("utf-8", "replace")) <= _LONGEST_COMMAND
     return command if is_short and command.isprintable() else "COMMAND"
 
@@ -174,12 +172,4 @@ def _not_checked(report: Report) -> list[str]:
 
 
 def _said(sentence: str, facts: RecordingFacts, most: int) -> str:
-    return text(_short(sentence, facts), most)
-
-
-def _short(string: str, facts: RecordingFacts) -> str:
-    """With paths below the folder of the job told from there."""
-    folder = os.path.normpath(facts.cwd) if facts.cwd else "/"
-    if not folder.startswith("/") or folder.strip("/") == "":
-        return string
-    return re.sub(rf"(?<![\w./-]){re.escape(folder)}/(?=[^/])", "", string)
+    return text(below_cwd(sentence, facts), most)

@@ -57,7 +57,7 @@ from ..words import (
 from . import _bill
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, Held, largest_holders
-from ._places import cwd
+from ._places import cwd, run_argument
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
@@ -148,7 +148,7 @@ def _all(report: Report) -> Iterator[RenderableType]:
     yield _run_line(report.recording, verbose=True)
     for number, finding in enumerate(report.findings, 1):
         yield ""
-        yield from _finding(finding, number, _source_of(report, finding), _is_said(report, finding))
+        yield from _finding(report, finding, number)
     yield from _ignored(report)
     for _, heading, table, notes in _tables(report, None):
         yield _heading(heading)
@@ -287,7 +287,7 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, texts, style, is_cut in (
-        ("What to do", _short_advice(finding, size.remedies), "green", False),
+        ("What to do", _short_advice(finding, run_argument(report.recording), size.remedies), "green", False),
         ("Evidence", [one.text for one in finding.evidence[: size.evidence]], "", True),
         ("Doubts", finding.doubts[: 1 if size.is_tight else _MOST_DOUBTS], "yellow", False),
     ):
@@ -318,8 +318,8 @@ class _OneLine:
         return Measurement(_LEAST_LINE, max(_LEAST_LINE, len(self._text)))
 
 
-def _short_advice(finding: Finding, most: int) -> list[str]:
-    edit = how_to_edit(finding)
+def _short_advice(finding: Finding, run: str, most: int) -> list[str]:
+    edit = how_to_edit(finding, run)
     return [*finding.remedy[: max(1, most - len(edit))], *edit]
 
 
@@ -338,16 +338,17 @@ def _title(finding: Finding, number: int, is_said: bool) -> Text:
     return Text.assemble((f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(text), "bold"))
 
 
-def _finding(finding: Finding, number: int, source: Excerpt | None, is_said: bool) -> Iterator[RenderableType]:
-    """What a person would do next stands before what speaks for it. ``is_said``: the headline has its title already."""
-    yield _hanging(_title(finding, number, is_said), 3)
+def _finding(report: Report, finding: Finding, number: int) -> Iterator[RenderableType]:
+    """What a person would do next stands before what speaks for it."""
+    yield _hanging(_title(finding, number, _is_said(report, finding)), 3)
     where = _where(finding.subject)
     if where is not None:
         yield Padding(where, (0, 0, 0, 3))
+    source, run = _source_of(report, finding), run_argument(report.recording)
     if source is not None:
         yield Padding(_source(source, _AROUND), (0, 0, 0, 3))
     for name, lines, line_style in (
-        ("What to do", [_clean(r) for r in (*finding.remedy, *how_to_edit(finding))], "green"),
+        ("What to do", [_clean(r) for r in (*finding.remedy, *how_to_edit(finding, run))], "green"),
         ("Evidence", [_clean(e.text) for e in finding.evidence], ""),
         ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
         (f"{finding.confidence:.0%} sure", [_clean(line) for line in rests_on(finding)], "dim"),
@@ -442,8 +443,7 @@ def _bill_table(bill: _bill.Told, most: int | None) -> Table:
     totals = ("total", bill.total[0], "", bill.total[1])
     for number, (column, total) in enumerate(zip(bill.columns, totals)):
         table.add_column(column, total, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    lines = [line for line in bill.lines if not (is_brief and line.is_rest)]
-    for line in lines[: None if most is None else max(1, most - 1 - bool(bill.note))]:
+    for line in bill.lines if most is None else bill.briefly(max(2, most - bool(bill.note))):
         told = _clean(line.name)
         if details := line.largest if is_brief else line.details:
             told = Text.assemble(told, ": " if is_brief else "\n", _styled(_clean(details), "dim"))

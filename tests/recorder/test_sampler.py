@@ -284,6 +284,17 @@ def test_nor_is_it_where_a_sample_meets_it(held_s: float, reading_mib: int | Non
     assert peaks.highest(figures.highest, str(tmp_path)).text == text
 
 
+@pytest.mark.parametrize(("last_s", "text"), [(57.0, "peak 80.0 MiB"), (54.5, "peak 60.0 MiB")])
+def test_what_stayed_after_a_snapshot_is_the_jobs(last_s: float, text: str, tmp_path: Path) -> None:
+    """Of samples that meet a snapshot more is left out than was in memory at each of them."""
+    journal = Journal(str(tmp_path), "agent-100-7")
+    row = {"pid": 100, "start_ticks": 7, "take": 1, "time_mono_ns": 52_000_000_000, "held_s": 4.0}
+    journal.add("heap_graphs", {**row, "reading_bytes": 60 * MIB})
+    journal.flush()
+    figures = seen(Peaks(), 54.0, ("train", 120, 120))
+    assert Peaks().highest(figures.highest, str(tmp_path), (80 * MIB, last_s)).text == text
+
+
 @pytest.mark.parametrize(
     ("code", "kills", "text"),
     [

@@ -62,7 +62,7 @@ class Layout(ctypes.Structure):
             "tuple_items", "thread_frame",
             "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
             "frame_globals", "frame_owner", "frame_at", "code_begin",
-            "code_names", "code_file", "code_name", "code_line", "function_code",
+            "code_names", "code_file", "code_name", "code_line", "function_code", "function_globals",
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
             "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text",
             "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device",
@@ -342,6 +342,9 @@ def _find_code(layout: Layout) -> None:
     of_function, defaults, closure = (16, 32, 48) if sys.version_info < (3, 11) else (48, 56, 72)
     if _word(id(find) + of_function) == at:
         layout.function_code = of_function
+    of_globals = 24 if sys.version_info < (3, 11) else 16
+    if _word(id(find) + of_globals) == id(find.__globals__):
+        layout.function_globals = of_globals
 
     def known(one: object = 1) -> object:
         return layout if one else None

@@ -168,7 +168,7 @@ def limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling 
     limit, line = place.length_limit, None
     if limit is None:
         cap = _cap(sources, place)
-        limit, line = (max(cap.members, default=None), cap.line) if cap is not None else (_of_library(place), None)
+        limit, line = (max(cap.members, default=None), cap.line) if cap is not None else (_beside(place), None)
         if cap is None and limit is None:
             return None
     return Filling(place, limit, line, place.growth_bytes, time_s)
@@ -198,12 +198,14 @@ def _numbers_beside(place: Place) -> dict[str, int]:
     return {name: int(number) for name, _, number in pairs if number.isdigit()}
 
 
-def _of_library(place: Place) -> int | None:
-    """Of a class of a library's, whose sources nobody reads."""
-    if place.is_user:
-        return None
+def _beside(place: Place) -> int | None:
+    """An attribute of the object that has it. Of a library's class nobody reads the sources; in one of the program's
+    own the length may be compared with it by way of another container, so that it has to be full.
+    """
+    length = float(place.length[-1])
     numbers = (number for name, number in _numbers_beside(place).items() if _LIMIT.search(name))
-    return min((number for number in numbers if number * _OVER >= place.length[-1]), default=None)
+    kept = (number for number in numbers if number * _OVER >= length)
+    return min((number for number in kept if not place.is_user or number <= length * _OVER), default=None)
 
 
 def _kept(cap: Cap, length: float) -> Cap:

@@ -93,16 +93,15 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     growth = sum(p.growth_bytes for p in measured)
     leaking, reason = _LEAKING[view.trend.verdict], view.trend.reason
     filling = None
-    if view.trend.verdict == GROWING:
+    if view.trend.verdict == FLAT:
+        doubt = riser.doubt if riser is not None else starved(job.worker, view.trend)
+    else:
         filling = fills(recording, measured[0].pid, measured[0].growth_bytes, window_s)
         # That of many processes does not end with that of the main one, unless it alone was seen to grow.
         if view.only is not None or measured[0].growth_bytes >= MOST * growth:
             leaking, reason = _doubted(recording, view, measured[0], filling)
         doubt = newborn(measured, growth, window_s) if leaking else None
-        leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
-    elif view.trend.verdict == FLAT:
-        doubt = riser.doubt if riser is not None else starved(job.worker, view.trend)
-        leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
+    leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
@@ -159,10 +158,12 @@ def _measured(job: Job, view: Witness) -> list[ProcessGrowth]:
 def _doubted(
     recording: Recording, view: Witness, main: ProcessGrowth, filling: Fills | None
 ) -> tuple[bool | None, str]:
-    """Growth that was seen, and what speaks against its going on."""
+    """Growth that was seen, or may be there, and what speaks against its going on."""
     limited = _limited(filling, main) if filling is not None else None
     if limited is not None:
         return limited
+    if view.trend.verdict == CANNOT_TELL:
+        return None, view.trend.reason
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = passing(Grown(recording, main, window_s, filling, view.may_settle))
     return (None, doubt) if doubt is not None else (True, view.trend.reason)

@@ -43,7 +43,6 @@ DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of sev
 LEAST_BYTES = 2 * DRIFT_BYTES  # of growth
 LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
 FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
-_LEAST_AT_WORK = GOOD_PART  # of the run: a job that only begins to work towards its end is judged on all of it
 _LIFTED = MOST  # of what floors rise by: roofs that rise by less stand
 _STRAIGHT_S = 60.0  # of a straight line: no drift does that
 _STEP = 0.4  # of all that was gained
@@ -186,7 +185,7 @@ def _judge(
     warm_up_s, needed_s = WARM_UP * duration_s, LEAST_S / (1 - WARM_UP)
     if begun_s is not None and begun_s - t[0] > warm_up_s and t[-1] - begun_s >= needed_s:
         warm_up_s = begun_s - float(t[0]) + WARM_UP * float(t[-1] - begun_s)
-    if started_s is not None and t[-1] - started_s - FIRST_WORK_S >= max(LEAST_S, _LEAST_AT_WORK * duration_s):
+    if started_s is not None and t[-1] - started_s - FIRST_WORK_S >= LEAST_S:
         warm_up_s = max(warm_up_s, started_s - float(t[0]) + FIRST_WORK_S)
     use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
     t, y = t[use], y[use]
@@ -232,10 +231,10 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         return replace(window, verdict=CANNOT_TELL, reason=reason, growth_bytes=int(to_end), model=model)
 
     if growth < least:
-        always = whole.share == 1.0
-        if always and t[-1] - t[0] >= _STRAIGHT_S and to_end >= PART * least and whole.is_even:
+        is_straight = whole.is_even and to_end >= PART * least
+        if whole.share == 1.0 and t[-1] - t[0] >= _STRAIGHT_S and is_straight:
             return growing(", by as much in each stretch of it", floors, whole.odds)
-        if always and growth >= (1 - PART) * least and not whole.ends:
+        if whole.share == 1.0 and not whole.ends and (is_straight or growth >= (1 - PART) * least):
             told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
             return cannot_tell(f"{told}; a longer run would show", GROWTH)
         return stood(LEVEL)

@@ -388,6 +388,8 @@ static void label_attributes(struct search *search, struct row *row, object *one
     int is_class = cls == L.type_type || (is_gc && cls->flags & IS_TYPE);
     if (is_class)
         row->owner = put_name(search->g, (type *)one);
+    if (cls == L.function && L.function_globals)
+        label(search, word_at(one, L.function_globals), NAMESPACE, OF_GLOBALS, strlen(OF_GLOBALS));
     if (cls == L.module)
         label(search, word_at(one, 16), NAMESPACE, "", 0);
     else if (is_class)

@@ -90,7 +90,7 @@ struct layout {
     uint64_t frame_slots, frame_code, frame_before, frame_locals, frame_function, frame_globals, frame_owner;
     uint64_t frame_at, code_begin; /* since 3.11: which instruction runs, and where they begin */
     uint64_t code_names, code_file, code_name, code_line; /* code_names: of locals */
-    uint64_t function_code, function_defaults, function_closure;
+    uint64_t function_code, function_globals, function_defaults, function_closure;
     uint64_t code_arguments; /* how many may come by position */
     type *results; /* of functools.lru_cache */
     uint64_t results_limit, deque_limit; /* where each says how many members it may have */

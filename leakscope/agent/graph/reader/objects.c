@@ -104,14 +104,12 @@ INTERNAL uint32_t owner_of(struct graph *g, const object *code)
 
 enum { MOST_LOCALS = 1 << 14 };
 
-static void note_local(struct graph *g, uint32_t frame, uint64_t holds, const object *name)
+static void note_local(struct graph *g, uint32_t frame, uint64_t holds, uint32_t kind, const char *name, size_t length)
 {
-    char text[LONGEST_LABEL];
-    if (!holds || !is_text(name) || g->local_count == MOST_LOCALS ||
+    if (!holds || g->local_count == MOST_LOCALS ||
         !grow(&g->budget, &g->local, (g->local_count + 1) * sizeof(struct local)))
         return;
-    uint32_t at = put_text(g, text, characters(name, text, sizeof text));
-    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, at};
+    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, put_text(g, name, length), kind};
 }
 
 /* ``owner``: what it is of. */
@@ -128,8 +126,11 @@ static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_
         uint64_t holds = reference_at(frame, L.frame_slots + 8ul * i);
         if (!refer(g, holds, TYPE_NONE))
             return 0;
-        note_local(g, node, holds, item_of(names, i));
+        char name[LONGEST_LABEL];
+        if (is_text(item_of(names, i)))
+            note_local(g, node, holds, LOCAL, name, characters(item_of(names, i), name, sizeof name));
     }
+    note_local(g, node, reference_at(frame, L.frame_globals), NAMESPACE, OF_GLOBALS, strlen(OF_GLOBALS));
     *owner = owner_of(g, (object *)reference_at(frame, L.frame_code));
     return 1;
 }
