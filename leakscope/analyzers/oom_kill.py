@@ -25,7 +25,7 @@ from ..facts.calls import who_asked
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
 from ..facts.endings.last_rise import LastRise, last_rise
-from ..facts.endings.members import Member
+from ..facts.processes.table import Process
 from ..facts.subject import subject_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
@@ -91,7 +91,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     )
 
 
-def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
+def _subject(hog: Process | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
     """What was there, or who asked for more than that in one piece."""
     if blamed is not None and (rise is None or not rise.is_one_piece or rise.bytes <= blamed.bytes):
         return blamed.subject
@@ -99,7 +99,7 @@ def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) 
     return subject_of(hog, asked, device="cpu" if hog is not None else None)
 
 
-def _rise(case: Case, kill: Kill, hog: Member | None, blamed: Culprit | None) -> LastRise | None:
+def _rise(case: Case, kill: Kill, hog: Process | None, blamed: Culprit | None) -> LastRise | None:
     process = case.growth.process(hog.pid) if hog is not None else None
     if process is None or hog is None:
         return None
@@ -111,7 +111,7 @@ def _title(
     case: Case,
     kill: Kill,
     sure: Sequence[Kill],
-    hog: Member | None,
+    hog: Process | None,
     blamed: Culprit | None,
     step: int | None,
     rise: LastRise | None,
@@ -196,7 +196,7 @@ def _held_bytes(kill: Kill) -> int:
     return (kill.victim.held_bytes or 0) if kill.victim is not None else 0
 
 
-def _step(case: Case, hog: Member | None, moment: float | None) -> int | None:
+def _step(case: Case, hog: Process | None, moment: float | None) -> int | None:
     """The training step it had come to: its own, or where it counts none, that of the one process that does."""
     rows = case.rows("sentinels")
     rows = only(rows, rows["step"].notna())
@@ -213,7 +213,7 @@ def _evidence(
     seen: Kills,
     kill: Kill,
     sure: Sequence[Kill],
-    hog: Member | None,
+    hog: Process | None,
     blamed: Culprit | None,
     rise: LastRise | None,
 ) -> Iterator[Evidence]:
@@ -321,7 +321,7 @@ def _enough(case: Case, kill: Kill, so_far: Sequence[Finding], rise: LastRise | 
     return enough.remedy(case, so_far, size, held, burst) if size else None
 
 
-def _curve(case: Case, hog: Member | None) -> list[Series]:
+def _curve(case: Case, hog: Process | None) -> list[Series]:
     """Memory of the one that held most, until its end."""
     process = case.growth.process(hog.pid) if hog is not None else None
     if process is None or process.time_s.size < 2:
@@ -329,7 +329,7 @@ def _curve(case: Case, hog: Member | None) -> list[Series]:
     return [curve(f"memory of {process.label}", process.time_s, process.held_bytes)]
 
 
-def _cleared(case: Case, ended: Sequence[Member], counter: Counter) -> RuledOut:
+def _cleared(case: Case, ended: Sequence[Process], counter: Counter) -> RuledOut:
     near = nearest(case.recording, ended[0].cgroup)
     who = ", ".join(member.label for member in ended[:LISTED])
     who += f" and {len(ended) - LISTED} more" if len(ended) > LISTED else ""

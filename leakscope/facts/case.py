@@ -24,7 +24,6 @@ from .accounts.ledger import ledger
 from .accounts.peak import peak
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
-from .endings.members import Member, members
 from .gpu.budget import DeviceBudget
 from .gpu.snapshots import device_snapshots
 from .growth.counted import step_unit, steps_passed
@@ -79,7 +78,7 @@ class Case:
         growth = tree_growth(self.recording, self.horizon_s)
         if growth.leaking is not False:
             return growth
-        found = kills(self.recording, members(self.recording, ())).sure  # without roles, which need the growth
+        found = kills(self.recording, processes(self.recording, growth)).sure
         killed = [k for k in found if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s]
         if not killed:
             return growth
@@ -171,14 +170,9 @@ class Case:
         )
 
     @cached_property
-    def members(self) -> list[Member]:
-        """The processes as a kill is told by them."""
-        return members(self.recording, self.processes)
-
-    @cached_property
     def kills(self) -> Kills:
         """Which processes the OOM killer ended, and how sure that is."""
-        return kills(self.recording, self.members)
+        return kills(self.recording, self.processes)
 
     @cached_property
     def device_uses(self) -> list[DeviceUse]:
