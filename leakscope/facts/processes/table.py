@@ -31,7 +31,7 @@ _TICK_S = 0.02  # CPU time is counted in ticks, and a look of ours takes one or 
 _SHOWN = 12
 _TOLD = (
     "pid", "start_ticks", "time_s", "time_mono_ns", "ppid", "ns_pid", "cmdline", "comm", "role", "cgroup", "is_root",
-    "born_mono_ns", "died_mono_ns", "exit_code", "exit_signal",
+    "rank", "born_mono_ns", "died_mono_ns", "exit_code", "exit_signal",
 )  # fmt: skip
 DATALOADER_WORKER, COMPILE_WORKER, POOL_WORKER = "dataloader-worker", "compile-worker", "pool-worker"
 # By what the agent in a forked child says of who forked it.
@@ -49,6 +49,7 @@ class Process:
 
     pid: int
     start_ticks: int
+    ns_pid: int | None  # how it knows itself, in a container
     ppid: int
     name: str
     role: str
@@ -56,6 +57,7 @@ class Process:
     comm: str | None
     cgroup: str | None
     is_root: bool
+    rank: int | None
     born_s: float
     died_s: float
     exit_code: int | None
@@ -66,6 +68,10 @@ class Process:
     @property
     def label(self) -> str:
         return f"{self.name}[{self.pid}]"
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.start_ticks
 
     @property
     def was_sigkilled(self) -> bool:
@@ -245,6 +251,7 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
             Process(
                 pid=key[0],
                 start_ticks=key[1],
+                ns_pid=int_of(row, "ns_pid"),
                 ppid=int_of(row, "ppid") or 0,
                 name=names[key],
                 role=told.get(int_of(row, "ns_pid") or key[0]) or told.get(key[0]) or text_of(row, "role") or "other",
@@ -252,6 +259,7 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
                 comm=text_of(row, "comm"),
                 cgroup=text_of(row, "cgroup"),
                 is_root=bool(row["is_root"]),
+                rank=int_of(row, "rank"),
                 born_s=born_s,
                 died_s=_seconds(row, "died_mono_ns", float("inf")),
                 exit_code=int_of(row, "exit_code"),
