@@ -424,7 +424,8 @@ INTERNAL void look_below(struct graph *g, uint32_t number)
     int is_namespace = row->label_kind == NAMESPACE && cls == L.dict && word_at(one, 16) <= MOST_ATTRIBUTES;
     if (is_namespace || (cls->flags & HEAP_TYPE && cls != L.type_type))
         search.numbers = numbers;
-    uint64_t length = length_of(one, kind.base);
+    const object *results = cls == L.results && L.results_dict ? (object *)pointer_at(one, L.results_dict) : NULL;
+    uint64_t length = results && results->type == L.dict ? length_of(results, DICT) : length_of(one, kind.base);
     row->length = length == NO_LENGTH ? row->length : length;
     if (!may_look(g, row))
         return;
