@@ -152,7 +152,7 @@ def _unit(limit: Growth, step_unit: str) -> str:
     """``per step``, ``in 1,000 requests``, ``per hour``: of steps, what the recording counts."""
     if limit.unit == "step":
         return f"per {step_unit}" if limit.per == 1 else f"in {format_count(limit.per)} {step_unit}s"
-    return "per hour" if limit.per == 1 else f"in {format_duration(limit.per * 3600)}"
+    return "per hour" if limit.per == 1 else f"per {limit.text.partition('/')[2].strip()}"  # as it was given
 
 
 def _peak(report: Report, limit_bytes: float) -> Outcome:

@@ -39,7 +39,7 @@ _MIN_PEAK_BYTES = 64 * MiB  # thread pools, import order and the heap's luck dif
 _MIN_PEAK_FRACTION = 0.1
 _PEAK_SPREADS = 2.0  # a peak that varies within a run varies from run to run
 _MARGIN = 1.5  # noise comes on top of the least that is seen
-_AS_FAR = 0.5  # of what the other did: a run that ended sooner says nothing of what came later in the other
+_AS_FAR = MOST  # of what the other did: a run that ended sooner says nothing of what came later in the other
 
 
 def decide(pair: PacePair, changes: Sequence[FindingChange], before: Report, after: Report) -> Decision:
@@ -80,7 +80,7 @@ def _by_memory(pair: PacePair, changes: Sequence[FindingChange], before: Report,
     by_torch = by_snapshots(before, after) if pair.end <= pair.start else None
     if by_torch is not None:
         return Decision(*by_torch)
-    work = _other_work(pair)
+    work = _other_work(pair, _AS_FAR)
     if one.grows is False and two.grows is False and pair.is_measured:
         level = _without_growth(pair, changes, before, after)
         return replace(level, doubts=[*level.doubts, *filter(None, [work])])
@@ -90,7 +90,7 @@ def _by_memory(pair: PacePair, changes: Sequence[FindingChange], before: Report,
         doubts = [_NO_STEPS]
     told = _by_growth(pair, changes, before, doubts)
     if told is None:
-        return _cannot_tell(pair, work, doubts)
+        return _cannot_tell(pair, doubts)
     return replace(told, doubts=[*told.doubts, *filter(None, [work])])
 
 
@@ -142,9 +142,10 @@ def _below(pair: PacePair, changes: Sequence[FindingChange], before: Report) -> 
     return f"{named}: {_rates(pair)}{_would_tell(pair, leak)}"
 
 
-def _cannot_tell(pair: PacePair, work: str, doubts: Sequence[str]) -> Decision:
+def _cannot_tell(pair: PacePair, doubts: Sequence[str]) -> Decision:
     """What was too little, or not alike, first."""
     one, two = pair.before, pair.after
+    work = _other_work(pair, 1 - MIN_CHANGE)
     if not pair.is_measured:
         nothing = pair.end <= pair.start
         little = "the runs have nothing in common to compare" if nothing else _too_little(pair)
@@ -157,7 +158,7 @@ def _cannot_tell(pair: PacePair, work: str, doubts: Sequence[str]) -> Decision:
         usual = (_said(pace.usual_slope, pair) for pace in (one, two))
         why = "in what both have they differ, and as a whole they do not ({} before, {} after)".format(*usual)
     else:
-        why = _too_little(pair) if differ <= pair.smallest else "one of them has no verdict of its own"
+        why = _too_little(pair) if differ <= pair.smallest else "one run has no verdict of its own to compare"
     leaks = [pace.least_slope for pace in (one, two) if pace.grows and pace.least_slope > 0]
     more = _would_tell(pair, max(leaks)) if leaks and pair.is_judged else ""
     if not pair.is_judged:
@@ -165,17 +166,17 @@ def _cannot_tell(pair: PacePair, work: str, doubts: Sequence[str]) -> Decision:
     return Decision(CANNOT_TELL, f"{work}{'; ' if work else ''}{why}: {rates}{more}", doubts)
 
 
-def _other_work(pair: PacePair) -> str:
-    """That one run did far less than the other, by its steps, or by what it computed in the same time."""
+def _other_work(pair: PacePair, least: float) -> str:
+    """That one run did less than that share of the other's, by its steps, or by what it computed in the same time."""
     one, two = pair.before, pair.after
     counts = one.counted, two.counted
     if min(counts) > 0:
-        if min(counts) >= _AS_FAR * max(counts):
+        if min(counts) >= least * max(counts):
             return ""
         did = f"{format_count(one.counted)} {pair.step_unit}s, the run after {format_count(two.counted)}"
         return f"the run before did {did}"
     each = one.cpu_s, two.cpu_s
-    if pair.unit == STEP or min(each) >= (1 - MIN_CHANGE) * max(each) or not min(each):
+    if pair.unit == STEP or min(each) >= least * max(each) or not min(each):
         return ""
     return "the run before computed for {} meanwhile, the run after for {}".format(*map(format_duration, each))
 
