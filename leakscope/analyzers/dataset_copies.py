@@ -93,8 +93,8 @@ def findings(
             yield (growing if goes_on else has_copied)(case, _KIND, team, rows)
     if not found:
         figures = {"containers": containers}
-        rows = f"large containers of rows ({containers}), of which no two were seen to have the same"
-        text = rows if containers else "no large container"
+        alike = f"large containers of rows ({containers}), of which no two were seen to have the same"
+        text = alike if containers else "no large container"
         yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 
