@@ -201,7 +201,7 @@ def _no_leak(report: Report) -> Outcome:
         causes = [f for f in report.findings if f.severity != "note" and not f.wasted]
         surest = max((f.confidence for f in causes), default=1.0)
         if surest < LIKELY:  # a gate that fails on what is likelier to be something else is switched off soon
-            unsure = f"memory grows, and what was found to explain it is {surest:.0%} sure at most"
+            unsure = f"what was found to explain it is {surest:.0%} sure at most: {text}"
             return Outcome(NO_LEAK, CANNOT_TELL, unsure)
         return _broken(NO_LEAK, text, causes[0] if causes else None, named=True)
     return Outcome(NO_LEAK, outcome, text)
