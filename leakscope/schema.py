@@ -669,7 +669,7 @@ TABLES: dict[str, Table] = {
             _OWNER_LINE,
             _STACK,
             _c("live_bytes", "int", "bytes", "alive now, estimated from samples"),
-            _c("settled_bytes", "int", "bytes", f"of them, alive for {SETTLED_S:.0f} s (objects: half a window of 3 s)"),
+            _c("settled_bytes", "int", "bytes", f"of them, alive for {SETTLED_S:.0f} s (objects: half of a window)"),
             _c("error_bytes", "int", "bytes", "one standard error of live_bytes: large allocations have next to none"),
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
