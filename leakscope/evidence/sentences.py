@@ -84,8 +84,10 @@ def _through(line: GrowthLine) -> str:
 
 
 def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Series:
-    """The beginning of a series, no longer than a report may be."""
-    return Series(name, time_s.tolist()[:POINTS], values.tolist()[:POINTS], "s", unit)
+    """A series to its end, in as many of its points as a report may have."""
+    every = time_s.size // POINTS + 1
+    x, y = (one[::-1][::every][::-1].tolist() for one in (time_s, values))
+    return Series(name, x, y, "s", unit)
 
 
 def frees(process: ProcessGrowth, size: float, parts: Sequence[tuple[str | None, float]]) -> str:

@@ -562,7 +562,8 @@ class SnapshotMaker:
         return max(limit_s, min(pause.TRAINING_S, self._schedule.left_at_end_s() / 3))
 
     def _say_what_was_left_out(self, what_was_left: str) -> None:
-        self._say_reduced(self.pauses.refusal(what_was_left) or f"little memory is left: {what_was_left}")
+        little = "a fork may use little memory for a snapshot" if self.fork is not None else "little memory is left"
+        self._say_reduced(self.pauses.refusal(what_was_left) or f"{little}: {what_was_left}")
 
     def _say_reduced(self, text: str) -> None:
         """Once."""

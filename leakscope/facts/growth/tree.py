@@ -67,7 +67,7 @@ class TreeGrowth:
     def growth_bytes_per_hour(self) -> float:
         return per_second(self.growth_bytes, self.end_s - self.start_s) * 3600
 
-    def process(self, pid: int) -> ProcessGrowth | None:
+    def process(self, pid: int | None) -> ProcessGrowth | None:
         """The process with this pid that gained most."""
         return next((p for p in self.processes if p.pid == pid), None)
 

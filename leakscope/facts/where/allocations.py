@@ -6,13 +6,13 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ...units import TOLD_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import int_of, only, text_of
 
@@ -76,20 +76,9 @@ def _beside_a_program(library: str) -> str | None:
     return file.split(".", 1)[0] or None if is_one else None
 
 
-_known: WeakKeyDictionary[ProcessGrowth, dict[tuple[float, float, tuple[str, ...]], list[Allocations]]]
-_known = WeakKeyDictionary()
-
-
-def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str] = NATIVE) -> list[Allocations]:
+@remembered
+def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[str, ...] = NATIVE) -> list[Allocations]:
     """Of the judged window, the one that gained most first. Empty where nothing was sampled."""
-    known = _known.setdefault(process, {})
-    key = (growth.start_s, growth.end_s, tuple(allocators))
-    if key not in known:  # a dozen diagnoses ask
-        known[key] = _allocations(growth, process, allocators)
-    return list(known[key])
-
-
-def _allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str]) -> list[Allocations]:
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())

@@ -80,7 +80,7 @@ def lines_of(
     growth: TreeGrowth,
     process: ProcessGrowth,
     sources: Sequence[Source],
-    allocators: Sequence[str],
+    allocators: tuple[str, ...],
     *,
     makers: Sequence[str] = (),
 ) -> list[GrowthLine]:
