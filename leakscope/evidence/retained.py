@@ -59,7 +59,7 @@ def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iter
     if not own:
         what = "autograd graph" if kind == GRAPH else "container's contents"
         none = RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
-        yield looked_too_early(kind, growth) or none
+        yield looked_too_early(kind, growth, found) or none
 
 
 def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:

@@ -82,11 +82,12 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[st
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())
-    # As it ends main() has returned, and what its variables held is freed.
-    until_s = min(growth.end_s + TOLD_S, process.exit_s)
-    moments = [at_s for at_s in moments if at_s <= until_s] or moments[:1]
+    moments = [at_s for at_s in moments if at_s <= growth.end_s + TOLD_S]
     if not moments:
         return []
+    # As it ends main() has returned, and what its variables held is freed: that is asked where nothing was told before.
+    at_work = [at_s for at_s in moments if at_s <= process.exit_s]
+    moments = at_work if rows["time_s"].isin(at_work).any() else moments
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
     early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]
     has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2
