@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4
+THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 _NO_AGENT = "no-agent"  # a note of an agent that did not begin: see agent/refusal.py
 # Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...units import MOST, TOLD_S
+from ...units import TOLD_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..remembered import remembered
@@ -82,14 +82,11 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[st
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())
-    moments = [at_s for at_s in moments if at_s <= growth.end_s + TOLD_S]
+    # As it ends main() has returned, and what its variables held is freed.
+    until_s = min(growth.end_s + TOLD_S, process.exit_s)
+    moments = [at_s for at_s in moments if at_s <= until_s] or moments[:1]
     if not moments:
         return []
-    # As it ended: main() has returned, and what its variables held is freed. That may be written twice.
-    within = [at_s for at_s in moments if at_s <= growth.end_s]
-    least = MOST * _all_of(rows, within[-1]) if within else 0.0
-    while len(moments) > max(1, len(within)) and _all_of(rows, moments[-1]) < least:
-        del moments[-1]
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
     early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]
     has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2
@@ -126,10 +123,6 @@ def function_name(symbol: str | None) -> str | None:
     if len(parts) > 1 and re.fullmatch(r"h[0-9a-f]{16}", parts[-1]):
         del parts[-1]  # of Rust: tells instances apart
     return "::".join(parts) or symbol
-
-
-def _all_of(rows: pd.DataFrame, at_s: float) -> float:
-    return float(only(rows, rows["time_s"] == at_s)["live_bytes"].sum())
 
 
 def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]]:
