@@ -32,16 +32,18 @@ def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
     subject = finding.subject
     if finding.mechanism is None or not subject.file or not subject.line:
         return None
-    lengths = next((one.y for one in finding.series if one.name == "members"), ())
+    lengths = [one.figures for one in finding.evidence if "end_length" in one.figures or "member_length" in one.figures]
+    seen = lengths[0] if lengths else {}
     asked = Asked(
         sources=case.sources,
         file=subject.file,
         line=subject.line,
         variable=subject.variable or "",
         type_name=subject.type or "",
-        most=suitable(max(lengths, default=4000.0)),
+        most=suitable(float(seen.get("member_length", seen.get("end_length", 4000)))),
         base=_base(case, finding),
         container=found.group(1) if (found := re.search(r"\((\w+)\)$", subject.holder or "")) else "",
+        member=seen.get("member_type"),
     )
     return edit(finding.mechanism, asked)
 

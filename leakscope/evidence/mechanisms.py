@@ -27,6 +27,7 @@ from ..facts.code.statements import (
     is_never_read,
     new_each_time,
     only_read,
+    removed_beside,
     statement_at,
     stored,
     stores_part,
@@ -131,7 +132,7 @@ class Held:
     @property
     def has_more_members(self) -> bool:
         """Or its members have, or it is not known how many there are."""
-        return not self.named.has_length or _longer(self.named) or self.found.longer_member is not None
+        return not self.named.has_length or _longer(self.named) or self.named.longer_member is not None
 
     @cached_property
     def others(self) -> str:
@@ -469,6 +470,16 @@ def _removal_not_reached(one: Held) -> str | None:
     return f"{removing.place} {'empties' if empties else 'removes members of'} {one.variable}{calls} {why}{also}"
 
 
+def _removed_beside(one: Held) -> dict[str, str] | None:
+    """Nothing removes from it, and what gives another container the same keys removes them from that one."""
+    is_it = one.statement is not None and one.named is one.place and one.place.is_user and not one.found.removing
+    other = removed_beside(one.sources, one.statement) if is_it and one.statement is not None else None
+    if other is None or one.statement is None or one.statement.function is None:
+        return None
+    place = f"{one.statement.source.file.rsplit('/', 1)[-1]}:{other.removes.node.lineno}"
+    return {"at": place, "other": ast.unparse(other.container), "both": one.statement.function.name}
+
+
 def _way_out(one: Held) -> str | None:
     """By its source, the library has a public method that removes from what grows, on an object the path leads by."""
     found = _offered(one) if not one.inner.is_user else None
@@ -576,7 +587,7 @@ def _bound(one: Held) -> list[str]:
         is_inside = named is not place or one.found.holder.largest is not None
         unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"
         return [f"{unneeded if is_inside else f'empty {variable}'}{one.filled}{beside}"]
-    bounded = one.found.longer_member or (named if named.has_length else place)
+    bounded = one.named.longer_member or (named if named.has_length else place)
     told = [f"{_how_to_bound(one, tail(bounded.type_name))}{beside}"]
     member = one.member_type or one.found.kept.type_name
     if member.startswith("torch.") and one.found.tensor_growth_bytes > MOST * max(place.growth_bytes, 1.0):
@@ -585,19 +596,21 @@ def _bound(one: Held) -> list[str]:
 
 
 def _how_to_bound(one: Held, kind: str) -> str:
-    name, keys = one.written, one.new_keys
-    variable = name if one.found.longer_member is not None else one.variable
+    name, keys, variable, filled = one.written, one.new_keys, one.variable, one.filled
+    if one.named.longer_member is not None and one.line is not None:
+        is_alias = str(one.named.reference.variable) not in name  # donors = self.bank.setdefault(key, [])
+        variable, filled = (f"{name}, a {kind} in {variable}", f" that {one.line.place} fills,") if is_alias else (name, filled)
     if kind == "deque":
-        return f"bound {variable}{one.filled}, by the maxlen of its deque, or empty it once it has been used"
+        return f"bound {variable}{filled}, by the maxlen of its deque, or empty it once it has been used"
     if kind.endswith(("dict", "Dict", "Counter")):
-        each = f" (a new one for each {keys}{one.where})" if keys and "," not in keys else one.filled
+        each = f" (a new one for each {keys}{one.where})" if keys and "," not in keys else filled
         return (
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
     if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
-        return f"empty {variable}{one.filled} once it has been used{keep}"
-    return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
+        return f"empty {variable}{filled} once it has been used{keep}"
+    return f"remove what is no longer needed from {variable}{filled}, or bound it"
 
 
 # What libraries keep on the program's behalf; caches and what is made of a function; what members carry; containers.
@@ -698,6 +711,11 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "slow-consumer": Mechanism(_slow_consumer),
     "removal-not-reached": Mechanism(_removal_not_reached),
+    "removed-beside": Mechanism(
+        _removed_beside,
+        "remove from {one.variable}, too, what {at} removes from {other}: {both}() gives both the same keys, and "
+        "nothing removes them from {one.variable}",
+    ),
     "library-way-out": Mechanism(_way_out),
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),
     "default-argument": Mechanism(

@@ -197,7 +197,7 @@ def _series(alike: Sequence[Seen]) -> Iterator[Series]:
             yield Series(f"{name} in {process.label}", time_s, held, process=process.label)
         else:
             yield Series(name, time_s, held)
-            counted = found.longer_member or found.place
+            counted = found.named.longer_member or found.place
             if counted.has_length:
                 yield Series("members", time_s, _rounded(counted.length, 0), y_unit="count")
 

@@ -192,6 +192,26 @@ def add(self, key):
     return self.rows[key]""")
 
 
+TWINS = in_class("""def __init__(self):
+    self.rows, self.store, self.order = {}, {}, deque()
+
+def add(self, row):
+    key = self.next_key()
+    self.store[key] = row
+    self.order.append(key)
+    if row.is_hot:
+        self.rows[key] = row
+    while len(self.order) > 800:
+        self.evict()
+
+def evict(self):
+    key = self.order.popleft()
+    self.store.pop(key, None)
+
+def sample(self):
+    return [self.rows[key] for key in sample(self.rows)]""")
+
+
 def of_topics(f: float) -> list[dict[str, Any]]:
     kept, rows = rows_of("collections.defaultdict")(f)
     inside = {"length": 2000 * f, "member_type": "method", "parent": "main() kept.rows", "edge_kind": "item"}
@@ -254,6 +274,9 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (JOBS, of_jobs, "finished-work", ["add_done_callback(lambda _: self.rows.pop(row, None))"]),
         (EXPIRED, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "no longer needed"]),
         (RESET, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "once they have been used"]),
+        (TWINS, rows_of("dict"), "removed-beside", ["train.py:16 removes from self.store", "add() gives both"]),
+        (TWINS.replace("self.rows[key] = row", "self.rows[row.id] = row"), rows_of("dict"), "unbounded-container",
+         ["row.id", "delete each entry"]),
         (GROUPS, rows_of("dict"), "unbounded-container", ["a new one for each row.user"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
@@ -261,7 +284,7 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
     ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
-         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "groups",
+         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "twins", "other keys", "groups",
          "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(

@@ -182,6 +182,51 @@ def test_what_is_called_to_remove_again_is_called_also_after_an_exception(end: s
     assert broker.rows == {0: {}} and told == ([1, 0] if end == "\n" else [1, 1, 0, 0])
 
 
+TWINS = """class Buffer:
+    def __init__(self):
+        self.store, self.rows = {}, {}
+
+    def push(self, key, row):
+        self.store[key] = row
+        self.rows[key] = row  # add
+
+    def evict(self, old):
+        self.store.pop(old)
+"""
+
+
+@pytest.mark.parametrize("kind", ["dict", "set"])
+def test_what_loses_a_key_beside_another_container_does_so_with_it(kind: str) -> None:
+    names: dict[str, Any] = {}
+    text = TWINS if kind == "dict" else TWINS.replace("{}, {}", "{}, set()").replace("rows[key] = row", "rows.add(key)")
+    exec(edited("removed-beside", text, "# add", type_name=kind).text, names)
+    buffer = names["Buffer"]()
+    for key in "ab":
+        buffer.push(key, 1)
+    buffer.evict("a")
+    assert [*buffer.rows] == ["b"]
+
+
+LISTS = """class Bank:
+    def __init__(self):
+        self.rows = {}
+
+    def add(self, key, row):
+        donors = self.rows.setdefault(key, [])
+        donors.append(row)  # add
+"""
+
+
+def test_of_lists_in_a_dict_that_grow_each_keeps_the_latest() -> None:
+    names: dict[str, Any] = {}
+    about = {"type_name": "dict", "container": "dict", "member": "list", "most": 2}
+    exec(edited("unbounded-container", LISTS, "# add", **about).text, names)
+    bank = names["Bank"]()
+    for row in range(5):
+        bank.add(row % 2, row)
+    assert bank.rows == {0: [2, 4], 1: [1, 3]}
+
+
 READS = """import collections
 
 rows = collections.defaultdict(complex)
@@ -356,6 +401,9 @@ def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed
         ("views", "rows.append(", "append", {}),
         ("views", "rows.append(match)", "append", {"type_name": "list of re.Match"}),
         ("removal-not-reached", "rows.append(row)\nrows.remove(row)", "append", {}),
+        ("removed-beside", TWINS.replace("self.store.pop(old)", "return self.store.pop(old)"), "# add", {}),
+        ("removed-beside", TWINS.replace("self.store.pop(old)", "self.store.pop(next(old))"), "# add", {}),
+        ("unbounded-container", LISTS, "# add", {"container": "dict"}),
         ("removal-not-reached", ROOM.replace("(row)  # may raise", '("""a\n""")'), "append", {}),
         ("removal-not-reached", BROKER.replace("serve(row)", "row = serve(row)"), "# add", {}),
         ("removal-not-reached", BROKER.replace("unsubscribe(0, row)", "unsubscribe(0, next(rows))"), "# add", {}),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
 from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
-from .statements import Statement, is_looked_up_first, only_read, skipped_after, statement_at, stored
+from .statements import Statement, is_looked_up_first, only_read, removed_beside, skipped_after, statement_at, stored
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -43,8 +43,9 @@ class Unsure(Exception):
 class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
-    ``container``: the type of ``variable``, without its module, where that is known. ``base``: str, bytes, int or
-    float, where the members are of a class derived from that.
+    ``container``: the type of ``variable``, without its module, where that is known; ``member``: that of a member,
+    where these grew, and the line adds to one. ``base``: str, bytes, int or float, where the members are of a class
+    derived from that.
     """
 
     sources: Sequence[Source]
@@ -55,9 +56,12 @@ class Asked(NamedTuple):
     most: int
     base: str | None = None
     container: str = ""
+    member: str | None = None
 
     @property
     def kind(self) -> str:
+        if self.member is not None:
+            return self.member.rpartition(".")[2]
         return self.container or self.type_name.split(" of ")[0].rpartition(".")[2]
 
 
@@ -192,6 +196,8 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     container, _ = _known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
     name, most = _segment(found.source, container), asked.most
     is_it = _is_plain_name(container) and last_name(container) == asked.variable
+    if asked.member is not None:
+        is_it = not isinstance(container, ast.Call)
     _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
     note = f"{name} keeps the latest {most:,}; {_MISSES}"
     if kind == "list" and not isinstance(node, ast.Assign):
@@ -341,6 +347,17 @@ def _in_finally(asked: Asked, found: Statement) -> Edited:
     return moved._replace(before=source.text)
 
 
+def _removed_as_beside(asked: Asked, found: Statement) -> Edited:
+    """Where another container loses a key, this one does so as well."""
+    beside = _known(removed_beside(asked.sources, found))
+    removes = beside.removes
+    _need(isinstance(removes.node, (ast.Expr, ast.Assign, ast.Delete)), "what removes it there does more")
+    name, key = _segment(found.source, _known(stored(found.node))[0]), _segment(removes.source, beside.key)
+    _need(isinstance(beside.key, (ast.Name, ast.Attribute, ast.Constant)), "what removes it there works out the key")
+    out = f"{name}.discard({key})" if asked.kind == "set" else f"{name}.pop({key}, None)"
+    return _behind(removes.source, removes.node, [out], "")
+
+
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
     """A hook that a function makes for itself goes as the function ends."""
     function, node, block = found.function, found.node, found.block
@@ -426,6 +443,7 @@ _HOW: dict[str, _How] = {
     "library-registry": _closed,
     "hooks": _handle_removed,
     "removal-not-reached": _in_finally,
+    "removed-beside": _removed_as_beside,
     "finished-work": _taken_out_when_done,
     "class-attribute": _for_each_object,
 }

@@ -101,11 +101,6 @@ class Retained:
         return function if function is not None and function.endswith(".__init__") else None
 
     @property
-    def longer_member(self) -> Place | None:
-        """The one that gained most, where it has as many members as before, and these have more."""
-        return _longer_member(self.named)
-
-    @property
     def is_graph(self) -> bool:
         return self.kept.type_name == GRAPH_TYPE
 
@@ -173,7 +168,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
-        removing=removed_at(sources, named, place, of_members=_longer_member(named) is not None) if adding else (),
+        removing=removed_at(sources, named, place) if adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
@@ -185,14 +180,6 @@ def retained(
         untouched=untouched,
         made=made,
     )
-
-
-def _longer_member(place: Place) -> Place | None:
-    if not place.has_length or place.length[-1] > place.length[0]:
-        return None
-    longer = [one for one in place.children if one.has_length and one.length[-1] > one.length[0]]
-    is_most = sum(one.growth_bytes for one in longer) >= MOST * place.growth_bytes > 0
-    return max(longer, key=lambda one: one.growth_bytes) if is_most else None
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:

@@ -123,9 +123,9 @@ def named_in(
     return named, lines
 
 
-def removed_at(sources: Sequence[Source], named: Place, place: Place, *, of_members: bool) -> list[Line]:
+def removed_at(sources: Sequence[Source], named: Place, place: Place) -> list[Line]:
     """The lines that remove from what grows at or below a place that has the user's name."""
-    return removing_lines(sources, named.as_holder(_key(named, place)), of_members=of_members)
+    return removing_lines(sources, named.as_holder(_key(named, place)))
 
 
 def _storing_in_members(sources: Sequence[Source], place: Place) -> list[Line]:
