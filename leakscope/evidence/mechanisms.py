@@ -21,6 +21,7 @@ from ..facts.code.index import last_name, tail
 from ..facts.code.points_to import adds
 from ..facts.code.statements import (
     Statement,
+    freed_by,
     guard_of,
     has_default,
     is_looked_up_first,
@@ -250,6 +251,27 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
         if any((call.file, call.line) == (file, line) for call in find_calls(sources, function)):
             return how
     return None
+
+
+def not_freed(sources: Sequence[Source], file: str, line: int, maker: str) -> str | None:
+    """What frees what a function of C makes, by its name, and why the program does not come to it.
+
+    None where the sources do not name such a function. ``line``: where the maker is called.
+    """
+    freeing, calls = freed_by(sources, maker)
+    if freeing is None:
+        return None
+    name, makes = file.rsplit("/", 1)[-1], f"what {maker}() makes"
+    if not calls:
+        return f"call {freeing}() for {makes} at {name}:{line} once it is done with: nothing in the sources does"
+    at = f"{calls[0].source.file.rsplit('/', 1)[-1]}:{calls[0].node.lineno}"
+    guard = guard_of(sources, calls[0].source.file, calls[0].node.lineno, statement_at(sources, file, line))
+    why, by = f"less often than it is made at {name}:{line}: see what skips it, as an exception may", ""
+    if guard is not None:
+        why = _ONLY[guard.kind].format(text=guard.text, at=guard.place, when="for each", where=f" at {name}:{line}")
+        why = why.replace("members are added", "it is made").replace("They are added", "It is made")
+        by = f", and {guard.call} calls it" if guard.call else ""
+    return f"{at} frees {makes} by {freeing}(){by} {why}"
 
 
 # ---- proofs

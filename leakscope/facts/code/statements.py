@@ -126,6 +126,31 @@ def _place(source: Source, node: ast.stmt | ast.ExceptHandler) -> str:
     return f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
 
 
+_FREEING = re.compile(r"(free|destroy|delete|release|dispose|close|drop|unref)")
+
+
+def freed_by(sources: Sequence[Source], maker: str) -> tuple[str | None, list[Statement]]:
+    """The function of C that by its name frees what another makes, as the sources know it, and where they call it.
+
+    ``track_free`` for ``track_simplify``: both begin with the same word, and no other such name frees.
+    """
+    prefix = re.match(r"[A-Za-z]+_|[A-Z]?[a-z]+(?=[A-Z])", maker)
+    if prefix is None:
+        return None, []
+    found: dict[str, list[tuple[str, int]]] = {}
+    for source in sources:
+        for node in ast.walk(parse(source.text) or ast.Module([], [])):
+            own = node.func if isinstance(node, ast.Call) else node
+            name = own.attr if isinstance(own, ast.Attribute) else ""
+            if name.startswith(prefix.group()) and name != maker and _FREEING.search(name.lower()):
+                calls = found.setdefault(name, [])
+                calls += [(source.file, node.lineno)] if isinstance(node, ast.Call) else []
+    if len(found) != 1:
+        return None, []
+    ((name, calls),) = found.items()
+    return name, [one for call in calls if (one := statement_at(sources, *call)) is not None]
+
+
 def callers_of(sources: Sequence[Source], found: Statement) -> list[Statement]:
     """The statements that call the function that it is in."""
     function, file = found.function, found.source.file
