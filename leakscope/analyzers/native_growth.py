@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
-from ..evidence.leaked_references import leaked_handles, leaked_large
+from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
 from ..evidence.mechanisms import not_freed, of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import curve, grew_at
@@ -224,11 +224,9 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
     known = of_call(case.sources, line.file, line.line) if line is not None else None
-    maker = look.asked.native_function if look.asked is not None else None
+    maker = line.alive[0].native_function if line is not None and line.alive else None
     freed = not_freed(case.sources, line.file, line.line, maker) if line is not None and maker is not None else None
     told = "library-registry" if known else "removal-not-reached" if freed is not None else None
-    graphs = process.rows("heap_graphs")
-    is_partly_read = len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
@@ -237,7 +235,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         grounds=[
             Ground("an allocator handed it out, and no object that was found explains it", NEUTRAL),
             Ground(f"{line.share:.0%} of it was seen under one line", graded(certain, NEUTRAL, SURE)) if line else None,
-            Ground("of the objects a part was read: others may hold it", AGAINST) if is_partly_read else None,
+            Ground("of the objects a part was read: others may hold it", AGAINST) if is_partly_read(process) else None,
         ],
         bytes=bytes,
         process=process,
@@ -255,7 +253,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
 
 
 def _remedy(line: GrowthLine | None, library: str | None) -> str:
-    first = line.alive[0] if line is not None else None
+    first = line.alive[0] if line is not None and line.alive else None
     if first is not None and first.is_beside_program:
         made = f"{first.native_function}() of {library}" if first.native_function else library
         return f"see that what {made} makes is given back to it: {library} is a library of the program's own"

@@ -32,18 +32,18 @@ def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
     subject = finding.subject
     if finding.mechanism is None or not subject.file or not subject.line:
         return None
-    lengths = [one.figures for one in finding.evidence if "end_length" in one.figures or "member_length" in one.figures]
-    seen = lengths[0] if lengths else {}
+    seen = next((one.figures for one in finding.evidence if "end_length" in one.figures), {})
+    length, member = seen.get("member_length", seen.get("end_length")), seen.get("member_type")
     asked = Asked(
         sources=case.sources,
         file=subject.file,
         line=subject.line,
         variable=subject.variable or "",
         type_name=subject.type or "",
-        most=suitable(float(seen.get("member_length", seen.get("end_length", 4000)))),
+        most=suitable(length if isinstance(length, int) else 4000.0),
         base=_base(case, finding),
         container=found.group(1) if (found := re.search(r"\((\w+)\)$", subject.holder or "")) else "",
-        member=seen.get("member_type"),
+        member=member if isinstance(member, str) else None,
     )
     return edit(finding.mechanism, asked)
 

@@ -620,8 +620,10 @@ def _bound(one: Held) -> list[str]:
 def _how_to_bound(one: Held, kind: str) -> str:
     name, keys, variable, filled = one.written, one.new_keys, one.variable, one.filled
     if one.named.longer_member is not None and one.line is not None:
-        is_alias = str(one.named.reference.variable) not in name  # donors = self.bank.setdefault(key, [])
-        variable, filled = (f"{name}, a {kind} in {variable}", f" that {one.line.place} fills,") if is_alias else (name, filled)
+        if str(one.named.reference.variable) in name:
+            variable = name
+        else:  # donors = self.bank.setdefault(key, [])
+            variable, filled = f"{name}, a {kind} in {variable}", f" that {one.line.place} fills,"
     if kind == "deque":
         return f"bound {variable}{filled}, by the maxlen of its deque, or empty it once it has been used"
     if kind.endswith(("dict", "Dict", "Counter")):

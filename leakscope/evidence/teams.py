@@ -49,7 +49,8 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     growth, gained, count = case.growth, team.gained, len(team.alive)
     share = min(1.0, gained / max(growth.growth_bytes, 1))
     most = max(zip(team.by_worker, team.alive), key=lambda pair: pair[0])[1]
-    is_copying, found = _is_copying(team, suspect), suspect.finding
+    is_copying = _is_copying(team, suspect)
+    told = suspect.finding.mechanism if suspect.finding is not None else _MECHANISMS.get(suspect.how)
     verb = "copies the memory it inherited" if is_copying else "keeps more and more memory"
     title = f"{_each(team, most, count)} {verb}: {format_bytes(gained, signed=True)} in all"
     if suspect.name is not None:
@@ -69,7 +70,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
         remedy=_remedy(suspect, sum(team.by_worker) / max(1, count), count, is_copying=is_copying),
-        mechanism="workers-copy" if is_copying else found.mechanism if found is not None else _MECHANISMS.get(suspect.how),
+        mechanism="workers-copy" if is_copying else told,
         series=_curves(team.alive),
     )
 

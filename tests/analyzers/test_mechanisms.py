@@ -284,8 +284,8 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
     ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
-         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "twins", "other keys", "groups",
-         "match", "anew", "text", "spans"],
+         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "twins",
+         "other keys", "groups", "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

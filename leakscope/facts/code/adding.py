@@ -209,7 +209,7 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources."""
 
     def is_one(call: ast.Call, scope: Scope) -> bool:
-        return ".".join(_imported(call.func, scope)) in names
+        return ".".join(imported(call.func, scope)) in names
 
     found = {line for name in names for line in _ranked(index_of(sources, tail(name)), _calling(CALLS, is_one))}
     order = {source.file: i for i, source in enumerate(sources)}
@@ -246,7 +246,7 @@ def _calling(kind: str, is_one: Callable[[ast.Call, Scope], bool]) -> Events:
     return events
 
 
-def _imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
+def imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
     """``torch, jit, trace`` of ``jit.trace`` after ``from torch import jit``; empty for what was not imported."""
     parts: list[str] = []
     while isinstance(func, ast.Attribute):
@@ -267,7 +267,7 @@ def _calls_into(package: str) -> Events:
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
-        names = _imported(node.func, scope) if package and isinstance(node, ast.Call) else ()
+        names = imported(node.func, scope) if package and isinstance(node, ast.Call) else ()
         # By way of another library, too: np.ctypeslib fills what ctypes keeps.
         is_its = bool(names) and names[0].split(".", 1)[0] == package
         if isinstance(node, ast.Call) and (is_its or any(name.startswith(package) for name in names[1:])):

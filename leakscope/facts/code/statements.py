@@ -241,7 +241,7 @@ def removed_beside(sources: Sequence[Source], found: Statement) -> Beside | None
             continue
         for node in ast.walk(inside):
             key = _removed_key(node, ast.dump(entry[0]).replace("Store()", "Load()"))
-            removes = statement_at(sources, found.source.file, node.lineno) if key is not None else None
+            removes = statement_at(sources, found.source.file, key.lineno) if key is not None else None
             if key is not None and removes is not None:
                 return Beside(entry[0], key, removes)
     return None
