@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from ..agent import libraries
-from ..facts.code.adding import Line, Source, find_calls
+from ..facts.code.adding import Line, Source, find_calls, given_by_key
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
 from ..facts.code.points_to import adds
@@ -38,7 +38,7 @@ from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
-from ..facts.where.holders import are_results_of_cells, holder_name
+from ..facts.where.holders import are_results_of_cells, holder_name, key_in
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import BY_THE_END
 from ..units import FEWEST, MOST, format_bytes, format_count
@@ -72,6 +72,7 @@ class Advice(NamedTuple):
 
     mechanism: str | None
     sentences: list[str]
+    line: Line | None = None  # to be edited, where that is another than the one that adds
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,12 @@ class Held:
     @property
     def variable(self) -> str:
         return re.sub(r" \([^()]*\)$", "", self.found.name)  # without its type
+
+    @cached_property
+    def giving(self) -> Line | None:
+        """The call that gives what grows there, where the line that adds does so for all keys."""
+        key = key_in(self.named, self.place)
+        return given_by_key(self.sources, self.line, key) if key is not None and self.line is not None else None
 
     @property
     def where(self) -> str:
@@ -221,7 +228,8 @@ def advice(
         if proved:
             parts = proved if isinstance(proved, dict) else {}
             said = row.said.format(one=one, found=proved, **parts)
-            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)])
+            line = parts.get("line")
+            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)], line)
     return Advice(None, [f"see what keeps what {one.variable} has{one.filled}; {frees.format('about')}"])
 
 
@@ -348,6 +356,17 @@ def _chain(one: Held) -> dict[str, str] | None:
     link = one.found.link or next(below, None)
     by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
     return {"kind": tail(link.type_name), "by": by} if link is not None else None
+
+
+def _history(one: Held) -> dict[str, Any] | None:
+    """Where one of several lists has tensors, the line that adds to all of them may be given what is none."""
+    key, giving = key_in(one.named, one.place), one.giving
+    if not one.found.is_graph:
+        return None
+    if giving is not None:
+        return {"what": f"the {key} that {giving.place} gives {one.variable}", "number": ".item()", "line": giving}
+    what = f"what {one.variable} keeps{f' as {key!r}' if key is not None else ''}{one.where}"
+    return {"what": what, "number": "float(), which takes plain numbers as well" if key is not None else ".item()"}
 
 
 def _context(one: Held) -> str | None:
@@ -678,9 +697,9 @@ MECHANISMS: dict[str, Mechanism] = {
         "long as it waits, a timer keeps its function, and the arguments of it",
     ),
     "autograd-history": Mechanism(
-        lambda one: one.found.is_graph,
-        "detach what {one.variable} keeps{one.where}, by .detach() or, where a number is enough, .item(): each tensor "
-        "carries the history it was computed by",
+        _history,
+        "detach {what}, by .detach() or, where a number is enough, {number}: each tensor carries the history it was "
+        "computed by",
         lambda one: [
             "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history"
         ],

@@ -25,6 +25,7 @@ from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
+from .sentences import at_line
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -172,10 +173,12 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         bytes_per_hour=case.bytes_per_hour(total),
         bytes_per_step=case.bytes_per_step(total),
         process=process,
-        line=found.line or defined_at(found.named),
+        line=told.line or found.line or defined_at(found.named),
         device="cpu",
         library=None if found.named.is_user else _library(found.place),
-        evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
+        evidence=[
+            told.line and at_line(told.line, "gives it"),
+            *evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=told.sentences,
         mechanism=told.mechanism,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
+from .adding import keyed
 from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
 from .statements import Statement, is_looked_up_first, only_read, removed_beside, skipped_after, statement_at, stored
 
@@ -44,7 +45,7 @@ class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
     ``container``: the type of ``variable``, without its module, where that is known; ``member``: that of a member,
-    where these grew, and the line adds to one. ``base``: str, bytes, int or float, where the members are of a class
+    where these grew, and the line adds to one, and ``key`` that of the one that grew. ``base``: str, bytes, int or float, where the members are of a class
     derived from that.
     """
 
@@ -57,6 +58,7 @@ class Asked(NamedTuple):
     base: str | None = None
     container: str = ""
     member: str | None = None
+    key: str | None = None
 
     @property
     def kind(self) -> str:
@@ -113,7 +115,7 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
 
     def how(asked: Asked, found: Statement) -> Edited:
         container, member = _known(
-            stored(found.node) or _assigned(found), "the line stores no single value that could be changed there"
+            _given(asked, found) or stored(found.node) or _assigned(found), "the line stores no single value that could be changed there"
         )
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
         _need(is_value, "the line stores no single value that could be changed there")
@@ -142,6 +144,13 @@ def _of_view(asked: Asked, text: str, behind: str) -> str | None:
     if "memoryview" in asked.type_name:
         return f"bytes({text})"
     return f"{behind}.{'clone' if 'torch.' in asked.type_name else 'copy'}()"
+
+
+def _given(asked: Asked, found: Statement) -> tuple[ast.expr, ast.expr] | None:
+    """Of ``log.add(step, entropy=entropy)`` what the key of the member has that grows."""
+    call = found.node.value if isinstance(found.node, ast.Expr) else None
+    member = keyed(call, asked.key) if isinstance(call, ast.Call) and asked.key is not None else None
+    return (call.func, member) if isinstance(call, ast.Call) and member is not None else None
 
 
 def _assigned(found: Statement) -> tuple[ast.expr, ast.expr] | None:
