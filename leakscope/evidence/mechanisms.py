@@ -326,10 +326,13 @@ def _method_with_cache(one: Held) -> dict[str, str] | None:
         return None
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
     has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in downwards(one.place.children))
+    made = one.found.made_at  # by a constructor of the class: that of what is kept with each of its objects
+    has_more = has_more or (made is not None and made.function == f"{own.name}.__init__")
     if "staticmethod" in names or "classmethod" in names or not has_more:
         return None  # one object, or nobody saw it there
     cache = next((name for name in names if "cache" in name), names[0])
-    return {"decorator": f"@{cache}", "method": f"{own.name}.{node.name}()"}
+    kept = f"self.{node.name} = {cache}(...)(self.{node.name})"
+    return {"decorator": f"@{cache}", "method": f"{own.name}.{node.name}()", "kept": kept}
 
 
 def _unbounded_cache(one: Held) -> str | None:
@@ -671,9 +674,8 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "cache-keeps-self": Mechanism(
         _method_with_cache,
-        "{decorator} on the method {method} keeps every object it is called on, and its results, in one cache: keep "
-        "the results in the object itself (functools.cached_property, or a dict that __init__ makes), or cache a "
-        "function that is not given self",
+        "{decorator} on the method {method} keeps every object it is called on, and its results, in one cache: make "
+        "one for each object, in __init__ ({kept}), or cache a function that is not given self",
         saves="up to",
     ),
     "unbounded-cache": Mechanism(_unbounded_cache, saves="up to"),

@@ -45,8 +45,8 @@ class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
     ``container``: the type of ``variable``, without its module, where that is known; ``member``: that of a member,
-    where these grew, and the line adds to one, and ``key`` that of the one that grew. ``base``: str, bytes, int or float, where the members are of a class
-    derived from that.
+    where these grew, and the line adds to one; ``key``: by which it has the one that grew. ``base``: str, bytes, int
+    or float, where the members are of a class derived from that.
     """
 
     sources: Sequence[Source]
@@ -114,9 +114,8 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
     """What is stored, in a form that keeps less. ``form``: given its text, and that as what a method is called on."""
 
     def how(asked: Asked, found: Statement) -> Edited:
-        container, member = _known(
-            _given(asked, found) or stored(found.node) or _assigned(found), "the line stores no single value that could be changed there"
-        )
+        pair = _given(asked, found) or stored(found.node) or _assigned(found)
+        container, member = _known(pair, "the line stores no single value that could be changed there")
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
         _need(is_value, "the line stores no single value that could be changed there")
         text = _segment(found.source, member)
@@ -267,6 +266,29 @@ def _cached(asked: Asked, found: Statement) -> Edited:
             module = _segment(found.source, one.value)
             return _replaced(found.source, one, f"{module}.lru_cache(maxsize={asked.most})", note)
     raise Unsure("the decorator that makes it a cache has no maxsize to set")
+
+
+def _cached_in_object(asked: Asked, found: Statement) -> Edited:
+    """A cache round a method is made by __init__ for each object, and goes with it."""
+    node, own, source = found.node, found.cls, found.source
+    decorators = getattr(node, "decorator_list", [])
+    cache = next((one for one in decorators if last_name(one.func if isinstance(one, ast.Call) else one)
+                  in ("lru_cache", "cache")), None)  # fmt: skip
+    init = next((one for one in own.body if getattr(one, "name", "") == "__init__"), None) if own is not None else None
+    alone = len(decorators) == 1 and own is not None and "__slots__" not in _segment(source, own)
+    name = getattr(node, "name", "")
+    _need(cache is not None and alone and not name.startswith("__"), "the method has more than the cache round it")
+    init = _of(ast.FunctionDef, init, "its class has no __init__ that could make the cache for each object")
+    cache, last = _of(ast.expr, cache), init.body[-1]
+    _need(not isinstance(last, (ast.Return, ast.Raise)), "its class has no __init__ that goes on to the end")
+    first = init.args.args[0].arg
+    made = f"{first}.{name} = {_segment(source, cache)}({first}.{name})"
+    after = _with(source, cache.lineno - 1, cache.end_lineno, [])
+    at = last.end_lineno or last.lineno
+    at -= (cache.end_lineno or cache.lineno) - cache.lineno + 1 if cache.lineno < at else 0
+    indent = _indent(lines_of(source.text)[last.lineno - 1])
+    note = f"each object has a cache of its own, which goes with it: results are not shared by equal objects"
+    return _with(source._replace(text=after.text), at, at, [indent + made], note)._replace(before=source.text)
 
 
 def _drained(asked: Asked, found: Statement) -> Edited:
@@ -444,7 +466,7 @@ _HOW: dict[str, _How] = {
     "made-by-reading": _read_without_entry,
     "slow-consumer": _made_with_limit,
     "unbounded-cache": _cached,
-    "cache-keeps-self": _cached,
+    "cache-keeps-self": _cached_in_object,
     "write-buffer": _drained,
     "default-argument": _default_none,
     "collector-off": _collector_on,

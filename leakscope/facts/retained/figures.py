@@ -65,7 +65,17 @@ class Retained:
         if first is None or first.share < MOST or not first.is_sure:
             return None
         is_as_much = first.alive[0].allocator in NATIVE and MOST * first.bytes <= self.total_bytes <= first.bytes / MOST
-        return first if self.share >= MOST or is_as_much else None
+        return first if self.share >= MOST or (is_as_much and not self._is_anothers) else None
+
+    @property
+    def _is_anothers(self) -> bool:
+        """Another holder of what that allocator hands out gained most: what most was allocated for is in that."""
+        others = (one for one in self.look.holders if one.place is not None and one.place is not self.place)
+        large = _is_large(self.place)
+        return any(
+            one.growth_bytes >= MOST * self.look.in_use_bytes and one.place is not None and _is_large(one.place) == large
+            for one in others
+        )
 
     @property
     def name(self) -> str:
