@@ -178,7 +178,10 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         library=None if found.named.is_user else _library(found.place),
         evidence=[
             told.line and at_line(told.line, "gives it"),
-            *evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
+            *evidence(found, case.step_unit),
+            *_in_others(alike),
+            *_too_high(case, place),
+        ],
         doubts=doubts(found),
         remedy=told.sentences,
         mechanism=told.mechanism,

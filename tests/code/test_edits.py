@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -207,6 +209,42 @@ def test_what_loses_a_key_beside_another_container_does_so_with_it(kind: str) ->
     assert [*buffer.rows] == ["b"]
 
 
+CACHED = """import functools
+
+
+class Profile:
+    made = 0
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    @functools.lru_cache(maxsize=None)
+    def affinity(self, category):
+        Profile.made += 1
+        return self.factor * category
+"""
+
+
+def test_a_cache_round_a_method_goes_with_its_object_as_the_advice_says() -> None:
+    names: dict[str, Any] = {}
+    exec(edited("cache-keeps-self", CACHED, "lru_cache").text, names)
+    profile = names["Profile"](3)
+    assert [profile.affinity(2), profile.affinity(2), names["Profile"](4).affinity(2)] == [6, 6, 8]
+    assert names["Profile"].made == 2
+    gone = weakref.ref(profile)
+    del profile
+    gc.collect()
+    assert gone() is None
+
+
+HANDED = "def run(log, loss):\n    log.add(1, lr=0.1, loss=loss)  # give\n"
+
+
+def test_what_the_caller_gives_by_a_key_is_detached_there() -> None:
+    found = edited("autograd-history", HANDED, "# give", key="loss", type_name="list of tuple")
+    assert changed(found)[1] == ["log.add(1, lr=0.1, loss=loss.detach())  # give"]
+
+
 LISTS = """class Bank:
     def __init__(self):
         self.rows = {}
@@ -404,6 +442,9 @@ def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed
         ("removed-beside", TWINS.replace("self.store.pop(old)", "return self.store.pop(old)"), "# add", {}),
         ("removed-beside", TWINS.replace("self.store.pop(old)", "self.store.pop(next(old))"), "# add", {}),
         ("unbounded-container", LISTS, "# add", {"container": "dict"}),
+        ("cache-keeps-self", CACHED.replace("self.factor = factor", "return"), "lru_cache", {}),
+        ("cache-keeps-self", CACHED.replace("made = 0", '__slots__ = ("factor",)'), "lru_cache", {}),
+        ("cache-keeps-self", CACHED.replace("__init__", "fill"), "lru_cache", {}),
         ("removal-not-reached", ROOM.replace("(row)  # may raise", '("""a\n""")'), "append", {}),
         ("removal-not-reached", BROKER.replace("serve(row)", "row = serve(row)"), "# add", {}),
         ("removal-not-reached", BROKER.replace("unsubscribe(0, row)", "unsubscribe(0, next(rows))"), "# add", {}),

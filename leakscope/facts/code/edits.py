@@ -287,7 +287,7 @@ def _cached_in_object(asked: Asked, found: Statement) -> Edited:
     at = last.end_lineno or last.lineno
     at -= (cache.end_lineno or cache.lineno) - cache.lineno + 1 if cache.lineno < at else 0
     indent = _indent(lines_of(source.text)[last.lineno - 1])
-    note = f"each object has a cache of its own, which goes with it: results are not shared by equal objects"
+    note = "each object has a cache of its own, which goes with it: results are not shared by equal objects"
     return _with(source._replace(text=after.text), at, at, [indent + made], note)._replace(before=source.text)
 
 

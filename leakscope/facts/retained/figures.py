@@ -70,12 +70,9 @@ class Retained:
     @property
     def _is_anothers(self) -> bool:
         """Another holder of what that allocator hands out gained most: what most was allocated for is in that."""
-        others = (one for one in self.look.holders if one.place is not None and one.place is not self.place)
-        large = _is_large(self.place)
-        return any(
-            one.growth_bytes >= MOST * self.look.in_use_bytes and one.place is not None and _is_large(one.place) == large
-            for one in others
-        )
+        large, most = _is_large(self.place), MOST * self.look.in_use_bytes
+        others = ((one.place, one.growth_bytes) for one in self.look.holders if one.place is not self.place)
+        return any(place is not None and size >= most and _is_large(place) == large for place, size in others)
 
     @property
     def name(self) -> str:
