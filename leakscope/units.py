@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .errors import BadInput
 
@@ -110,6 +111,7 @@ def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False
 
 
 STEP = "step"
+EXIT_NOTE = "exit"  # of the agent: the program has ended, and shuts down
 COUNTS_NOTE = "counts"  # of the agent, as agent/main.py writes it: what a step is, where it is none of training
 STEP_UNITS = {"requests": "request", "tasks": "task"}  # by what the note says
 
@@ -145,3 +147,14 @@ def numbered(name: str, number: int) -> str:
 def unnumbered(name: str) -> str:
     """Without what tells two of one name apart."""
     return _NUMBER.sub("", name)
+
+
+def spans(numbers: Iterable[int]) -> list[list[int]]:
+    """The first and the last of each run in sorted numbers: ``[[0, 7], [9, 9]]``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found

@@ -89,7 +89,7 @@ ROOMS = {
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
-    {"tables", "imported", "code", "calls"},
+    {"tables", "imported", "code", "calls", "remembered"},
     {"series", "heap", "subject", "gpu"},
     {"growth"},
     {"where", "weights"},

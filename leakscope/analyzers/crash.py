@@ -27,7 +27,6 @@ from ..facts.endings.meanings import (
     of_full_shared_memory,
     of_signal,
 )
-from ..facts.endings.members import Member
 from ..facts.endings.texts import (
     Frame,
     exception_of,
@@ -41,6 +40,7 @@ from ..facts.endings.texts import (
     with_message,
 )
 from ..facts.processes.inside import notes_of_agents
+from ..facts.processes.table import Process
 from ..facts.subject import subject_of
 from ..facts.tables import cells, int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_in_crash
@@ -81,7 +81,7 @@ _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 class Failure:
     """One process that failed, or a thread of it. ``text`` may be empty: then the signal is all that is known."""
 
-    member: Member
+    member: Process
     text: str
     signal: int | None = None
     exception_type: str | None = None
@@ -97,7 +97,7 @@ def findings(
     near_fraction: float = NEARLY_ALL,  # of a limit, at the last look: half a second later it may have been reached
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
-    everyone = case.members
+    everyone = case.processes
     root = next((member for member in everyone if member.is_root), None)
     stderr = _stderr(case)
     failures = _failures(case, everyone, stderr) or _of_root(root, stderr)
@@ -118,7 +118,7 @@ def findings(
     yield from [finding for finding in alike if finding.severity == "note"][:LISTED]
 
 
-def _failures(case: Case, everyone: list[Member], stderr: str) -> list[Failure]:
+def _failures(case: Case, everyone: list[Process], stderr: str) -> list[Failure]:
     """What the agents wrote down, processes that a fatal signal ended, and what multiprocessing said of its own."""
     by_key = {(member.pid, member.start_ticks): member for member in everyone}
     by_ticks = {member.start_ticks: member for member in everyone}  # inside a container a process has another pid
@@ -147,14 +147,14 @@ def _failures(case: Case, everyone: list[Member], stderr: str) -> list[Failure]:
     return found
 
 
-def _counts(source: str | None, member: Member) -> bool:
+def _counts(source: str | None, member: Process) -> bool:
     """A notebook or a test runner goes on after an exception; a signal may have been survived."""
     if source == "exception":
         return member.exit_code != 0
     return source != "faulthandler" or member.exit_code is None
 
 
-def _signal(member: Member) -> int | None:
+def _signal(member: Process) -> int | None:
     """The fatal signal that ended it; a shell says 128 + n of its command."""
     number = member.exit_signal
     if number is None and member.is_root and member.exit_code is not None:
@@ -162,7 +162,7 @@ def _signal(member: Member) -> int | None:
     return number if number in set(FATAL_SIGNALS) else None
 
 
-def _of_root(root: Member | None, stderr: str) -> list[Failure]:
+def _of_root(root: Process | None, stderr: str) -> list[Failure]:
     """Where nobody inside said anything: what stands at the end of stderr."""
     if root is None or root.exit_code == 0 or not stderr:
         return []
@@ -299,7 +299,7 @@ def _as_one(group: list[Finding]) -> Finding:
     return replace(first, evidence=[*first.evidence, more])
 
 
-def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
+def _nothing(case: Case, root: Process | None) -> RuledOut | Skipped:
     if root is None or (root.exit_code is None and root.exit_signal is None):
         return RuledOut(_KIND, "no process was seen to fail")
     if root.exit_signal is not None:
@@ -315,11 +315,11 @@ def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
     return Skipped(_KIND, f"{text}: 2> FILE or --tee keeps the end of stderr")
 
 
-def _has_agent(case: Case, member: Member) -> bool:
+def _has_agent(case: Case, member: Process) -> bool:
     return bool((notes_of_agents(case.recording)["start_ticks"] == member.start_ticks).any())
 
 
-def _was_sampled(case: Case, member: Member) -> bool:
+def _was_sampled(case: Case, member: Process) -> bool:
     """Rows are written every few seconds: a process that crashed before the first was sampled all the same."""
     if (case.rows("allocation_stacks")["start_ticks"] == member.start_ticks).any():
         return True

@@ -27,13 +27,13 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.place import Place
 from ..facts.subject import About
 from ..facts.tables import int_of, only
-from ..facts.weights.named import named_sets, without_number
+from ..facts.weights.named import named_sets
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration
+from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration, unnumbered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in accused:
         copy = pair.copy
-        alike = (without_number(copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
+        alike = (unnumbered(copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
         groups.setdefault(alike if copy.path else (str(len(groups)),), []).append(pair)
     return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
 
@@ -200,7 +200,7 @@ def _with_use(
 
 def _name(weight_set: WeightSet) -> str:
     """``model`` of ``main() model``, ``model #2`` of ``main() model #2``."""
-    path = without_number(weight_set.path)
+    path = unnumbered(weight_set.path)
     return path.rsplit(" ", 1)[-1] + weight_set.path[len(path) :] or _UNNAMED
 
 
@@ -304,12 +304,12 @@ def _said(group: Sequence[Pair]) -> tuple[str, str]:
     elif pair.copy.is_model:
         remedy = f"keep one of the two: dropping {copy}"
     if others > 1:
-        copies = without_number(copy)
-        also = "" if copies == without_number(original) else f"{original} and "
+        copies = unnumbered(copy)
+        also = "" if copies == unnumbered(original) else f"{original} and "
         title = f"The same weights are held {others + 1} times: {also}{copies}"
         remedy = f"share one of them, without changing it: dropping the other {others}"
     if pair.case == START:
-        hold = f"{others} copies, {without_number(copy)}, still hold" if others > 1 else f"{copy} still holds"
+        hold = f"{others} copies, {unnumbered(copy)}, still hold" if others > 1 else f"{copy} still holds"
         title = f"{hold} the weights that {original} started from"
     return title, remedy
 
@@ -343,7 +343,7 @@ def _line(case: Case, path: str, place: Place | None) -> Line | None:
 
 
 def _last_identifier(path: str) -> str | None:
-    name = without_number(path).rsplit(" ", 1)[-1].rsplit(".", 1)[-1].split("[", 1)[0]
+    name = unnumbered(path).rsplit(" ", 1)[-1].rsplit(".", 1)[-1].split("[", 1)[0]
     return name or None
 
 

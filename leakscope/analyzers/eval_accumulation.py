@@ -3,7 +3,8 @@
 Looks for:     phases after which more memory is in use than before them, again and again.
 Why:           outputs, losses with their graphs or metric states gathered in evaluation and never freed.
 Decides by:    bytes gained between entering and leaving a phase, added up by the agent over all its passages, against
-               what the process gained in the same time; the holder is the one the other analyzers found.
+               what the process gained in the same time and allocators do not keep free; the holder is the one the
+               other analyzers found, or else the line that allocated what stays.
 Mistaken when: memory that is taken in evaluation is given back only later, in a phase that is not over yet.
 Do:            empty what the holder gathers after each evaluation, or keep numbers of it.
 """
@@ -16,9 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..confidence import NEUTRAL, SURE, Ground, graded
+from ..evidence.sentences import grew_at
+from ..facts.growth.arenas import in_use_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
+from ..facts.series.arithmetic import level_at
 from ..facts.tables import only
+from ..facts.where.stacks import stays_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
 from ..units import ENDS_S, FEWEST, LITTLE, MOST, SOME, format_bytes
@@ -52,7 +57,7 @@ def findings(
     for process in growth.processes:
         for passages in _phases(case, process, growth.start_s, growth.end_s, max_entries_per_step):
             seen = True
-            share = passages.gained_bytes / process.growth_bytes if process.growth_bytes > 0 else 0.0
+            share = passages.gained_bytes / passages.of_bytes if passages.of_bytes > 0 else 0.0
             kept = passages.entries >= min_entries and passages.gained_bytes >= min_bytes * passages.entries
             if growth.leaking and kept and share >= min_share:
                 severity = severity_of(growth, passages.gained_bytes)
@@ -72,6 +77,7 @@ class _Passages(NamedTuple):
     peak_bytes: int
     seconds: float
     series: Series
+    of_bytes: float  # what the process gained in the same time, and is not free
 
     @property
     def each_bytes(self) -> float:
@@ -87,7 +93,7 @@ class _Passages(NamedTuple):
         return {"eval": "evaluation", "save": "saving"}.get(self.phase, f"phase {self.phase!r}")
 
 
-def _passages(phase: str, rows: pd.DataFrame, *, begins: bool) -> _Passages:
+def _passages(process: ProcessGrowth, phase: str, rows: pd.DataFrame, *, begins: bool) -> _Passages:
     """``begins``: before the first of the rows there was nothing."""
     values = rows[_FIGURES].to_numpy(dtype=np.float64)
     first = np.zeros(len(_FIGURES)) if begins else values[0]
@@ -96,7 +102,16 @@ def _passages(phase: str, rows: pd.DataFrame, *, begins: bool) -> _Passages:
     if begins:
         at_s, left = [at_s[0], *at_s], [0.0, *left]
     series = Series(f"bytes left behind by {phase}", [round(float(s), 3) for s in at_s], left)
-    return _Passages(phase, int(entries), int(gained), int(values[-1, 3]), float(seconds), series)
+    of_bytes = _gained(process, at_s[0], at_s[-1])
+    return _Passages(phase, int(entries), int(gained), int(values[-1, 3]), float(seconds), series, of_bytes)
+
+
+def _gained(process: ProcessGrowth, start_s: float, end_s: float) -> float:
+    """Without what allocators keep free: that is in no phase's account, which has what malloc handed out."""
+    at_s, _, free = in_use_of(process.rows("sentinels"))
+    gained = level_at(process.time_s, process.held_bytes, end_s) - level_at(process.time_s, process.held_bytes, start_s)
+    freed = np.interp((start_s, end_s), at_s, free) if at_s.size else np.zeros(2)
+    return gained - max(0.0, float(freed[1] - freed[0]))
 
 
 def _phases(
@@ -116,7 +131,7 @@ def _phases(
         if not len(window):
             continue
         # A fork goes on from what its parent had counted.
-        passages = _passages(phase, window, begins=not len(before) and not process.is_fork)
+        passages = _passages(process, phase, window, begins=not len(before) and not process.is_fork)
         steps = window["step"].dropna().to_numpy(dtype=np.float64)
         passed = float(steps[-1] - steps[0]) if len(steps) > 1 else 0.0
         if passages.entries and (not passed or passages.entries <= max_entries_per_step * passed):
@@ -130,20 +145,28 @@ def _finding(
     holder = max(holders, key=lambda f: f.bytes * f.confidence, default=None)
     each = format_bytes(passages.each_bytes, signed=True)
     ran = f"{passages.words} ran {passages.entries} times, {passages.seconds:.1f} s in all, and gained "
-    ran += f"{format_bytes(passages.gained_bytes)}; the process gained {format_bytes(process.growth_bytes)} in all"
+    ran += f"{format_bytes(passages.gained_bytes)}; the process gained {format_bytes(passages.of_bytes)} meanwhile, "
+    ran += "without what allocators keep free"
     held = Evidence(f"what is left behind is held by {holder.subject.holder}") if holder is not None else None
+    line = stays_at(case.growth, process, case.sources) if holder is None else None
+    made_at = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     return case.finding(
         KIND,
         f"{passages.words.capitalize()} leaves memory behind: {each} in each {passages.words}, {_comes_back(share)}",
         # Whoever names the variable is the answer; this says when it happens.
         severity="warning" if holder is not None else severity,
-        grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", graded(share, NEUTRAL, SURE))],
+        grounds=[Ground(f"{min(share, 1.0):.0%} of what stays came there", graded(share, NEUTRAL, SURE))],
         bytes=min(passages.gained_bytes, process.growth_bytes),
         process=process,
         subject=holder.subject if holder is not None else None,
-        evidence=[Evidence(ran, {**passages.figures, "process_growth_bytes": process.growth_bytes}), held],
+        line=line,
+        evidence=[
+            Evidence(ran, {**passages.figures, "process_growth_bytes": process.growth_bytes}),
+            held,
+            grew_at(line) if line is not None else None,
+        ],
         doubts=[None if holder is not None else "no variable was found that holds the memory left behind"],
-        remedy=holder.remedy if holder is not None else [],
+        remedy=holder.remedy if holder is not None else [f"see what keeps what {made_at} makes"] if line else [],
         series=[passages.series],
     )
 
@@ -159,6 +182,6 @@ def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
     if passages.gained_bytes <= SOME * passages.peak_bytes * max(passages.entries, 1):
         return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
     kept = format_bytes(passages.each_bytes, signed=True)
-    part = f"{max(share, 0):.0%} of what {process.name} gained"
+    part = f"{max(share, 0):.0%} of what {process.name} gained and has not freed"
     times = "once" if passages.entries == 1 else f"in each of {passages.entries} runs"
     return f"{passages.words}: {kept} {times}, {part}"

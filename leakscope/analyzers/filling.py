@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..confidence import PROVEN, SURE, Ground
 from ..evidence import retained
+from ..evidence.sentences import looked_too_early
 from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
@@ -39,7 +40,8 @@ def findings(case: Case, *, min_bytes: int = LITTLE) -> Iterator[Finding | Ruled
     known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []
     main = growth.main
     if fills is None or main is None:
-        yield no_growth(_KIND, growth) if growth.leaking is False else RuledOut(_KIND, _NONE)
+        unknown = looked_too_early(_KIND, growth) or RuledOut(_KIND, _NONE)
+        yield no_growth(_KIND, growth) if growth.leaking is False else unknown
         return
     if not known:
         yield RuledOut(_KIND, "no container that grew has a limit that it can reach")

@@ -30,7 +30,7 @@ import numpy as np
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
-from ..evidence.sentences import let_go, listed, wasted
+from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
@@ -101,9 +101,8 @@ def findings(
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
     elif not (found or has_idle or resting):
-        yield RuledOut(
-            _KIND, "no holder of yours filled during the run and kept it, or holds what nothing reads any more"
-        )
+        none = "no holder of yours filled during the run and kept it, or holds what nothing reads any more"
+        yield looked_too_early(_KIND, case.growth) or RuledOut(_KIND, none)
 
 
 class _Idle(NamedTuple):

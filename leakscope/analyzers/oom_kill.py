@@ -20,11 +20,12 @@ import numpy as np
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
+from ..evidence.sentences import curve
 from ..facts.calls import who_asked
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
 from ..facts.endings.last_rise import LastRise, last_rise
-from ..facts.endings.members import Member
+from ..facts.processes.table import Process
 from ..facts.subject import subject_of
 from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
@@ -91,7 +92,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     )
 
 
-def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
+def _subject(hog: Process | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
     """What was there, or who asked for more than that in one piece."""
     if blamed is not None and (rise is None or not rise.is_one_piece or rise.bytes <= blamed.bytes):
         return blamed.subject
@@ -99,8 +100,8 @@ def _subject(hog: Member | None, blamed: Culprit | None, rise: LastRise | None) 
     return subject_of(hog, asked, device="cpu" if hog is not None else None)
 
 
-def _rise(case: Case, kill: Kill, hog: Member | None, blamed: Culprit | None) -> LastRise | None:
-    process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
+def _rise(case: Case, kill: Kill, hog: Process | None, blamed: Culprit | None) -> LastRise | None:
+    process = case.growth.process(hog.pid) if hog is not None else None
     if process is None or hog is None:
         return None
     until_s = kill.time_s if kill.time_s is not None else min(hog.died_s, case.growth.end_s)
@@ -111,7 +112,7 @@ def _title(
     case: Case,
     kill: Kill,
     sure: Sequence[Kill],
-    hog: Member | None,
+    hog: Process | None,
     blamed: Culprit | None,
     step: int | None,
     rise: LastRise | None,
@@ -196,7 +197,7 @@ def _held_bytes(kill: Kill) -> int:
     return (kill.victim.held_bytes or 0) if kill.victim is not None else 0
 
 
-def _step(case: Case, hog: Member | None, moment: float | None) -> int | None:
+def _step(case: Case, hog: Process | None, moment: float | None) -> int | None:
     """The training step it had come to: its own, or where it counts none, that of the one process that does."""
     rows = case.rows("sentinels")
     rows = only(rows, rows["step"].notna())
@@ -213,7 +214,7 @@ def _evidence(
     seen: Kills,
     kill: Kill,
     sure: Sequence[Kill],
-    hog: Member | None,
+    hog: Process | None,
     blamed: Culprit | None,
     rise: LastRise | None,
 ) -> Iterator[Evidence]:
@@ -233,10 +234,10 @@ def _evidence(
         yield from blamed.finding.evidence[:2]
     if hog is not None and (without := would_have_been_enough(case, hog, blamed)) is not None:
         yield without
-    for curve in _curve(case, hog):
-        first, last = curve.y[0], curve.y[-1]
-        text = f"{curve.name} went from {format_bytes(first)} to {format_bytes(last)} in"
-        span_s = curve.x[-1] - curve.x[0]
+    for held in _curve(case, hog):
+        first, last = round(held.y[0]), round(held.y[-1])
+        text = f"{held.name} went from {format_bytes(first)} to {format_bytes(last)} in"
+        span_s = held.x[-1] - held.x[0]
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
     for one in sure[:LISTED]:
         yield from _of_kill(case, one)
@@ -321,18 +322,15 @@ def _enough(case: Case, kill: Kill, so_far: Sequence[Finding], rise: LastRise | 
     return enough.remedy(case, so_far, size, held, burst) if size else None
 
 
-def _curve(case: Case, hog: Member | None) -> list[Series]:
+def _curve(case: Case, hog: Process | None) -> list[Series]:
     """Memory of the one that held most, until its end."""
-    process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
+    process = case.growth.process(hog.pid) if hog is not None else None
     if process is None or process.time_s.size < 2:
         return []
-    every = process.time_s.size // 1000 + 1
-    y = [round(float(v)) for v in process.held_bytes[::-1][::every][::-1]]
-    x = [round(float(v), 3) for v in process.time_s[::-1][::every][::-1]]
-    return [Series(f"memory of {process.label}", x, y)]
+    return [curve(f"memory of {process.label}", process.time_s, process.held_bytes)]
 
 
-def _cleared(case: Case, ended: Sequence[Member], counter: Counter) -> RuledOut:
+def _cleared(case: Case, ended: Sequence[Process], counter: Counter) -> RuledOut:
     near = nearest(case.recording, ended[0].cgroup)
     who = ", ".join(member.label for member in ended[:LISTED])
     who += f" and {len(ended) - LISTED} more" if len(ended) > LISTED else ""

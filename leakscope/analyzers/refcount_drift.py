@@ -135,7 +135,7 @@ def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
     limits: dict[str, Any] = {"min_samples": 10, "min_growth_bytes": min_fall, "min_growth_fraction": 0.0}
     fallen = judge(time_s, count.max() - count, started_s=process.first_step_s, **limits)
     one = _Count(process, time_s, count, fallen.verdict, -fallen.slope_per_s)
-    signal = _exit_signal(case, process) == Signal.SIGABRT
+    signal = _exit_signal(process) == Signal.SIGABRT
     last = slice(-FEWEST - 1, None)
     # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
     emptied = signal and count.size > FEWEST and count[-1] < MOST * count.max() and (np.diff(count[last]) < 0).all()
@@ -149,23 +149,21 @@ def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
         is_lost = -rest.gained >= min_fall and rest.moves_steadily(-1)
         verdict, per_step = (GROWING, rest.per_step) if is_lost else (FLAT, None)
         one = replace(one, verdict=verdict, per_s=rest.per_s, per_step=per_step, rest=rest)
-    return _with_last_words(case, one) if signal else one
+    return _with_last_words(one) if signal else one
 
 
-def _with_last_words(case: Case, one: _Count) -> _Count:
+def _with_last_words(one: _Count) -> _Count:
     """Python says why it aborts; then the thread that did is where the last reference went."""
-    rows = case.rows("crash_text")
-    own = only(rows, (rows["pid"] == one.process.pid) & (rows["start_ticks"] == one.process.start_ticks))
-    words = {source: text for source, text in cells(own, "crash_source", "last_words") if text is not None}
+    told = cells(one.process.rows("crash_text"), "crash_source", "last_words")
+    words = {source: text for source, text in told if text is not None}
     meaning = known(said(words.get("stderr", "")), Signal.SIGABRT)
     if meaning is None or meaning.name != _NONE_RAN_OUT:
         return one
     return replace(one, aborted=True, at=innermost_user(frames(words.get("faulthandler", ""))))
 
 
-def _exit_signal(case: Case, process: ProcessGrowth) -> int | None:
-    known = case.rows("processes")
-    rows = only(known, (known["pid"] == process.pid) & (known["start_ticks"] == process.start_ticks))
+def _exit_signal(process: ProcessGrowth) -> int | None:
+    rows = process.rows("processes")
     return int_of(rows.iloc[-1], "exit_signal") if len(rows) else None
 
 

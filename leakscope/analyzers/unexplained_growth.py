@@ -11,6 +11,7 @@ Do:            look at the suspect named; else record longer, so that more snaps
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,22 +21,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence.explained import explained_bytes, growing_holder
 from ..evidence.retained import OBJECTS
-from ..evidence.sentences import at_line, grew_at
+from ..evidence.sentences import at_line, came_after, grew_at
 from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import CALLS, Line, adding_lines
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
+from ..facts.growth.unseen import unseen
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.heap.tree import outside_growth
-from ..facts.processes.inside import Foreign, blind_spot, foreign
+from ..facts.processes.inside import THROTTLED, Foreign, blind_spot, foreign
 from ..facts.subject import Held, subject_of
-from ..facts.tables import without_last
+from ..facts.tables import cells, without_last
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
-from ..facts.where.stacks import GrowthLine, growth_lines
+from ..facts.where.stacks import growth_lines, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
 from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, MiB, format_bytes, format_count
@@ -159,12 +161,25 @@ def _by_account(rows: Sequence[LedgerRow], inside: bool) -> Iterator[Evidence]:
 def _unseen(case: Case, process: ProcessGrowth, inside: bool) -> tuple[str | None, str | None]:
     """What was not looked at, and what would tell."""
     again = "run it again under leakscope record: that says who holds it" if imported.files(case.recording) else None
+    after = unseen(case.growth, process)
+    if after is not None:
+        return came_after(after), again or _more_snapshots(case, process)
     if inside:
         diff = "look at leakscope heap --diff: it lists all that gained, also what is too little for a finding"
         return "small objects held in very many places stay below what a snapshot can see", again or diff
     few = f"fewer than two snapshots were taken inside {process.label}: its Python objects were not checked"
     longer = "record a longer run: two snapshots are needed to see who holds it"
     return imported.why_not(case.recording) or few, again or blind_spot(case.recording, process.pid) or longer
+
+
+def _more_snapshots(case: Case, process: ProcessGrowth) -> str:
+    """What makes the next recording look in time: the budget that one more would have fitted into, or a request."""
+    notes = case.recording.tables["agent_notes"]
+    if (THROTTLED, process.pid) not in cells(notes, "note", "pid"):
+        return "run leakscope snapshot from another terminal while it grows: that says who holds it"
+    costs_s = process.rows("takes")["take_cpu_s"].dropna()
+    share = (costs_s.sum() + costs_s.iloc[-1]) / case.growth.end_s
+    return f"record it with --max-overhead {math.ceil(100 * share)}%: then snapshots come while it grows"
 
 
 def _foreign(process: ProcessGrowth, other: Foreign) -> _Told:
@@ -239,7 +254,7 @@ def _nobody(case: Case, process: ProcessGrowth, bytes: int) -> _Told:
         )
         for one in outside[:3]
     ]
-    line = _stays_at(case, process)
+    line = None if imported.files(case.recording) else stays_at(case.growth, process, case.sources)
     if line is None:
         return _Told(title, [], subject_of(process), told)
     kept = kept_as(case.sources, Line(line.file, line.line, line.function, line.text, CALLS, line.share))
@@ -257,20 +272,6 @@ def _nobody(case: Case, process: ProcessGrowth, bytes: int) -> _Told:
         [*told, grew_at(line)],
         [remedy],
     )
-
-
-def _stays_at(case: Case, process: ProcessGrowth) -> GrowthLine | None:
-    """By the recorder's own samples: most of what stays is of one line, of a function's, and has stayed for a while.
-
-    It may be a small part of the growth: what is kept for good lies between what is freed, and keeps that from use.
-    """
-    first = next(iter(growth_lines(case.growth, process, case.sources)), None)
-    if imported.files(case.recording) or first is None:
-        return None  # what a profile has alive is told by how much of the growth it is
-    if first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
-        return None
-    live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
-    return first if settled >= MOST * live else None
 
 
 def _name(place: Place) -> str:

@@ -11,8 +11,7 @@ from ..facts.code.adding import find_calls
 from ..facts.endings.counters import of_host
 from ..facts.endings.cuda_oom import CudaOom, parse
 from ..facts.endings.meanings import Meaning
-from ..facts.endings.members import Member
-from ..facts.processes.table import DATALOADER_WORKER
+from ..facts.processes.table import DATALOADER_WORKER, Process
 from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding
 from ..signals import signal_name
@@ -46,7 +45,7 @@ class Told(NamedTuple):
 
 
 def tell(
-    case: Case, member: Member, meaning: Meaning, words: str, near_fraction: float, so_far: Sequence[Finding]
+    case: Case, member: Process, meaning: Meaning, words: str, near_fraction: float, so_far: Sequence[Finding]
 ) -> Told:
     """What this text of this process means. ``so_far``: what was found to hold memory."""
     found = meaning.pattern.search(words)
@@ -66,7 +65,7 @@ def tell(
     return told
 
 
-def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
+def _with_figures(told: Told, oom: CudaOom, member: Process) -> Told:
     def size(name: str) -> str:
         return format_bytes(getattr(oom, f"{name}_bytes") or 0)
 
@@ -96,7 +95,7 @@ def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
     return told._replace(title=title, evidence=evidence, remedy=[mend for is_so, _, mend in table if is_so and mend])
 
 
-def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: float) -> Told:
+def _refused(case: Case, member: Process, told: Told, words: str, near_fraction: float) -> Told:
     requested = requested_bytes(words)
     why = refusal(case, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
@@ -106,7 +105,7 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
     return told._replace(title=title, grounds=grounds, evidence=evidence, doubts=why.doubts, remedy=why.remedy)
 
 
-def _filled(case: Case, member: Member, told: Told, so_far: Sequence[Finding]) -> Told:
+def _filled(case: Case, member: Process, told: Told, so_far: Sequence[Finding]) -> Told:
     """The same with what held most of the memory that was lacking: like a kill, it ends what filled it up."""
     holder = culprit(case, member, so_far)
     if holder is None or told.severity != "critical":

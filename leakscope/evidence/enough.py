@@ -167,7 +167,7 @@ def _wasted(so_far: Sequence[Finding]) -> list[Finding]:
 def _idle_bytes(case: Case, finding: Finding, time_s: Floats) -> Floats:
     """Of what a finding says is wasted, what was idle at each moment."""
     saved = np.zeros_like(time_s)
-    process = next((one for one in case.growth.processes if one.pid == finding.subject.pid), None)
+    process = case.growth.process(finding.subject.pid)
     since_s = _there_s(case, finding, process)
     known = 0
     for idle in finding.idle if process is not None else ():

@@ -289,7 +289,7 @@ class MadeAt:
         return Evidence(f"{text}: {line.text}" if line.text else text, figures)
 
 
-def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJECTS) -> MadeAt | None:
+def made_at(case: Case, process: ProcessGrowth, allocators: tuple[str, ...] = OBJECTS) -> MadeAt | None:
     """None where they were not sampled, or several lines make them."""
     lines = lines_of(case.growth, process, case.sources, allocators)
     return _made(lines[0]) if lines and _made_most(lines) else None

@@ -166,13 +166,7 @@ class Held:
     def written(self) -> str:
         """The container, as the statement that adds to it says it; else by its variable."""
         pair = stored(self.node)
-        if pair is None:
-            return self.variable.rpartition(" ")[2]
-        held = pair[0]
-        if isinstance(held, ast.Call) and isinstance(held.func, ast.Attribute) and held.func.attr == "setdefault":
-            # Of rows.setdefault(user, []) what it is from then on.
-            return f"{ast.unparse(held.func.value)}[{ast.unparse(held.args[0])}]" if held.args else ast.unparse(held)
-        return ast.unparse(held)
+        return ast.unparse(pair[0]) if pair is not None else self.variable.rpartition(" ")[2]
 
     @property
     def new_keys(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..facts.code.adding import adding_lines
-from ..facts.endings.members import Member
+from ..facts.processes.table import Process
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, only
 from ..facts.where.holders import about, defined_at, holder_name
@@ -35,7 +35,7 @@ class Culprit:
     bytes_per_s: float | None = None  # as it grew; None: it did not, or unclear
 
 
-def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
+def culprit(case: Case, hog: Process, so_far: Sequence[Finding]) -> Culprit | None:
     """None: nothing that has a name explains what it held."""
     held = hog.held_bytes
     if not held:
@@ -47,19 +47,19 @@ def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | Non
     return _held_most(case, hog, held)
 
 
-def _is_about(finding: Finding, hog: Member) -> bool:
+def _is_about(finding: Finding, hog: Process) -> bool:
     """Of workers that are all alike a finding names one."""
     subject = finding.subject
     alike = (subject.role, subject.process) == (hog.role, hog.name) and finding.tells(SIBLINGS)
     return subject.pid == hog.pid or alike
 
 
-def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit:
+def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culprit:
     weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.is_of_holder]  # with its beginning
     who = "the process"
     if finding.tells(SIBLINGS):  # its bytes are those of all of them
         alike = [
-            m for m in case.members if (m.role, m.name) == (hog.role, hog.name) and m.died_s >= hog.died_s - _SAME_S
+            m for m in case.processes if (m.role, m.name) == (hog.role, hog.name) and m.died_s >= hog.died_s - _SAME_S
         ]
         held = max(held, sum(m.held_bytes or 0 for m in alike))
         who = "the process" if len(alike) == 1 else "all of them"
@@ -82,7 +82,7 @@ def _name(holder: str) -> str:
     return holder.rpartition(" (")[0] or holder
 
 
-def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> Evidence | None:
+def would_have_been_enough(case: Case, hog: Process, blamed: Culprit | None) -> Evidence | None:
     """How much memory the process would have needed without what filled it, and how long more of it would have lasted.
 
     None: nothing is known to have filled it, and it did not grow; or it was there at once, as waste is, of which
@@ -106,7 +106,7 @@ def would_have_been_enough(case: Case, hog: Member, blamed: Culprit | None) -> E
     return Evidence("; ".join(parts), figures) if parts else None
 
 
-def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
+def _held_most(case: Case, hog: Process, held: int) -> Culprit | None:
     """By the last snapshot, the innermost name of the user's under which most was filling up: the run may have been too
     short to call that a leak; else under which most lay.
     """
@@ -142,7 +142,7 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     return Culprit(clause, subject, size, share, bytes_per_s=over(size - first, seconds))
 
 
-def hog_of(victim: Member | None, others: Sequence[Member], at_s: float | None) -> Member | None:
+def hog_of(victim: Process | None, others: Sequence[Process], at_s: float | None) -> Process | None:
     """Who held most when it happened: the victim, unless another process of the job held more than twice as much."""
     when = at_s if at_s is not None else (victim.died_s if victim is not None else float("inf"))
     alive = [m for m in others if m.born_s <= when and m.died_s >= when - 1.0]

@@ -25,7 +25,7 @@ from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
-from .sentences import at_line
+from .sentences import at_line, looked_too_early
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -58,7 +58,8 @@ def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iter
     yield from own
     if not own:
         what = "autograd graph" if kind == GRAPH else "container's contents"
-        yield RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
+        none = RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
+        yield looked_too_early(kind, growth) or none
 
 
 def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:

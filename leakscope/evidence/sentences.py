@@ -9,15 +9,17 @@ import numpy as np
 
 from ..facts.code.adding import Line
 from ..facts.growth.limits import is_short
+from ..facts.growth.unseen import Unseen, unseen
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, series
 from ..facts.where.stacks import GrowthLine
-from ..findings import Evidence, Series
-from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_bytes
+from ..findings import Evidence, Series, Skipped
+from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
     from ..facts.growth.processes import ProcessGrowth
+    from ..facts.growth.tree import TreeGrowth
     from .use import Use
 
 POINTS = 2000  # of a curve, at most
@@ -38,6 +40,19 @@ def at_line(line: Line | GrowthLine | None, does: str) -> Evidence | None: ...
 def at_line(line: Line | GrowthLine | None, does: str) -> Evidence | None:
     """``train.py:31 adds to it: history.append(loss)``; None where no line is known."""
     return None if line is None else Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
+
+
+def came_after(unseen: Unseen) -> str:
+    part, whole = format_bytes(unseen.bytes), format_bytes(unseen.of_bytes)
+    came = f"all {whole}" if part == whole else f"{part} of the {whole}"
+    return f"its last snapshot is at {format_duration(unseen.looked_s)}: {came} that it gained came after it"
+
+
+def looked_too_early(kind: str, growth: TreeGrowth) -> Skipped | None:
+    """For a diagnosis by snapshots that found nothing: none was taken while most of the growth came."""
+    main = growth.main
+    after = unseen(growth, main) if main is not None and growth.leaking is not False else None
+    return Skipped(kind, f"{main.label}: {came_after(after)}") if main is not None and after is not None else None
 
 
 def grew_at(line: GrowthLine) -> Evidence:
@@ -68,8 +83,10 @@ def _through(line: GrowthLine) -> str:
 
 
 def curve(name: str, time_s: Floats, values: Floats, unit: str = "bytes") -> Series:
-    """The beginning of a series, no longer than a report may be."""
-    return Series(name, time_s.tolist()[:POINTS], values.tolist()[:POINTS], "s", unit)
+    """A series to its end, in as many of its points as a report may have."""
+    every = time_s.size // POINTS + 1
+    x, y = (one[::-1][::every][::-1].tolist() for one in (time_s, values))
+    return Series(name, x, y, "s", unit)
 
 
 def frees(process: ProcessGrowth, size: float, parts: Sequence[tuple[str | None, float]]) -> str:

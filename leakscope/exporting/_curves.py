@@ -11,9 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .. import schema
-from ..facts.tables import int_of, process_name, text_of
+from ..facts.series.arithmetic import extremes
+from ..facts.tables import int_of
 
 if TYPE_CHECKING:
+    from ..facts.case import Case
+    from ..facts.processes.table import Process
     from ..storage import Recording
 
 _PROCESS = ("pid", "start_ticks")
@@ -35,22 +38,6 @@ _SAMPLED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "cgroup_samples": ("cgroup", ("cgroup",), ("current_bytes", "limit_bytes", "cgroup_anon_bytes")),
     "host_samples": ("host", (), ("mem_available_bytes", "mem_total_bytes", "swap_free_bytes")),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Process:
-    """What a process is called. ``ns_pid``: how it knows itself, in a container."""
-
-    pid: int
-    start_ticks: int
-    ns_pid: int | None
-    name: str
-    role: str
-    rank: int | None
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return self.pid, self.start_ticks
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,25 +85,11 @@ def whole(value: Any) -> int:
     return value if type(value) is int else 0
 
 
-def processes_of(recording: Recording) -> dict[tuple[int, int], Process]:
-    """Every process, by its pid and start."""
-    found = {}
-    for _, row in recording.tables["processes"].iterrows():
-        pid = int_of(row, "pid")
-        if pid is not None:
-            process = Process(
-                pid, int_of(row, "start_ticks") or 0, int_of(row, "ns_pid"), process_name(row),
-                text_of(row, "role") or "other", int_of(row, "rank"),
-            )  # fmt: skip
-            found[process.key] = process
-    return found
-
-
-def curves(recording: Recording, clock: Clock) -> Iterator[Curve]:
+def curves(case: Case, clock: Clock) -> Iterator[Curve]:
     """Every curve that is more than nothing all along; those of one column follow each other."""
-    processes = processes_of(recording)
+    processes = {process.key: process for process in case.processes}
     for table, (subject, keys, columns) in _SAMPLED.items():
-        frame = recording.tables[table]
+        frame = case.rows(table)
         frame = frame[frame["time_mono_ns"].notna()]
         if not len(frame):
             continue
@@ -142,11 +115,9 @@ def _curve(
     values = own[column].to_numpy(dtype=np.float64)
     if not values.any():
         return None
-    pid, process = int_of(key, "pid") if "pid" in key else None, None
-    if pid is not None:
-        ticks = int_of(key, "start_ticks") or 0
-        process = processes.get((pid, ticks)) or Process(pid, ticks, None, "process", "other", None)
-    about = {name: str(key[name]) for name in key if name not in _PROCESS and not pd.isna(key[name])}
+    process = processes.get((int_of(key, "pid") or 0, int_of(key, "start_ticks") or 0)) if "pid" in key else None
+    known = _PROCESS if process is not None else ()  # else it is none of the job's
+    about = {name: str(key[name]) for name in key if name not in known and not pd.isna(key[name])}
     time_ns = clock.unix_ns(own)
     later = np.append(True, np.diff(time_ns) > 0)  # two readings of one instant: the first counts
     return Curve(subject, column, process, about, time_ns[later], values[later])
@@ -154,14 +125,7 @@ def _curve(
 
 def thinned(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:
     """Indexes of at most so many points: ends, the lowest and highest of each part, and none that repeats another."""
-    size = values.size
-    if size > most:
-        kept = {0, size - 1}
-        for part in np.array_split(np.arange(size), most // 2 - 1):
-            kept |= {int(part[values[part].argmin()]), int(part[values[part].argmax()])}
-        indexes = np.array(sorted(kept))
-    else:
-        indexes = np.arange(size)
+    indexes = extremes(values, most // 2 - 1) if values.size > most else np.arange(values.size)
     own = values[indexes]
     changes = np.append(True, own[1:] != own[:-1])
     changes[-1] = True

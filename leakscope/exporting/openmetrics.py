@@ -22,7 +22,7 @@ def chunks(case: Case) -> Iterator[bytes]:
     """One family after the other, its samples by subject and time."""
     clock = Clock(case.recording)
     every = {"host_name": str(case.recording.meta.get("host") or ""), "recording": case.recording.path.name}
-    for (subject, column), family in groupby(curves(case.recording, clock), lambda c: (c.subject, c.column)):
+    for (subject, column), family in groupby(curves(case, clock), lambda c: (c.subject, c.column)):
         name, own = _name(subject, column), list(family)
         yield _head(name, own[0].meaning)
         for curve in own:

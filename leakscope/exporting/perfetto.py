@@ -18,11 +18,12 @@ import pandas as pd
 
 from ..errors import BadInput, UnreadableRecording
 from ..facts.case import Case
+from ..facts.processes.table import Process
 from ..facts.tables import int_of, text_of
 from ..findings import Finding, Report
 from ..reporting import report_of
 from ..units import GiB, format_bytes
-from ._curves import Clock, Curve, Process, curves, processes_of, thinned, whole
+from ._curves import Clock, Curve, curves, thinned, whole
 
 SUFFIX = ".trace.json.gz"
 Event = dict[str, Any]
@@ -84,7 +85,7 @@ class _Trace:
         self._clock = Clock(case.recording)
         start_ns = self._clock.at(0.0)
         self.base_ns = int(other.get("baseTimeNanoseconds", start_ns // _QUARTER_NS * _QUARTER_NS))
-        self._processes = processes_of(case.recording)
+        self._processes = {process.key: process for process in case.processes}
         self._pids = _pids(self._processes.values(), {event.get("pid") for event in other["traceEvents"]})
         self._own_pid = whole(self._recording.meta.get("recorder_pid")) or 1
         self._tids: dict[tuple[int, str], int] = {}
@@ -95,7 +96,7 @@ class _Trace:
         for process in self._processes.values():
             rank = f", rank {process.rank}" if process.rank is not None else ""
             yield self._named(self._pid(process), "process_name", name=f"{process.name} ({process.role}{rank})")
-        for curve in curves(self._recording, self._clock):
+        for curve in curves(self._case, self._clock):
             yield from self._counter(curve)
         yield from self._phases()
         yield from self._steps()
@@ -151,9 +152,7 @@ class _Trace:
 
     def _last_ns(self, process: Process) -> int:
         """When it was last seen."""
-        rows = self._recording.tables["process_samples"]
-        own = rows[(rows["pid"] == process.pid) & (rows["start_ticks"] == process.start_ticks)]
-        return int(self._clock.unix_ns(own).max()) if len(own) else 0
+        return int(self._clock.unix_ns(process.samples).max()) if len(process.samples) else 0
 
     def _phases(self) -> Iterator[Event]:
         for process, rows in self._of_process("marks"):

@@ -24,13 +24,11 @@ from .accounts.ledger import ledger
 from .accounts.peak import peak
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
-from .endings.members import Member, members
 from .gpu.budget import DeviceBudget
 from .gpu.snapshots import device_snapshots
 from .growth.counted import step_unit, steps_passed
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
-from .growth.split import Accounts
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.snapshots import HeapSnapshots, heap_snapshots
 from .processes.ranks import growth_of_ranks
@@ -80,7 +78,7 @@ class Case:
         growth = tree_growth(self.recording, self.horizon_s)
         if growth.leaking is not False:
             return growth
-        found = kills(self.recording, members(self.recording, ())).sure  # without roles, which need the growth
+        found = kills(self.recording, processes(self.recording, growth)).sure
         killed = [k for k in found if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s]
         if not killed:
             return growth
@@ -118,11 +116,6 @@ class Case:
         return sources_of(self.recording)
 
     @cached_property
-    def accounts(self) -> Accounts:
-        """What each process holds over time, in accounts that add up: ``case.accounts.of(process)``."""
-        return Accounts()
-
-    @cached_property
     def library_sources(self) -> list[Source]:
         """Modules of libraries of which an object has grown."""
         return sources_of(self.recording, "library_sources")
@@ -130,7 +123,7 @@ class Case:
     @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Where the growth went: accounts of the judged window."""
-        return [*ledger(self.growth, self.accounts), *unmapped(self.segments, self.growth)]
+        return [*ledger(self.growth), *unmapped(self.segments, self.growth)]
 
     @cached_property
     def peak(self) -> Peak | None:
@@ -177,14 +170,9 @@ class Case:
         )
 
     @cached_property
-    def members(self) -> list[Member]:
-        """The processes as a kill is told by them."""
-        return members(self.recording, self.processes)
-
-    @cached_property
     def kills(self) -> Kills:
         """Which processes the OOM killer ended, and how sure that is."""
-        return kills(self.recording, self.members)
+        return kills(self.recording, self.processes)
 
     @cached_property
     def device_uses(self) -> list[DeviceUse]:

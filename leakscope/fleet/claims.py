@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..units import format_bytes
+from ..units import format_bytes, spans
 from .explaining import BEFORE, NOT_IN, SINCE, Condition
 
 LEAK, ODD, KILLS, LOST, COMMIT, STAGE = "leak", "odd", "kills", "lost", "commit", "stage"
@@ -99,12 +99,7 @@ def shortened(values: Iterable[Any]) -> str:
         names = sorted({str(value) for value in found})
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return ", ".join(names[:_NAMED]) + more
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
+    parts = spans(numbers)
     words = [f"{first}-{last}" if last > first else str(first) for first, last in parts]
     more = (
         f" and {len(numbers) - sum(b - a + 1 for a, b in parts[: 2 * _NAMED])} more" if len(words) > 2 * _NAMED else ""

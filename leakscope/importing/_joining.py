@@ -158,7 +158,7 @@ def _own_shift(part: Part, placing: Placing) -> float | None:
         return added
     if source.clock == LOCAL:
         part.clock_used = f"{said}, taken as {placing.zone_name} (--tz)"
-        return added - _ahead_s(part.first_s, placing.zone)
+        return added - ahead_s(part.first_s, placing.zone)
     if began is not None:
         part.clock_used = f"{said}, from the moment that --offset says"
         return began + added
@@ -167,16 +167,16 @@ def _own_shift(part: Part, placing: Placing) -> float | None:
         return source.boot_unix_s + added
     if source.clock == DAY:
         day_s = source.path.stat().st_mtime
-        local = day_s + _ahead_s(day_s, placing.zone)
+        local = day_s + ahead_s(day_s, placing.zone)
         midnight = local - local % 86400 - (part.last_s - part.last_s % 86400)
         if midnight + part.last_s > local + 60:
             midnight -= 86400
         part.clock_used = f"{said}, on the day when the file was last written (--offset), taken as {placing.zone_name}"
-        return added + midnight - _ahead_s(midnight, placing.zone)
+        return added + midnight - ahead_s(midnight, placing.zone)
     return None
 
 
-def _ahead_s(at_s: float, zone: tzinfo) -> float:
+def ahead_s(at_s: float, zone: tzinfo) -> float:
     """Of UTC, at that moment."""
     offset = zone.utcoffset(datetime(1970, 1, 1) + timedelta(seconds=at_s))
     return offset.total_seconds() if offset is not None else 0.0

@@ -10,7 +10,7 @@ from ..errors import BadInput
 from ..units import parse_duration
 from ._facts import DAY, UNIX
 from ._figures import moment
-from ._joining import Placing
+from ._joining import Placing, ahead_s
 
 _FIXED = re.compile(r"([+-])(\d\d?):?(\d\d)?")
 _MOST_ZONE = timedelta(hours=24)
@@ -25,7 +25,7 @@ def placing(zone: str | None, offsets: Sequence[str]) -> Placing:
         name = name.rsplit("/", 1)[-1] if equals else ""
         at = moment(value)
         if at is not None and at[1] != DAY:
-            began[name] = at[0] if at[1] == UNIX else at[0] - _ahead_s(at[0], _zone(zone))
+            began[name] = at[0] if at[1] == UNIX else at[0] - ahead_s(at[0], _zone(zone))
         else:
             added[name] = _seconds(text, value)
     return Placing(_zone(zone), zone or "UTC", added, began)
@@ -38,11 +38,6 @@ def _seconds(text: str, value: str) -> float:
         raise BadInput(
             f"--offset {text}: write it like -30s, 2h, log.txt=90s or kern.log=2026-11-25T10:00:00Z"
         ) from None
-
-
-def _ahead_s(at_s: float, zone: tzinfo) -> float:
-    offset = zone.utcoffset(datetime(1970, 1, 1) + timedelta(seconds=at_s))
-    return offset.total_seconds() if offset is not None else 0.0
 
 
 def _zone(name: str | None) -> tzinfo:

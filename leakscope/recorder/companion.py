@@ -103,7 +103,11 @@ class Talkers(Companion):
 
     def __init__(self) -> None:
         super().__init__()
+        self._full: Room | None = None  # too little of it for one that should have been started
         self._living: dict[int, tuple[str, int | None]] = {}  # what it does, and where it says something
+
+    def go_on(self, look: Look) -> Iterable[Word | Room]:
+        return [self._full] if self._full is not None else []
 
     @property
     def pids(self) -> Mapping[int, str]:

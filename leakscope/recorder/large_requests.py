@@ -27,9 +27,7 @@ _HEAD = struct.Struct(
     "<QqQQiI"
 )  # order (0: being written), CLOCK_MONOTONIC, bytes, start_ticks, pid, length of the text
 # Of another Python than ours: not the user's are what lies where libraries are installed, and the standard library.
-_OF_LIBRARIES = re.compile(
-    r"<(?:frozen|attrs generated|__array_function__)|.*/(?:site|dist)-packages/|.*/lib(?:64)?/python3[^/]*/"
-)
+_OF_LIBRARIES = r"<(?:frozen|attrs generated|__array_function__)|.*/(?:site|dist)-packages/|.*/lib(?:64)?/python3[^/]*/"
 
 
 class LargeRequests:
@@ -60,7 +58,7 @@ class LargeRequests:
                 continue
             text = slot[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
             with suppress(ValueError):
-                columns = columns_of(text, lambda file: _OF_LIBRARIES.match(file) is None)
+                columns = columns_of(text, lambda file: re.match(_OF_LIBRARIES, file) is None)
                 times = {clock: None if at is None else at - ago_ns for clock, at in now.items()}
                 yield {"pid": pid, "start_ticks": start_ticks, **times, "size_bytes": size_bytes, **columns}
 

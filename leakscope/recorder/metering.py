@@ -7,14 +7,13 @@ The processes end when their standard input is closed, so also when the recorder
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..endpoints import otlp_host
 from ..options import RecordOptions
 from . import finalizing
-from .companion import Look, Talkers, Word, nameless_file, streams
-from .helpers import Room, too_full
+from .companion import Talkers, Word, nameless_file, streams
+from .helpers import too_full
 
 if TYPE_CHECKING:
     import socket
@@ -35,17 +34,12 @@ class Metering(Talkers):
     def __init__(self, options: RecordOptions, output: str, listener: socket.socket | None) -> None:
         """``listener``: taken before the job began; None: another rank of it has the port."""
         super().__init__()
-        self._full: Room | None = None
         self._output, self._is_heard = output, not options.quiet
         self._alive: dict[int, int] = {}  # our end of each one's standard input
         if options.metrics is not None:
             self._serve(options.metrics, listener)
         if options.otlp is not None and self._start(PUSHES, ["push", options.otlp], []):
             self.notes.append(f"metrics are pushed to {otlp_host(options.otlp)}")
-
-    def go_on(self, look: Look) -> Iterator[Word | Room]:
-        if self._full is not None:
-            yield self._full
 
     def ended(self, pid: int, status: int) -> Word | None:
         if (alive := self._alive.pop(pid, None)) is not None:

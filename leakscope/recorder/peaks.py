@@ -48,9 +48,7 @@ class Held(NamedTuple):
         return self.since_s <= end_s and begin_s <= self.until_s + _LATE_S
 
 
-def own_peak(
-    samples: Sequence[tuple[int, float]], held: Sequence[Held], last: tuple[int, float] = (0, 0.0)
-) -> Peak:
+def own_peak(samples: Sequence[tuple[int, float]], held: Sequence[Held], last: tuple[int, float] = (0, 0.0)) -> Peak:
     """The most of samples (bytes, when; the most first), without the graphs of heaps that were held then.
 
     At least that of the ``last`` sample, if no graph was held then: what stayed is none of ours.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from .. import signals
 from ..units import GiB, MiB, format_bytes
 from . import finalizing, naming
-from .companion import Look, Talkers, Word, nameless_file, streams
-from .helpers import Room, too_full
+from .companion import Talkers, nameless_file, streams
+from .helpers import too_full
 
 LAST_WAIT_S = 60.0  # for the summary and the page, when the job has ended; then a helper goes on by itself
 _ROOM_BYTES, _ROOM_OF_MACHINE_BYTES = 700 * MiB, 2 * GiB  # of its own memory, seen: 160 to 450 MiB
@@ -30,7 +30,6 @@ class Trackers(Talkers):
     def __init__(self, output: str, targets: Sequence[str]) -> None:
         super().__init__()
         self._targets: dict[int, str] = {}
-        self._full: Room | None = None
         for target in targets:
             if (full := too_full(_ROOM_BYTES, _ROOM_OF_MACHINE_BYTES)) is None:
                 self._start(output, target)
@@ -39,10 +38,6 @@ class Trackers(Talkers):
                 left = f"{format_bytes(max(0, full.left_bytes))}, {full.name}"
                 later = f"leakscope push {naming.shown(output)} later"
                 self.notes.append(f"too little memory is left to log while it runs ({left}): {later}")
-
-    def go_on(self, look: Look) -> Iterator[Word | Room]:
-        if self._full is not None:
-            yield self._full
 
     def may_wait(self) -> bool:
         return not signal.sigpending() & set(signals.ENDING)

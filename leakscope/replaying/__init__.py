@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..facts.case import Case
-from ..facts.growth.lives import lives_of
+from ..facts.growth.kept import free_and_room
+from ..facts.growth.lives import Lives, lives_of
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, text_of
 from ..units import GiB, KiB, MiB, format_bytes, format_count
@@ -98,13 +99,13 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         )
     rng = np.random.default_rng(0)
     lives = lives_of(process.rows("allocation_lives"), rng)
-    if lives.error() > _MOST_ERROR:
+    if error_of(lives) > _MOST_ERROR:
         text = f"{process.name}[{process.pid}]: {len(lives)} allocations were sampled, too few to be replayed"
         raise BadInput(f"{text}: record a program that asks for more memory of malloc, or for longer")
     end_s = min(process.exit_s, float(process.time_s[-1]))
     moments = np.linspace(min(float(lives.at_s[0]), end_s), end_s, MEASURES + 1)[1:]
     orders = lives.orders(moments)
-    in_use = lives.in_use(orders)
+    in_use = in_use_at(lives, orders)
     span_s = float(moments[-1] - moments[0])
     late = moments >= moments[0] + _LATE * span_s
     held = np.interp(moments, process.time_s, process.held_bytes)
@@ -116,8 +117,9 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         planned = plan(lives, orders, scale, rng)
         planned.steps.tofile(path)
         wanted = float(np.median(of_malloc[late]))
+        largest_freed = float(lives.bytes[np.isfinite(lives.end_order)].max(initial=0.0))
         replay = _Replay(planned, path, span_s)
-        like_it, lasting, now = _like_it(serving, lives.largest_freed, replay, wanted, late)
+        like_it, lasting, now = _like_it(serving, largest_freed, replay, wanted, late)
         others = [(one, replay.under(one)) for one in variants(serving, like_it, lasting)]
     found = [(Variant(AS_RECORDED), now), *others]
     level, peak = float(np.median(held[late])), float(process.held_bytes.max())
@@ -125,7 +127,7 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
     return WhatIf(
         f"{process.name}[{process.pid}]",
         len(lives),
-        lives.thread_count,
+        len(np.unique(lives.thread)),
         round(float(lives.weight.sum())),
         planned.scale,
         round(level),
@@ -133,6 +135,21 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         round(float(np.median((now[:, 0] - in_use)[late]))),
         tuple(_outcome(one, got, *figures) for one, got in found),
     )
+
+
+def error_of(lives: Lives) -> float:
+    """Of the bytes that were asked for, as a share: of what is sure to be drawn there is none."""
+    unseen = np.maximum(0.0, lives.weight - lives.bytes)
+    return float(np.sqrt((lives.weight * unseen).sum()) / lives.weight.sum()) if len(lives) else 1.0
+
+
+def in_use_at(lives: Lives, orders: Floats) -> Floats:
+    """Bytes in use when it had come so far, of what was sampled."""
+    begun = np.concatenate([[0.0], np.cumsum(lives.weight)])[np.searchsorted(lives.begin_order, orders, "right")]
+    by_end = np.argsort(lives.end_order, kind="stable")
+    gone = np.concatenate([[0.0], np.cumsum(lives.weight[by_end])])
+    left: Floats = begun - gone[np.searchsorted(lives.end_order[by_end], orders, "right")]
+    return left
 
 
 def _like_it(
@@ -191,16 +208,8 @@ def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
 
 def _kept(process: ProcessGrowth, moments: Floats) -> Floats:
     """Free inside malloc and resident: malloc also counts what it has returned."""
-    rows = process.rows("sentinels")
-    rows = only(rows, rows["malloc_free_bytes"].notna() & rows["malloc_in_use_bytes"].notna())
-    if not len(rows):
-        return np.zeros(len(moments))
-    at_s, free, in_use = (
-        rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_free_bytes", "malloc_in_use_bytes")
-    )
-    small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
-    room = np.maximum(0.0, np.interp(at_s, process.time_s, process.private_bytes) - in_use - small)
-    kept: Floats = np.interp(moments, at_s, np.minimum(free, room))
+    at_s, free, _, room = free_and_room(process, process.rows("sentinels"))
+    kept: Floats = np.interp(moments, at_s, np.minimum(free, np.maximum(0.0, room))) if at_s.size else 0 * moments
     return kept
 
 

@@ -19,6 +19,7 @@ STEP = np.dtype([("thread", "<u4"), ("place", "<u4"), ("bytes", "<u8")])  # stru
 MEASURES = 40
 MEASURE = 0xFFFFFFFF
 MOST_STEPS = 3_000_000
+_LONG = 8.0  # times as long as most: what such survivors are, one thread's samples hardly show
 _CLASSES = 2  # of size, for each doubling
 _MIXED, _OCTAVES = 64, 2  # samples, one after another, whose pieces have each other's sizes; alike to a factor of four
 _LONGEST_STRETCH = 4.0  # medians of those
@@ -35,6 +36,13 @@ class Plan:
     thread_count: int
     place_count: int
     scale: float
+
+
+def is_long(lives: Lives) -> NDArray[np.bool_]:
+    """Outlives by far what is mostly asked for."""
+    life = lives.end_order - lives.begin_order
+    usual = np.median(life[np.isfinite(life)]) if np.isfinite(life).any() else np.inf
+    return life > _LONG * usual
 
 
 def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -> Plan:
@@ -96,7 +104,7 @@ def _stretches(lives: Lives) -> Floats:
     """
     kind = np.floor(_CLASSES * np.log2(np.maximum(lives.bytes, 1)))
     stays = np.isinf(lives.end_order)
-    owner = np.where(lives.is_long, -1 - (lives.thread == 0), lives.thread)  # see _threads
+    owner = np.where(is_long(lives), -1 - (lives.thread == 0), lives.thread)  # see _threads
     frame = pd.DataFrame({"thread": owner, "kind": kind, "stays": stays, "order": lives.begin_order})
     same = ["thread", "kind", "stays"]
     before = frame.groupby(same)["order"].diff()
@@ -117,7 +125,7 @@ def _threads(lives: Lives, of: Integers, nth: Integers, begin: Floats) -> Intege
     """
     thread = lives.thread[of]
     others = np.flatnonzero(lives.thread != 0)
-    spread = lives.is_long[of] & (nth > 0) & (thread != 0)
+    spread = is_long(lives)[of] & (nth > 0) & (thread != 0)
     at = np.searchsorted(lives.begin_order[others], begin[spread]).clip(max=max(len(others) - 1, 0))
     thread[spread] = lives.thread[others][at]
     return thread

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..evidence import enough
 from ..facts.growth.filling import filled
 from ..facts.growth.tree import TreeGrowth
-from ..facts.processes.inside import not_looked_at, other_mallocs
+from ..facts.processes.inside import THROTTLED, not_looked_at, other_mallocs
 from ..facts.processes.ranks import who_leaks
 from ..facts.series.trend import RAMP
 from ..facts.tables import AT_EXIT, narrow, only
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _LEAST_CPU_S = 0.001
 _MOVES = ("grew", "moves", "rises", "rose", "stays")  # how a trend's reason begins
-_THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 
 
 def facts(case: Case) -> RecordingFacts:
@@ -346,7 +345,7 @@ def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
     cpu_s, rss = largest(own, "cpu_s"), largest(own, "rss_bytes")
     pause_s = largest(only(takes, takes["reason"] != AT_EXIT), "duration_s")  # as a process ends none waits for it
     events, notes = case.rows("events"), case.rows("agent_notes")
-    interval_s = largest(only(events, events["event"] == _THROTTLED), "value")
+    interval_s = largest(only(events, events["event"] == THROTTLED), "value")
     asked = case.recording.meta.get("options")
     spent = takes["duration_s"].dropna()
     known = duration_s > _LEAST_CPU_S
@@ -358,7 +357,7 @@ def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
         "longest_take_s": round(float(pause_s), 4) if pause_s is not None else None,
         "recording_bytes": _file_bytes(case),
         "max_overhead_fraction": asked.get("max_overhead_fraction") if isinstance(asked, dict) else None,
-        "held_back_takes": int((notes["note"] == _THROTTLED).sum()),
+        "held_back_takes": int((notes["note"] == THROTTLED).sum()),
         "longest_interval_s": round(float(interval_s), 2) if interval_s is not None else None,
     }
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
-from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, split
+from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts, split
 from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, series
 from ..findings import Band, Timeline
@@ -104,7 +104,7 @@ def accounts_of(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str,
     alive = alive_in(process, time_s)
     whole = next((p for p in case.growth.processes if p.key == process.key), process)
     is_whole = process.tables is case.recording.tables  # and not a process as a closer look sees it
-    parts = case.accounts.of(whole) if is_whole else split(whole, process)
+    parts = accounts(whole) if is_whole else split(whole, process)
     levels = {account: parts[account].fillna(0.0).to_numpy() for account in parts}
     levels = {account: np.where(alive, np.interp(time_s, parts.index, level), 0.0) for account, level in levels.items()}
     rest = levels.pop(UNEXPLAINED)

@@ -8,7 +8,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -53,14 +53,9 @@ units = {"time_s": "s", **{column.name: column.unit for column in schema.columns
 _types = {field.name: field.type for field in arrow_schema()}
 _ORDER = ("pid", "start_ticks", "time_mono_ns")
 _FILES = {column.name for column in schema.columns().values() if column.carries == "file"}
-_ROWS_OF_A_PART = 1 << 14
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
-_NUMBERS = {pa.int64(): np.int64, pa.float64(): np.float64}
-
-# Of each column the values, and which of them are no nulls.
-Columns = dict[str, tuple[NDArray[Any], NDArray[np.bool_]]]
 _R = TypeVar("_R", bound="Recording")
 
 
@@ -163,31 +158,6 @@ class Tables(Mapping[str, "pd.DataFrame"]):
         rows = _with_nulls(rows, columns)
         rows = rows.sort_by([(c, "ascending") for c in _ORDER])
         return self._frame(self._timed(rows, rows["time_mono_ns"]), optional), count
-
-    def parts(self, name: str, columns: Sequence[str]) -> Iterator[Columns]:
-        """Some columns of a table, some thousand rows at a time, each by process and time: never all of it. A column
-        that the file does not have is null. The parts come about in the order of time.
-
-        pandas (40 MB) is not loaded for it, which pyarrow does whatever it makes an array of, or compares.
-        **Errors** UnreadableRecording; ValueError where a window limits the tables.
-        """
-        if self._window is not None:
-            raise ValueError("a part of a recording is read whole")
-        names = list(dict.fromkeys((*_ORDER, *columns)))
-        there = [name for name in names if name in self._names]
-        try:
-            for group, count in self._groups.get(name, {}).items():
-                is_shared = count < self._file.metadata.row_group(group).num_rows
-                read = [*there, "table"] if is_shared else there
-                for batch in self._file.iter_batches(_ROWS_OF_A_PART, [group], read, use_threads=False):
-                    part = {one: _plain(batch.column(one)) for one in read}
-                    own = part["table"][0] == name if is_shared else np.ones(batch.num_rows, bool)
-                    order = np.lexsort([*(part[key][0] for key in reversed(_ORDER)), ~own])[: np.count_nonzero(own)]
-                    absent = np.zeros(batch.num_rows, np.int64), np.zeros(batch.num_rows, bool)
-                    chosen = ((one, part.get(one, absent)) for one in names)
-                    yield {one: (values[order], is_there[order]) for one, (values, is_there) in chosen}
-        except (OSError, pa.ArrowException) as error:
-            raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
 
     def groups(self, name: str) -> Mapping[int, int]:
         """The row groups a table is in, and how many rows of it are there."""
@@ -607,24 +577,6 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
         for name, rows in names.items():
             found.setdefault(name, {})[index] = rows
     return found
-
-
-def _plain(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Its values, and which of them are no nulls."""
-    there, *_, data = column.buffers()
-    span = slice(column.offset, column.offset + len(column))
-
-    def bits(buffer: pa.Buffer) -> NDArray[np.bool_]:
-        return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")[span].astype(bool)
-
-    values: NDArray[Any]
-    if column.type in _NUMBERS:
-        values = np.frombuffer(data, _NUMBERS[column.type])[span]
-    elif column.type == pa.bool_():
-        values = bits(data)
-    else:
-        values = np.array([*column.to_pylist(), None], dtype=object)[:-1]
-    return values, np.ones(len(column), bool) if there is None else bits(there)
 
 
 @cache

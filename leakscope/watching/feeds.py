@@ -103,7 +103,7 @@ class RecordingFeed:
     is_behind = False
 
     def __init__(self, recording: Recording, speed: float | None = None) -> None:
-        from .past import rows_of  # numpy and pyarrow, 60 MB: not for who watches a run that goes on
+        from .past import rows_of  # numpy, pandas and pyarrow, 110 MB: not for who watches a run that goes on
 
         self.command, self.start_mono_ns = command_of(recording.meta), start_of(recording.meta)
         self._rows = rows_of(recording)

@@ -7,18 +7,21 @@ import operator
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..facts.heap.snapshots import heap_snapshots
+from ..facts.tables import narrow, only, records
+from ..storage import thinned
 from .cursor import Row
 from .holders import HOLDERS, holders_of
 
 if TYPE_CHECKING:
-    from ..storage import Recording
-    from ..storage.recording import Columns, Tables
+    import pandas as pd
 
+    from ..storage import Recording
 
 _MOST_SECONDS, _MOST_ROWS = 3600, 10_000
 _AT_ONCE = 500  # rows that are made of columns: one takes 1 KB
@@ -59,40 +62,29 @@ _time_of = operator.itemgetter("time_mono_ns")
 
 
 def rows_of(recording: Recording) -> Iterator[tuple[str, Row]]:
-    """(table, row) in the order of time, each made when its turn comes. Of a long recording the large tables are never
-    in memory whole.
-    """
-    kept = _kept_seconds(recording.tables)
+    """(table, row) in the order of time, each made when its turn comes."""
+    tables = thinned(recording).tables
+    kept = _kept_seconds(tables["process_samples"])
     rows: list[tuple[str, Iterable[Row]]] = []
     for table, names in {**_THINNED, **_WHOLE}.items():
-        parts: Iterable[Columns] = recording.tables.parts(table, names)
+        frame = narrow(tables[table], *tables[table].columns.intersection([*_KEYS, *names]))
         if table == "process_samples":
-            parts = _with_shares(parts)
+            frame = _with_shares(frame)
         if table in _THINNED and kept is not None:
-            parts = (_taken(part, np.isin(_seconds(part), kept)) for part in parts)
-        rows.append((table, _in_time(list(parts))))
+            frame = only(frame, np.isin(_seconds(frame), kept))
+        rows.append((table, _in_time(frame)))
         if table == "processes":
-            processes = list({(row["pid"], row["start_ticks"]): row for row in rows.pop()[1]}.values())
-            rows += ((table, sorted(each, key=_time_of)) for each in (processes, _births(processes)))
+            rows.append((table, sorted(_births(records(frame)), key=_time_of)))
         elif table == "takes":
-            takes = list(rows.pop()[1])
-            rows += [(table, takes), (HOLDERS, _holders(recording, takes))]
+            rows.append((HOLDERS, _holders(recording, records(only(frame, frame["take"].notna())))))
     return heapq.merge(*(zip(repeat(table), found) for table, found in rows), key=lambda told: _time_of(told[1]))
 
 
-def _in_time(parts: list[Columns]) -> Iterator[Row]:
+def _in_time(frame: pd.DataFrame) -> Iterator[Row]:
     """Rows of those that have a time, some at once."""
-    names = list(parts[0]) if parts else []
-    each = {name: list(zip(*(part[name] for part in parts))) for name in names}
-    whole: Columns = {name: (np.concatenate(values), np.concatenate(there)) for name, (values, there) in each.items()}
-    if parts:
-        times_ns, is_told = whole["time_mono_ns"]
-        order = np.argsort(times_ns, kind="stable")
-        order = order[is_told[order]]
-        for at in range(0, order.size, _AT_ONCE):
-            chosen = _taken(whole, order[at : at + _AT_ONCE]).values()
-            lists = ([one if there else None for one, there in zip(*map(np.ndarray.tolist, each))] for each in chosen)
-            yield from (dict(zip(names, row)) for row in zip(*lists))
+    frame = only(frame, frame["time_mono_ns"].notna()).sort_values("time_mono_ns", kind="stable")
+    for at in range(0, len(frame), _AT_ONCE):
+        yield from records(frame.iloc[at : at + _AT_ONCE])
 
 
 def _births(processes: list[Row]) -> list[Row]:
@@ -102,11 +94,8 @@ def _births(processes: list[Row]) -> list[Row]:
 
 
 def _holders(recording: Recording, takes: list[Row]) -> Iterator[Row]:
-    takes = [row for row in takes if row["take"] is not None]
     is_cut_short = {(row["pid"], row["take"]): bool(row["truncated"]) for row in takes}
     for row in takes:
-        from ..facts.heap.snapshots import heap_snapshots  # pandas, and 60 MB
-
         seen = heap_snapshots(recording, row["pid"])
         at = seen.at(row["take"])
         if at is not None:
@@ -115,60 +104,24 @@ def _holders(recording: Recording, takes: list[Row]) -> Iterator[Row]:
             yield {**row, "holders": told}
 
 
-def _with_shares(parts: Iterable[Columns]) -> Iterator[Columns]:
+def _with_shares(samples: pd.DataFrame) -> pd.DataFrame:
     """Between two readings of PSS it is moved on by what RSS did, so that rows can be left out."""
-    before: dict[tuple[int, int], float] = {}  # of each process at the end of the part before
-    for part in parts:
-        rss, pss = (np.where(is_there, values, np.nan) for values, is_there in (part["rss_bytes"], part["pss_bytes"]))
-        above = pss - rss
-        first = np.flatnonzero(_is_new(part))
-        counts = np.diff(np.append(first, above.size))
-        began, now = np.repeat(first, counts), np.arange(above.size)
-        above = above[np.maximum.accumulate(np.where(np.isnan(above), began, now))]
-        keys = list(zip(*(part[name][0][first].tolist() for name in _KEYS[1:])))
-        known = np.repeat(np.array([before.get(key, np.nan) for key in keys]), counts)
-        above = np.where(np.isnan(above), known, above)
-        before |= {key: last for key, last in zip(keys, above[first + counts - 1].tolist()) if last == last}
-        moved = np.maximum(rss + above, 0)
-        yield {**part, "pss_bytes": (np.nan_to_num(moved).astype(np.int64), ~np.isnan(moved))}
+    above = (samples["pss_bytes"] - samples["rss_bytes"]).groupby([samples[key] for key in _KEYS[1:]]).ffill()
+    return samples.assign(pss_bytes=(samples["rss_bytes"] + above).clip(lower=0))
 
 
-def _kept_seconds(tables: Tables) -> NDArray[np.int64] | None:
+def _kept_seconds(samples: pd.DataFrame) -> NDArray[np.int64] | None:
     """Of each stretch of time the second with most memory, so that no peak is lost; None: all of them."""
-    found = []
-    for part in tables.parts("process_samples", ("rss_bytes",)):
-        second, (rss, is_there) = _seconds(part), part["rss_bytes"]
-        first = np.flatnonzero(_is_new(part) | np.append(True, np.diff(second) != 0)[: second.size])
-        if first.size:
-            found.append(_totals(second[first], np.maximum.reduceat(np.where(is_there, rss, 0), first)))
-    if not found:
+    each = samples["rss_bytes"].fillna(0).groupby([_seconds(samples), *(samples[key] for key in _KEYS[1:])]).max()
+    total = each.groupby(level=0).sum()
+    most = min(_MOST_SECONDS, max(_WHOLE_END_S, round(_MOST_ROWS * len(total) / max(1, len(samples)))))
+    if len(total) <= most:
         return None
-    seconds, total = _totals(*map(np.concatenate, zip(*found)))  # a second may lie in two parts
-    rows = sum(tables.groups("process_samples").values())
-    most = min(_MOST_SECONDS, max(_WHOLE_END_S, round(_MOST_ROWS / max(1.0, rows / seconds.size))))
-    if seconds.size <= most:
-        return None
-    stretch = seconds // (1 + seconds.size // most)
-    by_size = np.lexsort((-total, stretch))
-    largest = by_size[np.append(True, np.diff(stretch[by_size]) != 0)]
-    return np.union1d(seconds[largest], seconds[seconds > seconds[-1] - _WHOLE_END_S])
+    largest = total.groupby(np.arange(len(total)) // (1 + len(total) // most)).idxmax()
+    seconds: NDArray[np.int64] = total.index.to_numpy(dtype=np.int64)
+    kept: NDArray[np.int64] = seconds[np.isin(seconds, largest) | (seconds > seconds[-1] - _WHOLE_END_S)]
+    return kept
 
 
-def _totals(second: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    seconds, which = np.unique(second, return_inverse=True)
-    return seconds, np.bincount(which, values).astype(np.float64)
-
-
-def _is_new(part: Columns) -> NDArray[np.bool_]:
-    """Where rows are of another process than the one before."""
-    same = [np.diff(part[name][0]) == 0 for name in _KEYS[1:]]
-    return np.append(True, ~np.all(same, axis=0))[: part["pid"][0].size]
-
-
-def _taken(part: Columns, chosen: NDArray[Any]) -> Columns:
-    return {name: (values[chosen], is_there[chosen]) for name, (values, is_there) in part.items()}
-
-
-def _seconds(part: Columns) -> NDArray[np.int64]:
-    seconds: NDArray[np.int64] = part["time_mono_ns"][0] // 10**9
-    return seconds
+def _seconds(frame: pd.DataFrame) -> pd.Series[int]:
+    return frame["time_mono_ns"] // 10**9

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from ..findings import ROLES
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
 from ..recorder.peaks import Held, own_peak
 from ..recorder.tree import Memory, Tree
 from ..signals import signal_name
-from ..units import COUNTS_NOTE, STEP, STEP_UNITS
+from ..units import COUNTS_NOTE, EXIT_NOTE, STEP, STEP_UNITS
 from .chart import FILLS, Course
 from .cursor import Row
 from .history import History
@@ -149,6 +150,7 @@ class Scene:
     _round: dict[str, list[Row]] = field(default_factory=dict)
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
     _cgroups: dict[str, None] = field(default_factory=dict)
+    _leaving: set[Process] = field(default_factory=set)  # what they hold while they shut down, reports leave out
     _peak_text: str | None = None  # as the recorder told it at the end
     _held: list[Held] = field(default_factory=list)
 
@@ -200,7 +202,7 @@ class Scene:
             self._round_keys.add(key)
             self._round.setdefault(table, []).append(row)
             self.now_s = max(self.now_s, now_s)
-            if table == "process_samples":
+            if table == "process_samples" and process not in self._leaving:
                 self._member(process).look_at(now_s, row)
             elif table == "gpu_samples":
                 self._look_at_gpu(now_s, row)
@@ -223,6 +225,8 @@ class Scene:
         elif table == "agent_notes":
             if row.get("note") == COUNTS_NOTE:
                 self.step_unit = STEP_UNITS.get(row.get("text") or "", self.step_unit)
+            elif row.get("note") == EXIT_NOTE:
+                self._leaving.add(process)
         elif table == "crash_text":
             lines = (row.get("last_words") or "").strip().splitlines()
             text = lines[-1] if lines else row.get("exception_type") or "crashed"
@@ -283,7 +287,8 @@ class Scene:
 
     def _describe(self, process: Process, row: Row, now_s: float) -> None:
         member = self._member(process)
-        member.role, member.is_root = row.get("role") or "other", bool(row.get("is_root"))
+        role = row.get("role") or "other"
+        member.role, member.is_root = ROLES.get(role, role), bool(row.get("is_root"))
         member.program = program_of(row.get("cmdline") or "", row.get("comm") or "?")
         if row.get("cgroup"):
             self._cgroups[row["cgroup"]] = None

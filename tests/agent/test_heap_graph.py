@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -458,6 +459,26 @@ def test_one_list_of_more_strings_than_there_is_room_for_is_read_in_part() -> No
     (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "words"]
     assert row["length"] == len(holder.words)
     assert 0.7 * 22e6 < row["retained_bytes"] < 1.4 * 30e6
+
+
+def test_results_of_a_cache_are_among_those_that_are_read_in_part() -> None:
+    """It tells the collector of a key, a result and a class in turn: of one in three, nine, ... only classes."""
+
+    class Holder:
+        def __init__(self) -> None:
+            self.vectors = lru_cache(maxsize=60_000)(lambda number: str(number) * 200)
+            for number in range(40_000):
+                self.vectors(number)
+
+    holder = Holder()
+    graph = HeapGraph()
+    assert graph.read(1, 1 << 40, 64 << 20, None, 20_000) is not None
+    assert graph.is_sampled
+    found = graph.work_out()
+    assert found is not None
+    (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "vectors"]
+    assert (row["length"], row["length_limit"]) == (holder.vectors.cache_info().currsize, 60_000)
+    assert 0.5 * 40e6 < row["retained_bytes"] < 1.5 * 43e6
 
 
 @pytest.mark.live

@@ -17,17 +17,24 @@ SECONDS = 60
 EVERY_S = 10  # an evaluation of 2 s ends each
 
 
-def recorded(tmp_path, *, kept_mib: float, peak_mib: float, train_mib: float = 0.0, entries_each: int = 1):
+def recorded(
+    tmp_path, *, kept_mib: float, peak_mib: float, train_mib: float = 0.0, free_mib: float = 0.0, entries_each: int = 1
+):
     """A training with an evaluation every ten seconds, as the agent adds its passages up."""
     rss, phases = [], {"train": [], "eval": []}
     for second in range(SECONDS):
         passages, inside = divmod(second, EVERY_S)
-        now = passages * kept_mib + second * train_mib / EVERY_S + (peak_mib if inside >= EVERY_S - 2 else 0)
+        now = (
+            passages * (kept_mib + free_mib) + second * train_mib / EVERY_S + (peak_mib if inside >= EVERY_S - 2 else 0)
+        )
         rss.append(int((500 + now) * MiB))
         phases["train"].append(int(second * train_mib / EVERY_S * MiB))
         phases["eval"].append(int(passages * kept_mib * MiB))
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, rss=rss)
-    builder.sentinels(PID, step=list(range(0, SECONDS * 10, 10)))
+    passed = [second // EVERY_S for second in range(SECONDS)]
+    in_use, free = ([int((100 + n * each) * MiB) for n in passed] for each in (kept_mib, free_mib))
+    steps = list(range(0, SECONDS * 10, 10))
+    builder.sentinels(PID, step=steps, malloc_in_use_bytes=in_use, malloc_free_bytes=free)
     for phase, gained in phases.items():
         counts = [second // EVERY_S * entries_each for second in range(SECONDS)]
         builder.series(
@@ -53,6 +60,14 @@ def test_what_each_evaluation_leaves_behind_is_named(tmp_path):
     assert finding.kind == "eval-accumulation"
     assert "+31.0 MiB in each evaluation, none of it comes back" in finding.title
     assert finding.bytes > 100 * MiB
+
+
+def test_what_lies_freed_between_what_stays_is_nobody_s_share(tmp_path):
+    """Two thirds of the growth are free inside malloc: evaluation left all that is not."""
+    recording = recorded(tmp_path, kept_mib=20, peak_mib=10, free_mib=40)
+    finding = next(f for f in eval_results(recording) if isinstance(f, Finding))
+    assert "+20.0 MiB in each evaluation" in finding.title
+    assert not any(isinstance(f, Finding) for f in eval_results(recording, min_share=1.2))
 
 
 @pytest.mark.parametrize("peak_mib", [5, 200])

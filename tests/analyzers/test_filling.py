@@ -42,9 +42,19 @@ def row(path: str, **columns: Any) -> dict[str, Any]:
 
 
 def run(
-    folder: Path, source: str = CACHE, *, members: int = 2400, other_mb: int = 0, available_mb: int = 0, **columns: Any
+    folder: Path,
+    source: str = CACHE,
+    *,
+    members: int = 2400,
+    other_mb: int = 0,
+    available_mb: int = 0,
+    beside: str | None = None,
+    **columns: Any,
 ) -> Report:
-    """24 s in which ``Cache.entries`` gains 240 MB by ``members``, and a list beside it ``other_mb``."""
+    """24 s in which ``Cache.entries`` gains 240 MB by ``members``, and a list beside it ``other_mb``.
+
+    ``beside``: numbers among the attributes of the cache.
+    """
     rate = 10 + other_mb / 24
     rss = [50 * MB + round(rate * MB * i / 4) for i in range(96)]
     builder = RecordingBuilder(folder).process(100).samples(100, rss, every_s=0.25)
@@ -55,6 +65,9 @@ def run(
         share = at_s / 24
         length = round(members * share)
         holders = [row("main() cache.entries", deep_bytes=round(240 * MB * share), length=length, **columns)]
+        if beside:
+            known = {"edge_kind": "local", "variable": "cache", "owner": "main", "type_name": "__main__.Cache"}
+            holders.insert(0, row("main() cache", deep_bytes=holders[0]["deep_bytes"], limits=beside, **known))
         if other_mb:
             log = row("main() log", edge_kind="local", variable="log", owner="main", type_name="list")
             holders.append(log | {"deep_bytes": round(other_mb * MB * share), "length": round(1e5 * share)})
@@ -178,6 +191,27 @@ def test_what_filled_and_stopped_is_told_with_its_limit(tmp_path: Path, source: 
     assert says(
         report.verdict.headline, "grew from", "238 MiB until 16.", f"then stood: Cache.entries (dict){kept_to}."
     )
+
+
+def test_one_that_is_full_explains_growth_that_slows_down(tmp_path: Path) -> None:
+    """Nobody could tell from memory alone whether it ends: it was still rising a moment ago."""
+    held = [240 * MB * (1 - 0.5 ** (i / 40)) for i in range(96)]
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [50 * MB + round(one) for one in held], every_s=0.25)
+    builder.source(100, "/job/serve.py", CACHE)
+    for number, at_s in enumerate((3.0, 7.0, 11.0, 15.0, 19.0, 23.0), 1):
+        size = round(held[round(4 * at_s)])
+        holders = [row("main() cache.entries", deep_bytes=size, length=round(4000 * size / held[92]))]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + size)
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    assert report.verdict.leaking is False
+    assert says(only(report).title, "has filled up to its limit of 4,000 members")
+
+
+def test_one_as_long_as_the_capacity_beside_it_is_full_whatever_is_compared(tmp_path: Path) -> None:
+    """A replay buffer: the length of its queue of keys is compared with it, and a member goes with each key."""
+    report = run(tmp_path, UNLIMITED, beside="capacity=2300")
+    assert report.verdict.leaking is False
+    assert only(report).kind == "filling"
 
 
 def test_a_rise_in_memory_that_stands_is_not_said_to_stay_between_its_ends(tmp_path: Path) -> None:

@@ -376,11 +376,11 @@ def test_the_line_that_allocated_what_one_holder_has_is_no_evidence_of_another(t
 
     def holders(f: float) -> list[dict[str, Any]]:
         cache = {"edge_kind": "cache", "variable": "affinity", "owner": "Profile.affinity", "root_kind": "module"}
-        inside = {"edge_kind": "reference", "root_kind": "module", "parent": "train.Profile.affinity"}
+        inside = {"edge_kind": "reference", "root_kind": "module", "parent": "train.affinity"}
         deep, kind = 180 * MB * f, "functools._lru_cache_wrapper"
-        members = place("train.Profile.affinity[*]", deep, type_name="tuple", object_count=9000 * f, **inside)
+        members = place("train.affinity[*]", deep, type_name="tuple", object_count=9000 * f, **inside)
         return [
-            place("train.Profile.affinity", deep, parent=None, length=9000 * f, type_name=kind, **cache),
+            place("train.affinity", deep, parent=None, length=9000 * f, type_name=kind, **cache),
             members,
             place("main() shop", 60 * MB * f, type_name="__main__.Shop"),
             place("main() shop.tasks", 60 * MB * f, length=4000 * f, type_name="set", owner="Shop", member_type="Row"),
@@ -393,7 +393,6 @@ def test_the_line_that_allocated_what_one_holder_has_is_no_evidence_of_another(t
         builder.allocated(100, at_s, int(at_s * 3 * MB), stack, sample_count=int(20 * at_s))
     findings = [f for f in analyze(builder.ends(24.0, exit_code=0).open()).findings if f.kind == "retained-objects"]
     cache, tasks = findings
-    print(cache.remedy, cache.subject, [e.text for e in cache.evidence])
     assert (cache.mechanism, tasks.subject.variable) == ("cache-keeps-self", "tasks")
     allocated = [any("train.py:6 allocated" in one.text for one in found.evidence) for found in findings]
     assert allocated == [True, False]

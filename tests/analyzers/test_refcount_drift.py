@@ -235,10 +235,10 @@ def test_references_that_are_really_dropped_show_in_the_sentinels():
 # ---- references to other objects that nobody has
 
 
-def with_extra(builder, extra, blocks=lambda s: 10_000, keys=9000, **row):
+def with_extra(builder, extra, blocks=lambda s: 10_000, **row):
     for number, at_s in enumerate((2, 5, 10, 15, 19), 1):
         builder.take(PID, number, at_s, allocated_blocks=blocks(at_s))
-        builder.row("heap_graphs", at_s, PID, take=number, key_reference_count=keys)
+        builder.row("heap_graphs", at_s, PID, take=number)
         told = {"type_name": "shop.Session", "extra_reference_count": extra(at_s), **row}
         if told["extra_reference_count"] is not None:
             builder.row("heap_strays", at_s, PID, take=number, **told)
@@ -270,9 +270,8 @@ def test_references_to_strings_are_told_where_keys_of_dicts_are_known(tmp_path):
         (lambda s: 50 * s, {}),
         (lambda s: 500 * s, {"type_name": "torch.Tensor"}),
         (lambda s: 500 * s, {"type_name": "NoneType"}),
-        (lambda s: 500 * s, {"type_name": "str", "keys": None}),
     ],
-    ids=["who-has-them-is-made", "at-once", "late", "told-late", "to-and-fro", "few", "torch", "none", "keys"],
+    ids=["who-has-them-is-made", "at-once", "late", "told-late", "to-and-fro", "few", "torch", "none"],
 )
 def test_references_that_somebody_may_have_are_not_blamed(tmp_path, extra, more):
     findings, _, _ = looked(with_extra(trainer(tmp_path, leak=0), extra, **more).open())

@@ -777,7 +777,10 @@ def main():
     assert (found.subject.line, found.subject.function) == (12, "Watch.trigger")
 
 
-def test_large_members_that_arrive_one_after_the_other_are_told_as_their_container(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edge_kind", ["item", "reference"])  # of an OrderedDict Python lists no items
+def test_large_members_that_arrive_one_after_the_other_are_told_as_their_container(
+    tmp_path: Path, edge_kind: str
+) -> None:
     """Each has a row of its own in the graph, and none of them grows."""
     builder = growing_run(tmp_path, SOURCE)
     for number, at_s in enumerate((6.0, 14.0, 22.0), 1):
@@ -787,7 +790,7 @@ def test_large_members_that_arrive_one_after_the_other_are_told_as_their_contain
         for n in kept:
             item = {
                 "parent": path,
-                "edge_kind": "item",
+                "edge_kind": edge_kind,
                 "variable": None,
                 "owner": None,
                 "type_name": "__main__.Encoder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from leakscope.facts.case import Case
-from leakscope.facts.growth.split import IN_TOTAL
+from leakscope.facts.growth.split import IN_TOTAL, accounts
 from tests.builders import RecordingBuilder
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
@@ -16,7 +16,7 @@ WORKER = 4300
 def split_of(builder: RecordingBuilder, pid: int = PID):
     case = Case(builder.open())
     process = next(p for p in case.growth.processes if p.pid == pid)
-    return process, case.accounts.of(process)
+    return process, accounts(process)
 
 
 def test_the_accounts_add_up_to_what_it_held_at_every_sample(tmp_path):

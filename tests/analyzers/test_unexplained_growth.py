@@ -26,6 +26,7 @@ PICKLER = {
     "opaque": True,
     "type_name": "_pickle.Pickler",
 }
+KNOWN = {**PICKLER, "path": "main() journal.names", "variable": "names", "opaque": False, "type_name": "dict"}
 STREAM = {**PICKLER, "path": "main() journal.stream", "variable": "stream", "type_name": "_io.BufferedWriter"}
 
 
@@ -122,6 +123,40 @@ def test_the_line_that_allocated_what_stays_is_told_with_what_it_is_put_into(tmp
     (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
     assert finding.subject.variable == named
     assert says(finding.title, "allocated at train.py:3 and put into") is (named is not None)
+
+
+@pytest.mark.parametrize(
+    ("notes", "told"), [(["throttled"], "--max-overhead 12%"), ([], "leakscope snapshot")], ids=["postponed", "none"]
+)
+def test_growth_after_the_last_snapshot_is_said_to_be_unseen(tmp_path, notes, told):
+    """And is not told to be of small objects in many places, nor ruled out by who looked before it came."""
+    builder = sentinels(trainer(tmp_path))
+    for number, at_s in enumerate((1.0, 2.0), 1):
+        builder.take(PID, number, at_s, holders=[KNOWN], take_cpu_s=0.75)
+    for note in notes:
+        builder.note(PID, 9.0, note, "a snapshot costs 0.75 s of CPU")
+    report = asked(builder.open(), only=["unexplained-growth", "retained-objects", "held-memory", "filling"])
+    (finding,) = report.findings
+    (doubt,) = finding.doubts
+    assert says(doubt, "last snapshot is at 2.0 s", "came after it")
+    assert any(told in remedy for remedy in finding.remedy)
+    unchecked = {one.kind: one.reason for one in report.skipped}
+    for kind in ("retained-objects", "held-memory", "filling"):
+        assert says(unchecked[kind], "last snapshot is at 2.0 s")
+
+
+def test_what_is_freed_as_the_program_ends_was_allocated_all_the_same(tmp_path):
+    """Also beside what a library reserved, and which nobody ever frees."""
+    builder = trainer(tmp_path).source(PID, "/home/me/train.py", STEPS)
+    for at_s in (1.0, 10.0, 19.0, 20.5):
+        live = int(at_s * MiB / 4) if at_s < 20 else 0
+        stack = "/home/me/train.py:7 main\n/home/me/train.py:3 Trainer.step"
+        builder.allocated(PID, at_s, live, stack, sample_count=40, settled_bytes=live)
+        reserved = {"allocator": "mmap", "sample_count": 1, "settled_bytes": 1024 * MiB}
+        builder.allocated(PID, at_s, 1024 * MiB, "/home/me/train.py:1 <module>", **reserved)
+    builder.note(PID, 20.2, "exit", "the interpreter shuts down")
+    (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 3)
 
 
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):

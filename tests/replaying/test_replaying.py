@@ -11,7 +11,8 @@ import pytest
 
 from leakscope.cli import main
 from leakscope.facts.growth.lives import Lives, lives_of
-from leakscope.replaying.steps import MEASURE, plan
+from leakscope.replaying import error_of
+from leakscope.replaying.steps import MEASURE, is_long, plan
 
 from ..agent.staging import rows, run, stage
 from ..golden import RECORDINGS
@@ -69,7 +70,7 @@ def test_a_few_large_pieces_are_known_exactly_and_measured_where_they_were() -> 
     """A table of 20 MB for a moment, now and then: between two of them nothing is in use."""
     given = [(2 * n + 1, 2 * n + 2, 1, 1, 20 * MiB, 20 * MiB) for n in range(30)]
     lives = of_rows(*given)
-    assert lives.error() == 0.0
+    assert error_of(lives) == 0.0
     orders = np.arange(2.0, 62.0, 2.0)
     planned = plan(lives, orders, 1.0, np.random.default_rng(0))
     in_use, there = 0, {}
@@ -81,14 +82,14 @@ def test_a_few_large_pieces_are_known_exactly_and_measured_where_they_were() -> 
             in_use += int(step["bytes"])
         else:
             in_use -= there.pop(int(step["place"]))
-    assert of_rows((1, None, 1, None, 1000, 500_000)).error() > 0.9
+    assert error_of(of_rows((1, None, 1, None, 1000, 500_000))) > 0.9
 
 
 def test_what_survives_is_of_all_threads_that_ask_for_such() -> None:
     """Of each of eight threads a few small pieces stay: samples show those of one."""
     given = [(life, life + 3, 2 + life % 8, 2 + life % 8, 30_000, 500_000) for life in range(1, 2000)]
     lives = of_rows(*given, (2000, None, 5, None, 1000, 500_000))
-    assert lives.is_long.sum() == 1
+    assert is_long(lives).sum() == 1
     steps = plan(lives, np.linspace(1, 2100, 40), 1.0, np.random.default_rng(0)).steps
     assert len(np.unique(steps["thread"][steps["bytes"] == 1000])) == 8
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pytest
-
 from leakscope.units import MiB
 from leakscope.watching import feeds
 from leakscope.watching.past import rows_of
@@ -45,20 +40,6 @@ def test_of_many_processes_fewer_moments_are_kept(tmp_path):
 def test_a_short_recording_is_whole(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 400, every_s=0.25)
     assert sum(table == "process_samples" for table, _ in rows_of(builder.open())) == 400
-
-
-@pytest.mark.live
-def test_where_no_heap_was_read_pandas_is_not_loaded(tmp_path):
-    """40 MB, where memory is often short."""
-    builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 30, pss_bytes=[MiB, *[None] * 29])
-    code = f"""
-import sys
-from leakscope.storage import open_recording
-from leakscope.watching.past import rows_of
-print(len(list(rows_of(open_recording({str(builder.ends().write())!r})))), "pandas" in sys.modules)
-"""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert int(said[0]) >= 30 and said[1] == "False"
 
 
 def test_a_replay_begins_when_somebody_looks(tmp_path, monkeypatch):

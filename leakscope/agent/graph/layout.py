@@ -7,6 +7,7 @@ contents are known. What does not fit is 0, and is not read; without the first o
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 import types
 from _collections import OrderedDict, deque
@@ -62,11 +63,11 @@ class Layout(ctypes.Structure):
             "tuple_items", "thread_frame",
             "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
             "frame_globals", "frame_owner", "frame_at", "code_begin",
-            "code_names", "code_file", "code_name", "code_line", "function_code",
-            "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
-            "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text",
-            "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device",
-            "is_collecting", "any_lookup",
+            "code_names", "code_file", "code_name", "code_line", "function_code", "function_globals",
+            "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "results_dict",
+            "deque_limit", "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys",
+            "stream_text", "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes",
+            "storage_device", "is_collecting", "any_lookup",
         )
     ]  # fmt: skip
 
@@ -342,6 +343,9 @@ def _find_code(layout: Layout) -> None:
     of_function, defaults, closure = (16, 32, 48) if sys.version_info < (3, 11) else (48, 56, 72)
     if _word(id(find) + of_function) == at:
         layout.function_code = of_function
+    of_globals = 24 if sys.version_info < (3, 11) else 16
+    if _word(id(find) + of_globals) == id(find.__globals__):
+        layout.function_globals = of_globals
 
     def known(one: object = 1) -> object:
         return layout if one else None
@@ -365,6 +369,10 @@ def _find_limits(layout: Layout) -> None:
         ("deque_limit", [deque((), limit) for limit in _LIMITS]),
     ):
         setattr(layout, name, _place_of(_LIMITS, made))
+    of_results = _lru_cache_wrapper(len, _LIMITS[0], False, max)
+    found = [one for one in gc.get_referents(of_results) if type(one) is dict]
+    if len(found) == 1:
+        layout.results_dict = _place_of([id(found[0])], [of_results])
 
 
 def _place_of(numbers: Sequence[int], made: Sequence[object]) -> int:

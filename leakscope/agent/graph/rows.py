@@ -21,7 +21,7 @@ LEAST_CHILDREN = 8  # to be told by type
 LEAST_STRAYS = 16  # of one type
 GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
-_MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
+_MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 5, 9, 10)
 _ATTRIBUTE, _NAMESPACE = 1, 5
 _LIVES_FOR_EVER = _NO_ROW = 0xFFFFFFFF
 _NO_LENGTH = 0xFFFFFFFFFFFFFFFF
@@ -313,7 +313,7 @@ def _edge_name(graph: Any, row: Any) -> str | None:
         return None
     text = _text(graph, row.label)
     if row.label_kind != _KEY:
-        return text
+        return text or None
     of_modules = graph.rows[graph.rows[row.path_row].path_row].node == _MODULES
     is_name = names.is_like_a_name(text) or (of_modules and all(part.isidentifier() for part in text.split(".")))
     return f"['{text}']" if is_name else None

@@ -14,10 +14,9 @@ LATE_FACTOR = 2.0  # of its usual interval: a snapshot that costs put off by mor
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap snapshot
 # The first snapshots may spend twice that: with fewer than four nothing can be told of a run that ends in a minute.
 CREDITED_TAKES, CREDIT_FACTOR = 4, 2.0
-# One that memory asks for which has grown much since the last: on a busy machine, where the first ones cost twice as
-# much and are spent on imports, nobody would see who holds what came since. How often it asks is bounded by how much
-# there is: each time a third more than at the last.
-GROWTH_FACTOR = 3.0
+# Of the time since the last, times the share that is allowed in the long run: what one may cost that shows what nobody
+# has seen. So no stretch of a job is held up by more, and how often that is can be told beforehand (Schedule).
+UNSEEN_FACTOR = 10.0
 FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
 FLAT_FACTOR = 8.0  # of the usual interval: the next snapshot where memory stands still, which then finds the same
 
@@ -34,6 +33,7 @@ class Budget:
         self.spent_s = 0.0
         self.last_cost_s = 0.03
         self._first_s: float | None = None
+        self.last_s = 0.0
         self._count = 0
         self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
@@ -46,6 +46,10 @@ class Budget:
         """
         credit_s = CREDIT_S * (CREDIT_FACTOR if self._count < CREDITED_TAKES else factor)
         return self._fraction * (elapsed_s + credit_s) - self.spent_s
+
+    def allows_unseen(self, elapsed_s: float) -> bool:
+        """Whether one that shows what nobody has seen may come, whatever was spent before."""
+        return self.last_cost_s <= UNSEEN_FACTOR * self._fraction * (elapsed_s - self.last_s)
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
         """``is_flat()`` tells whether memory stands where it stood after the last snapshot."""
@@ -60,7 +64,7 @@ class Budget:
     def spend(self, cost_s: float, elapsed_s: float) -> None:
         self.charge(cost_s)
         self._count += 1
-        self.last_cost_s = cost_s
+        self.last_cost_s, self.last_s = cost_s, elapsed_s
         if self._first_s is None:
             self._first_s = elapsed_s
         # The early snapshots are as dense for a job that imported for ten seconds before the first.

@@ -32,6 +32,10 @@ class Level:
         self._last = (self._last + [figures])[-LOOKS:]
         self._lowest = tuple(map(min, zip(self._lowest or figures, figures)))
 
+    def lowest_bytes(self) -> int | None:
+        """Resident memory in the last looks, without what came and went between them; None: too few yet."""
+        return min(rss for rss, _ in self._last) if self._count > 1 else None
+
     def is_flat(self) -> bool:
         """Whether nothing was gained since; False also while that cannot be told yet."""
         last, lowest = self._last, self._lowest

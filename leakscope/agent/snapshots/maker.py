@@ -203,9 +203,13 @@ class SnapshotMaker:
             reason = self._asked() or self._schedule.reason(self._outbox.note)
             if reason is None:
                 return
+            self._make_graph()
+            running, outbox = self._running_now(), self._outbox
+            is_asked = reason in ("user", "pressure")
+            if not is_asked and self._schedule.waits_for_imports(running.values(), outbox.note):
+                return
             self._prepare_graph()  # before it is wanted: an optimizer step may come by at once
-            self.pauses.look(self._running_now())
-            outbox = self._outbox
+            self.pauses.look(running)
             self._full_heap.is_asked = self._schedule.asks_for_all(reason, outbox.pid, outbox.start_ticks)
             self.wanted, self.wanted_at = reason, now
         if self._is_exact:
@@ -242,7 +246,7 @@ class SnapshotMaker:
         if self._graph is not None:
             self._graph.native = blocks
 
-    def _prepare_graph(self) -> None:
+    def _make_graph(self) -> None:
         """Tries the library while nothing of the job's waits for us; from another thread a graph can then be read."""
         if self._graph is None or self._graph.may_come_later:
             with collector.HeldBack():  # classes are made for it, and the job's garbage is not ours to free
@@ -251,6 +255,11 @@ class SnapshotMaker:
             if refusal is not None and refusal != self._noted_refusal:
                 self._noted_refusal = refusal
                 self._outbox.note("no-heap-graph", refusal)
+
+    def _prepare_graph(self) -> None:
+        """For a snapshot that comes next."""
+        self._make_graph()
+        assert self._graph is not None
         if len(sys.modules) != self._module_count:  # 12 ms for 2,000
             self._module_count = len(sys.modules)
             self._graph.user_namespaces = sorted(id(namespace) for _, namespace, _ in names.user_namespaces())
@@ -486,7 +495,7 @@ class SnapshotMaker:
                 is_asked = self.fork is None and not snapshot.left_out and not snapshot.is_sampled
                 if row["weighs_tensors"] and not is_asked:
                     weighed = dict(weighed, tensor_bytes=row["storage_bytes"])
-        self._schedule.taken(weighed["take_cpu_s"])
+        self._schedule.taken(weighed["take_cpu_s"], begun.figures[0])
         summary = dict(weighed, take=snapshot.number, copied_bytes=begun.copied_bytes)
         self._write(rows, summary, moment, begun.step, begun.reason, begun.safe_point, begun.figures)
 
@@ -510,7 +519,7 @@ class SnapshotMaker:
             )
         if not snapshot.is_swept:
             self._say_what_was_left_out("only what names lead to was looked at")
-        self._schedule.taken(snapshot.summary["take_cpu_s"])
+        self._schedule.taken(snapshot.summary["take_cpu_s"], figures[0])
         copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None
         summary = dict(snapshot.summary, take=self.number, copied_bytes=copied_bytes)
         self._write(rows, summary, moment, self._steps.current(), reason, safe_point, figures)
@@ -553,7 +562,8 @@ class SnapshotMaker:
         return max(limit_s, min(pause.TRAINING_S, self._schedule.left_at_end_s() / 3))
 
     def _say_what_was_left_out(self, what_was_left: str) -> None:
-        self._say_reduced(self.pauses.refusal(what_was_left) or f"little memory is left: {what_was_left}")
+        little = "a fork may use little memory for a snapshot" if self.fork is not None else "little memory is left"
+        self._say_reduced(self.pauses.refusal(what_was_left) or f"{little}: {what_was_left}")
 
     def _say_reduced(self, text: str) -> None:
         """Once."""

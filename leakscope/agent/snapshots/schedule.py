@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from time import monotonic, process_time
+from time import monotonic
 
-from ..interpreter import files
-from ..interpreter.names import getattr_plain
+from ..interpreter import files, names
 from ..journal import FOR_ALL, REQUEST_TAKE, request_name
 from ..native.memory import rss_bytes
 from ..torch import cuda
@@ -15,21 +13,19 @@ from . import budget, level
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-GROWTH_FRACTION = 0.3  # of resident memory since the last snapshot, gained or given back: a snapshot is due early
-GROWTH_MIN_BYTES = 64 * 1024 * 1024
-GROWTH_LEAST_S = 1.0  # since the last snapshot
-IMPORTS_S = 20.0  # of CPU time: a job that still imports then is looked into all the same
-IMPORTS_MOST_S = 60.0  # however little of a core it gets
+    from ..graph.heap_graph import Call
+
+MUCH_BYTES = 64 * 1024 * 1024  # since the last snapshot, gained or given back
+MUCH_SHARE = 0.3  # of resident memory that was given back; of the time, in a stage that no snapshot has seen
+IMPORT = "<frozen importlib"
+IMPORTS_S = 60.0  # a job that still imports then is looked into all the same: all of it may run inside an import
 IMPORTS_NOTED_S = 10.0  # a snapshot that imports have put off for so long is worth a word
 ELSEWHERE = 4  # looks in a row at lines that did not run up to the last snapshot: the program is in another stage
 MOST_LINES = 4096  # that are known
 FAILED_S = 0.25  # what a snapshot that failed is taken to have cost
-
-
-_ModuleSpec: Any = type(sys.__spec__)
 
 
 class Schedule:
@@ -40,8 +36,6 @@ class Schedule:
         self._options = options
         self._stress_s = stress_s
         self._request = request_stamp(folder)
-        self._module_count = 0
-        self._last_take_s = 0.0
         self.level = level.Level()
         self._lines: set[str] = set()  # of the user's, that ran up to the last snapshot
         self._new_lines: set[str] = set()  # and since
@@ -52,6 +46,9 @@ class Schedule:
         """Now, at the start of the process: a forked child begins anew."""
         self._began = monotonic()
         self._rss_at_take: int | None = None
+        self._first_bytes: int | None = None  # at the first snapshot after imports: what comes from then on is no code
+        self._seen_bytes = 0  # the most that one met
+        self._wanted_bytes = 0  # as one was asked for that shows what nobody has seen
         self._put_off_at_s: float | None = None  # since when a take is due that imports put off
         self.budget = (
             budget.Budget(self._options["max_overhead_fraction"], self._options["take_interval_s"])
@@ -67,8 +64,9 @@ class Schedule:
         return self.budget.allows(self.elapsed_s())
 
     def allows_last(self) -> bool:
-        """Whether the one at the end of the process can be paid for."""
-        return self.budget.allows(self.elapsed_s(), budget.CREDIT_FACTOR)
+        """Whether the one at the end of the process can be paid for, or is worth it."""
+        elapsed_s = self.elapsed_s()
+        return self.budget.allows(elapsed_s, budget.CREDIT_FACTOR) or self._shows_unseen(rss_bytes(), elapsed_s)
 
     def left_at_end_s(self) -> float:
         """What may be spent on it."""
@@ -77,12 +75,6 @@ class Schedule:
     def reason(self, note: Callable[[str, str], None]) -> str | None:
         """Why a snapshot is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
         elapsed_s = self.elapsed_s()
-        modules, self._module_count = self._module_count, len(sys.modules)
-        may_import = self._module_count > modules and self._may_import(elapsed_s) and self._stress_s is None
-        if may_import and is_importing():
-            self._say_if_put_off_for_long(elapsed_s, note)
-            return None  # imports go on: all that grows now is code
-        self._put_off_at_s = None
         stamp = request_stamp(self._folder)
         if stamp is not None and stamp != self._request:
             self._request = stamp
@@ -90,21 +82,50 @@ class Schedule:
                 return "pressure"
         if self.budget.is_due(elapsed_s, self._is_flat):
             return "schedule"
-        if self._rss_at_take is not None and self.budget.allows(elapsed_s, budget.GROWTH_FACTOR):
-            now = rss_bytes() or self._rss_at_take
-            # In another stage less is enough: what is held there no snapshot has seen, and the program may stay in it.
-            fraction = 0.0 if self._is_elsewhere() else GROWTH_FRACTION
-            enough = max(GROWTH_MIN_BYTES, fraction * self._rss_at_take)
-            if abs(now - self._rss_at_take) > enough and elapsed_s - self._last_take_s > GROWTH_LEAST_S:
-                return "growth" if now > self._rss_at_take else "fall"
+        now = self.level.lowest_bytes()
+        if now is not None and self._rss_at_take is not None:
+            lost = self._rss_at_take - now
+            if lost > max(MUCH_BYTES, MUCH_SHARE * self._rss_at_take) and self.budget.allows(elapsed_s):
+                return "fall"
+            if self._shows_unseen(now, elapsed_s):
+                return "growth" if lost < 0 else "fall"
         held_back = self.budget.holds_back(elapsed_s)
         if held_back is not None:
             note("throttled", held_back)
         return None
 
-    def _may_import(self, elapsed_s: float) -> bool:
-        """Whether what is imported is still the start of the job, which takes longer on a busy machine."""
-        return elapsed_s < IMPORTS_S or (process_time() < IMPORTS_S and elapsed_s < IMPORTS_MOST_S)
+    def _shows_unseen(self, now: int | None, elapsed_s: float) -> bool:
+        """Whether a snapshot is worth more than its share of the time: without it nobody would know what holds most of
+        all that was gained, or what a stage holds in which the program has been for long.
+
+        There are few of these in a long run, too: each needs twice the growth of the one before, or a third more time.
+        """
+        if now is None or self._rss_at_take is None or not self.budget.allows_unseen(elapsed_s):
+            return False
+        is_most = now - self._seen_bytes > max(MUCH_BYTES, self._seen_bytes - (self._first_bytes or self._seen_bytes))
+        is_long = elapsed_s - self.budget.last_s > MUCH_SHARE * elapsed_s
+        is_stage = is_long and self._is_elsewhere() and abs(now - self._rss_at_take) > MUCH_BYTES
+        if is_most or is_stage:
+            self._wanted_bytes = now
+        return is_most or is_stage
+
+    def waits_for_imports(self, running: Iterable[Sequence[Call]], note: Callable[[str, str], None]) -> bool:
+        """Whether a snapshot that is due has to wait for what is imported now: all that grows meanwhile is code.
+
+        ``running``: the calls of each thread, the innermost first.
+        """
+        elapsed_s = self.elapsed_s()
+        if elapsed_s > IMPORTS_S or self._stress_s is not None or not any(map(is_importing, running)):
+            self._put_off_at_s = None
+            return False
+        self._first_bytes = None
+        if self._put_off_at_s is None:
+            self._put_off_at_s = elapsed_s
+        elif elapsed_s - self._put_off_at_s > IMPORTS_NOTED_S:
+            self._put_off_at_s = float("inf")  # said
+            imports = f"modules were being imported for more than {IMPORTS_NOTED_S:.0f} s"
+            note("take-skipped", f"{imports}: leakscope waits for that in the first {IMPORTS_S:.0f} s")
+        return True
 
     def request_to(self, pid: int, start_ticks: int) -> int | None:
         """Stamp of a request that means this process alone, from ``leakscope snapshot``; None without one."""
@@ -121,33 +142,27 @@ class Schedule:
         except OSError:
             return False
 
-    def _say_if_put_off_for_long(self, elapsed_s: float, note: Callable[[str, str], None]) -> None:
-        if self._put_off_at_s is None:
-            self._put_off_at_s = elapsed_s if self.budget.is_due(elapsed_s) else None
-        elif elapsed_s - self._put_off_at_s > IMPORTS_NOTED_S:
-            self._put_off_at_s = float("inf")  # said
-            imports = f"modules were being imported for more than {IMPORTS_NOTED_S:.0f} s"
-            note("take-skipped", f"{imports}: leakscope waits for that in the first {IMPORTS_S:.0f} s of CPU time")
-
-    def taken(self, cost_s: float) -> int | None:
-        """A snapshot has been made. Returns resident memory."""
-        self._spend(cost_s)
+    def taken(self, cost_s: float, held_bytes: int | None = None) -> None:
+        """A snapshot has been made. ``held_bytes``: resident memory, without what it took itself."""
         self.level.begin()
         self._lines |= self._new_lines if len(self._lines) < MOST_LINES else set()
         self._new_lines, self._new_count = set(), 0
-        self._rss_at_take = rss_bytes()
-        return self._rss_at_take
+        self._rss_at_take = held_bytes or rss_bytes() or 0
+        if self._first_bytes is None:
+            self._first_bytes = self._rss_at_take
+        self._spend(cost_s)
 
     def failed(self) -> None:
         self._spend(FAILED_S)
 
     def put_off(self) -> None:
         """One was due, and something other than its price spoke against it."""
-        self.budget.spend(0.0, self.elapsed_s())
+        self._spend(0.0)
 
     def _spend(self, cost_s: float) -> None:
-        self._last_take_s = self.elapsed_s()
-        self.budget.spend(cost_s, self._last_take_s)
+        self.budget.spend(cost_s, self.elapsed_s())
+        # It may have met less than what asked for it, a peak: that is no reason to ask again.
+        self._seen_bytes = max(self._seen_bytes, self._rss_at_take or 0, self._wanted_bytes)
 
     def look_at_level(self, is_stepping: bool) -> None:
         """``is_stepping``: the next optimizer step is near, and ends where every step ends."""
@@ -177,13 +192,17 @@ class Schedule:
         return self._new_count >= ELSEWHERE
 
 
-def is_importing() -> bool:
-    """Whether a module is being imported just now: a program may also put some of its own making into sys.modules.
+def is_importing(calls: Sequence[Call]) -> bool:
+    """Whether what the user's code called last is an import, of whatever that imports and runs in turn.
 
-    **Cost** 0.3 ms for 1,000 modules.
+    What has no file may be of a library, which makes code of a text.
     """
-    specs = (getattr_plain(module, "__spec__") for module in list(sys.modules.values()))
-    return any(type(spec) is _ModuleSpec and getattr(spec, "_initializing", False) for spec in specs)
+    for file, *_ in calls:
+        if file.startswith(IMPORT):
+            return True
+        if not file.startswith("<") and names.is_user_file(file):
+            break
+    return False
 
 
 def request_stamp(folder: str, name: str = REQUEST_TAKE) -> int | None:

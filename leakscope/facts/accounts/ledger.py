@@ -13,7 +13,7 @@ from ...findings import LedgerRow
 from ...units import MOST
 from ..growth.arenas import in_use_of
 from ..growth.processes import ProcessGrowth
-from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, Accounts
+from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 
@@ -25,10 +25,10 @@ _LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never di
 _NEAR = 1 / 6  # of the window: a reading so near to its end tells of that
 
 
-def ledger(growth: TreeGrowth, accounts: Accounts) -> list[LedgerRow]:
+def ledger(growth: TreeGrowth) -> list[LedgerRow]:
     """Accounts of the judged window. **Shape** by process, the one that gained most first; then by growth."""
     shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
-    rows = [row for process in shown for row in _of_process(growth, process, accounts.of(process))]
+    rows = [row for process in shown for row in _of_process(growth, process, accounts(process))]
     if others:
         name = f"{len(others)} other processes"
         start, end = (sum(p.held_in(growth.time_s, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))

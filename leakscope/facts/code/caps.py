@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from ...units import FULL
 from .adding import Line, line_at, removed_from
-from .index import FUNCTIONS, Index, Scope, Source, defaults_of, index_of, last_name, pairs
+from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
 from .names import Holder, Names
 from .points_to import Field, Node, Variable, added_to, points_to
 
@@ -26,13 +24,12 @@ _LENGTHS = frozenset(("qsize", "__len__"))
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _ABOVE, _BELOW = (ast.Gt, ast.GtE, ast.Eq), (ast.Lt, ast.LtE, ast.NotEq)
-_MOST_BITS = 64  # of a length
 _WORKED_OUT: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow, ast.LShift: operator.lshift,
 }  # fmt: skip
 _POWERS = (operator.pow, operator.lshift)
-_DEEPEST = 6  # steps from a number's name to the number
+_MOST_BITS = 64  # of a length
 _CALLS = 2  # functions within each other that may take out
 
 
@@ -110,11 +107,10 @@ class _Caps:
 
     def _cap(self, members: ast.expr, node: ast.AST) -> Cap:
         members = members.operand if isinstance(members, ast.UnaryOp) else members  # rows[-100:]
-        numbers = _Numbers(self._index).of(members, self._scope)
         line = line_at(self._index, self._scope, node, CAPS, 1.0)
         own = isinstance(members, ast.Attribute) and self._scope.params[:1] == (last_name(members.value),)
         attribute = members.attr if isinstance(members, ast.Attribute) and own else None
-        return Cap(tuple(sorted(numbers)) if numbers is not None else (), line, attribute)
+        return Cap(tuple(sorted(_numbers(self._index, members, self._scope))), line, attribute)
 
     def _is_it(self, node: ast.expr | None, scope: Scope | None = None) -> bool:
         return self._names.strength(node, scope or self._scope, inside=False) >= _SURE
@@ -151,83 +147,37 @@ class _Caps:
         return any(self._is_it(value) for node in every for value in added_to(node))
 
 
-class _Numbers:
-    """Which whole numbers an expression may be: through names, attributes, parameters and their defaults."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-        self._seen: set[Node] = set()
-
-    def of(self, node: ast.expr, scope: Scope, depth: int = _DEEPEST) -> set[int] | None:
-        """None where one of the ways leads to something that is no number of the sources."""
-        if isinstance(node, ast.Constant):
-            is_number = isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
-            return {int(node.value)} if is_number and abs(node.value) < 1 << _MOST_BITS else None  # type: ignore[arg-type]
-        if depth == 0:
-            return None
-        if isinstance(node, ast.BinOp):
-            both = (self.of(node.left, scope, depth - 1), self.of(node.right, scope, depth - 1))
-            return _worked_out(node.op, *both)
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            place = points_to(self._index).target(node, scope)
-            return self._at(place[0], depth - 1) if place is not None else None
-        if isinstance(node, ast.Call) and last_name(node.func) == "int" and len(node.args) == 1:
-            return self.of(node.args[0], scope, depth - 1)
-        return None
-
-    def _at(self, node: Node, depth: int) -> set[int] | None:
-        if node in self._seen:
+def _numbers(index: Index, node: ast.expr, scope: Scope) -> set[int]:
+    """Which whole numbers an expression may be; none where one of the ways leads to what is no number there."""
+    graph, found, seen = points_to(index), set[int](), set[Node]()
+    waiting = list(graph.terms(node, scope))
+    while waiting:
+        at, path = waiting.pop()
+        is_attribute = bool(path) and path[-1].startswith(".")  # which is a node as well
+        if at in seen or is_attribute:
+            continue
+        seen.add(at)
+        value = _value(at)
+        of_class = index.classes.get(at.owner or "", ()) if isinstance(at, Field) else ()
+        places = [at, *(Variable(one, at.name) for one in of_class if isinstance(at, Field))]
+        ways = [flow.term for place in places for flow in graph.given(place)]
+        if path or (value is None and not ways):
             return set()
-        self._seen.add(node)
-        given = _given(self._index)
-        ways = [*given.get(node, ())]
-        if isinstance(node, Field):
-            for owner in self._index.classes:
-                if node.owner is not None and not self._index.related(owner, node.owner):
-                    continue
-                ways += given.get(Field(owner, node.name), ()) if owner != node.owner else ()
-                for scope in self._index.classes[owner]:
-                    ways += given.get(Variable(scope, node.name), ())
-        found: set[int] = set()
-        for value, scope in ways:
-            numbers = self.of(value, scope, depth)
-            if numbers is None:
-                return None
-            found |= numbers
-        return found or None
-
-
-@lru_cache(maxsize=1)
-def _given(index: Index) -> dict[Node, list[tuple[ast.expr, Scope]]]:
-    """What each variable, attribute and parameter is given; the default of a parameter where a call leaves it out."""
-    found: dict[Node, list[tuple[ast.expr, Scope]]] = defaultdict(list)
-    for scope in index.scopes:
-        for site in scope.sites:
-            for target, value in pairs(site.node):
-                place = points_to(index).target(target, scope) if value is not None else None
-                if place is not None and not place[1] and value is not None:
-                    found[place[0]].append((value, scope))
-    for function, callers in list(index.callers.items()):
-        for caller, site in callers:
-            for name, value in index.arguments(site.node, function) if isinstance(site.node, ast.Call) else ():
-                given = Field(function.name, name) if function.kind == "class" else Variable(function, name)
-                found[given].append((value, caller))
-    for function in index.scopes:
-        for parameter, value in defaults_of(function.node):
-            calls = [site.node for _, site in index.callers.get(function, ()) if isinstance(site.node, ast.Call)]
-            if not calls or any(parameter.arg not in dict(index.arguments(call, function)) for call in calls):
-                found[Variable(function, parameter.arg)].append((value, function.parent or function))
+        found |= {value} if value is not None else set()
+        waiting += ways
     return found
 
 
-def _worked_out(op: ast.operator, left: set[int] | None, right: set[int] | None) -> set[int] | None:
-    how = _WORKED_OUT.get(type(op))
-    if how is None or not left or not right or (max(right) > _MOST_BITS and how in _POWERS):
+def _value(node: Node) -> int | None:
+    """Of a number, or of what is worked out of numbers alone, as ``1 << 20``."""
+    if isinstance(node, ast.Constant):
+        return int(node.value)  # type: ignore[arg-type]
+    how = _WORKED_OUT.get(type(node.op)) if isinstance(node, ast.BinOp) else None
+    if how is None or not isinstance(node, ast.BinOp):
         return None
-    try:
-        return {how(one, other) for one in left for other in right}
-    except (ZeroDivisionError, ValueError):
-        return None
+    left, right = _value(node.left), _value(node.right)
+    is_small = right is not None and right > 0 and (right < _MOST_BITS or how not in _POWERS)
+    return how(left, right) if left is not None and is_small and right is not None else None
 
 
 def _after(node: ast.stmt, nodes: Sequence[ast.AST]) -> list[ast.AST]:

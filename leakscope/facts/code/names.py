@@ -152,7 +152,7 @@ class Names:
     def _up(self, node: Node, strength: float) -> None:
         for flow in self._graph.into.get(key_of(node), ()):
             is_shown = self._holder.is_shared and node in self._seeds
-            if flow.is_self or (flow.term.path and not is_shown) or isinstance(flow.term.node, ast.Call):
+            if flow.is_self or (flow.term.path and not is_shown) or isinstance(flow.term.node, ast.expr):
                 continue
             same = strength * self._same(flow.target, node)
             if same < _SAME:

@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Union
 
-from .index import COMPREHENSIONS, Index, Scope, last_name, pairs
+from .index import COMPREHENSIONS, Index, Scope, defaults_of, last_name, pairs
 
 # Steps of a path, beside ".name", "['key']" (a known one), "[]" (any) and "[:]" (a part, copied).
 CALLED, EACH, INTO, COPIED, PART, SPREAD, WRAPPED = "()", "each", "into", "copied", "part", "*", "wrapped"
@@ -64,7 +64,7 @@ class Field(NamedTuple):
     name: str
 
 
-Node = Union[Variable, Field, Scope, ast.Call]
+Node = Union[Variable, Field, Scope, ast.expr]  # expressions: calls, numbers, and what is worked out of numbers
 
 
 class Term(NamedTuple):
@@ -99,6 +99,9 @@ class PointsTo:
                     self._add(Flow(term, target, site.node, scope))
                 if isinstance(site.node, ast.Call):
                     self._flow_into_functions(site.node, scope)
+            for parameter, value in defaults_of(scope.node):
+                if _is_number(value) and self._is_left_out(parameter.arg, scope):
+                    self._add(Flow(Term(value), Variable(scope, parameter.arg), value, scope))
 
     def terms(self, node: ast.expr | None, scope: Scope, depth: int = _DEEPEST) -> tuple[Term, ...]:
         """What an expression may stand for."""
@@ -130,6 +133,18 @@ class PointsTo:
                     seen[flow.term.node] = None
                     waiting.append(flow.term.node)
 
+    def given(self, node: Node) -> Iterator[Flow]:
+        """What flows into a node: of an attribute, also that of a class derived from its own."""
+        for flow in self.into.get(key_of(node), ()):
+            owners = getattr(node, "owner", None), getattr(flow.target, "owner", None)
+            if flow.target == node or None in owners or self.index.related(*map(str, owners)):
+                yield flow
+
+    def _is_left_out(self, parameter: str, function: Scope) -> bool:
+        """Whether a call gives none, or nobody is seen to call it."""
+        calls = [site.node for _, site in self.index.callers.get(function, ()) if isinstance(site.node, ast.Call)]
+        return not calls or any(parameter not in dict(self.index.arguments(call, function)) for call in calls)
+
     def _add(self, flow: Flow) -> None:
         self.out[key_of(flow.term.node)].append(flow)
         self.into[key_of(flow.target)].append(flow)
@@ -151,6 +166,8 @@ class PointsTo:
         elif isinstance(node, ast.Call):
             yield Term(node)
             yield from self._made_by(node, scope, depth)
+        elif isinstance(node, ast.BinOp) or _is_number(node):
+            yield Term(node)
         else:
             for part, step in _parts(node):
                 yield from _further(self.terms(part, scope, depth), step)
@@ -319,6 +336,10 @@ def _parts(node: ast.expr) -> Iterator[tuple[ast.expr | None, str]]:
         yield from ((part, "" if isinstance(node, ast.BoolOp) else INTO) for part in parts)
     elif isinstance(node, COMPREHENSIONS):
         yield (node.value if isinstance(node, ast.DictComp) else node.elt), INTO
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _given_back(function: Scope) -> Iterator[str]:

@@ -318,12 +318,10 @@ def new_each_time(node: ast.stmt) -> list[str]:
     """
     own = list(_own(node))
     stores = [one for one in own if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
-    keys = [_outer_key(one) for one in stores]
+    keys = [getattr(_entry_made(one.value), "slice", one.slice) for one in stores]
     pair = stored(node)
     if not keys and pair is not None and isinstance(pair[0], ast.Subscript):  # rows[key].append(row)
         keys = [pair[0].slice]
-    elif not keys and pair is not None and isinstance(pair[0], ast.Call) and last_name(pair[0].func) == "setdefault":
-        keys = pair[0].args[:1]
     if keys:
         return [ast.unparse(key) for key in keys if not isinstance(key, (ast.Constant, ast.Slice))]
     outer = next((one for one in own if isinstance(one, ast.Call)), None)
@@ -341,11 +339,11 @@ def _makes_object(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func)[:1].isupper()
 
 
-def _outer_key(entry: ast.Subscript) -> ast.expr:
-    """Of ``rows.setdefault(user, {})[path]`` the key that ``rows`` gets."""
-    call = entry.value
-    is_given = isinstance(call, ast.Call) and last_name(call.func) == "setdefault" and bool(call.args)
-    return call.args[0] if is_given and isinstance(call, ast.Call) else entry.slice
+def _entry_made(node: ast.expr) -> ast.Subscript | None:
+    """``rows[user]`` for ``rows.setdefault(user, [])``: what it is from then on."""
+    func = node.func if isinstance(node, ast.Call) and node.args else None
+    is_it = isinstance(func, ast.Attribute) and func.attr == "setdefault"
+    return ast.Subscript(func.value, node.args[0], ast.Load()) if is_it else None  # type: ignore[attr-defined, union-attr]
 
 
 def is_looked_up_first(found: Statement) -> bool:
@@ -383,11 +381,11 @@ def stored(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
     call = call.value if isinstance(call, ast.Await) else call
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.keywords:
         if call.func.attr in ("append", "add", "appendleft", "put", "put_nowait", "push") and len(call.args) == 1:
-            return call.func.value, call.args[0]
+            return _entry_made(call.func.value) or call.func.value, call.args[0]
         if call.func.attr in ("insert", "setdefault") and len(call.args) == 2:
             return call.func.value, call.args[1]
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
-        return node.targets[0].value, node.value
+        return _entry_made(node.targets[0].value) or node.targets[0].value, node.value
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
         members = getattr(node.value, "elts", [])
         return node.target, members[0] if len(members) == 1 else node.value

@@ -14,10 +14,10 @@ import pandas as pd
 
 from ...confidence import LIKELY, STRONG, SURE, WEAK
 from ...units import ENDS_S, SOON_S
+from ..processes.table import Process
 from ..tables import cells, only
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
-from .members import Member
 
 if TYPE_CHECKING:
     from ...oom import OomEvent
@@ -37,12 +37,12 @@ class Kill:
     ``time_s`` is when it happened, in seconds since the recording began.
     """
 
-    victim: Member | None
+    victim: Process | None
     confidence: float
     time_s: float | None
     event: OomEvent | None = None
     counter: Counter | None = None
-    rivals: tuple[Member, ...] = ()
+    rivals: tuple[Process, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Kills:
     """
 
     found: tuple[Kill, ...]
-    cleared: tuple[tuple[Member, Counter], ...]
-    unclear: tuple[Member, ...]
+    cleared: tuple[tuple[Process, Counter], ...]
+    unclear: tuple[Process, ...]
     elsewhere: tuple[OomEvent, ...]
     earlier: tuple[tuple[OomEvent, float], ...]  # with the wall clock: kills before this recording
     remarks: tuple[str, ...]
     host: Counter
-    members: tuple[Member, ...]
+    members: tuple[Process, ...]
 
     @property
     def sure(self) -> tuple[Kill, ...]:
@@ -80,7 +80,7 @@ class Kills:
         return any(k.victim is not None and k.victim.is_root for k in self.sure)
 
 
-def kills(recording: Recording, everyone: Sequence[Member]) -> Kills:
+def kills(recording: Recording, everyone: Sequence[Process]) -> Kills:
     """Which of the job's processes were killed, by all that the recording says."""
     host = of_host(recording)
     log = _read_log(recording)
@@ -104,7 +104,7 @@ def kills(recording: Recording, everyone: Sequence[Member]) -> Kills:
             strangers = [e for e in strangers if e not in [k.event for k in found]]
     taken = [k.victim for k in found] + [r for k in found for r in k.rivals]
     unnamed_count = host.new_count - len([k for k in found if k.event is not None]) - len(strangers)
-    cleared: list[tuple[Member, Counter]] = []
+    cleared: list[tuple[Process, Counter]] = []
     unclear = []
     for member in everyone:
         if not member.was_sigkilled or member in taken:
@@ -161,7 +161,7 @@ def _is_jobs_own(counter: Counter, cgroup: str | None) -> bool:
 
 
 def _by_counter(
-    inside: Sequence[Member], counter: Counter, missing_count: int, strangers: Sequence[OomEvent], clock: Clock
+    inside: Sequence[Process], counter: Counter, missing_count: int, strangers: Sequence[OomEvent], clock: Clock
 ) -> list[Kill]:
     """Victims of kills that the cgroup counted and no line of the log is matched to: those with most memory."""
     by_size = sorted(inside, key=lambda m: -(m.held_bytes or 0))

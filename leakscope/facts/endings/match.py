@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...confidence import AGAINST, STRONG
 from ...units import HARDLY, MOST, MUCH, KiB
-from .members import Member
+from ..processes.table import Process
 
 if TYPE_CHECKING:
     from ...oom import OomEvent
@@ -43,12 +43,12 @@ class Match:
     """A kill in the log and the process it took; ``rivals`` fit as well."""
 
     event: OomEvent
-    victim: Member
+    victim: Process
     confidence: float
-    rivals: tuple[Member, ...]
+    rivals: tuple[Process, ...]
 
 
-def match(events: Sequence[OomEvent], members: Sequence[Member], clock: Clock) -> list[Match]:
+def match(events: Sequence[OomEvent], members: Sequence[Process], clock: Clock) -> list[Match]:
     """At most one process for a kill and one kill for a process, the surest first."""
     pairs = [
         (confidence, e, m)
@@ -80,7 +80,7 @@ def same_cgroup(printed: str | None, own: str | None) -> bool | None:
     return printed == own or printed.endswith(own) or own.endswith(printed)
 
 
-def _confidence(event: OomEvent, member: Member, clock: Clock) -> float:
+def _confidence(event: OomEvent, member: Process, clock: Clock) -> float:
     """0 where it cannot be this one."""
     if not _may_have_died_then(event, member, clock):
         return 0.0
@@ -102,7 +102,7 @@ def _confidence(event: OomEvent, member: Member, clock: Clock) -> float:
     return STRONG if sizes else POSSIBLE
 
 
-def _may_have_died_then(event: OomEvent, member: Member, clock: Clock) -> bool:
+def _may_have_died_then(event: OomEvent, member: Process, clock: Clock) -> bool:
     if member.died_s == float("inf") or not (member.was_sigkilled or member.ended_unseen):
         return False
     at_s = clock.time_s(event)
@@ -112,7 +112,7 @@ def _may_have_died_then(event: OomEvent, member: Member, clock: Clock) -> bool:
     return earliest_s - clock.slack_s <= at_s <= member.died_s + clock.slack_s
 
 
-def _sizes_fit(event: OomEvent, member: Member) -> bool | None:
+def _sizes_fit(event: OomEvent, member: Process) -> bool | None:
     """None: neither alike nor plainly another's, as after a fast growth since the last look."""
     if event.total_vm_kb is None or event.anon_rss_kb is None or not member.virtual_bytes or not member.anon_bytes:
         return None

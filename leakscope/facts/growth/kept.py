@@ -9,7 +9,7 @@ import pandas as pd
 
 from ...units import MOST, SOME
 from ..series.arithmetic import Floats
-from ..tables import only, text_of
+from ..tables import figures, only, text_of
 from .processes import ProcessGrowth
 
 _LATE = MOST  # of a process's life: what is kept there is no start that is soon over
@@ -75,17 +75,10 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
     Malloc also counts as free what was trimmed, or never written to: of that it is what is resident and nobody else's.
     """
     rows = process.rows("sentinels")
-    rows = only(rows, rows["malloc_free_bytes"].notna() & rows["malloc_in_use_bytes"].notna())
-    rows = only(rows, rows["time_s"] <= process.exit_s)
-    if len(rows) < _LEAST_READINGS:
+    at_s, said, in_use, room = free_and_room(process, only(rows, rows["time_s"] <= process.exit_s))
+    if len(at_s) < _LEAST_READINGS:
         return None
-    at_s, said, in_use = (
-        rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_free_bytes", "malloc_in_use_bytes")
-    )
     held = np.interp(at_s, process.time_s, process.held_bytes)
-    private = np.interp(at_s, process.time_s, process.private_bytes)
-    small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
-    room = private - in_use - small
     late = at_s >= at_s[0] + _LATE * (at_s[-1] - at_s[0])
     if late.sum() < _LEAST_READINGS or at_s[-1] - at_s[late][0] < _LEAST_S:
         return None
@@ -109,6 +102,15 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
         text_of(rows.iloc[-1], "malloc_library"),
         (at_s, free, in_use),
     )
+
+
+def free_and_room(process: ProcessGrowth, sentinels: pd.DataFrame) -> tuple[Floats, Floats, Floats, Floats]:
+    """When malloc was read, what it said is free and in use, and what is resident of the process beside that."""
+    rows = only(sentinels, sentinels["malloc_free_bytes"].notna() & sentinels["malloc_in_use_bytes"].notna())
+    at_s, free, in_use = (figures(rows, name) for name in ("time_s", "malloc_free_bytes", "malloc_in_use_bytes"))
+    small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
+    room = np.interp(at_s, process.time_s, process.private_bytes) - in_use - small if at_s.size else at_s
+    return at_s, free, in_use, room
 
 
 def _large_share(lives: pd.DataFrame) -> float | None:

@@ -13,7 +13,6 @@ from ..series.arithmetic import Floats, Integers
 from ..tables import only
 
 MOST_PIECE_BYTES = 16 * GiB
-_LONG = 8.0  # times as long as most: what such survivors are, one thread's samples hardly show
 _MAPPED_ALONE = 32 * MiB  # malloc puts what is larger into no arena, whatever it learned (DEFAULT_MMAP_THRESHOLD_MAX)
 
 
@@ -36,39 +35,10 @@ class Lives:
     def __len__(self) -> int:
         return len(self.begin_order)
 
-    @property
-    def is_long(self) -> NDArray[np.bool_]:
-        """Outlives by far what is mostly asked for."""
-        life = self.end_order - self.begin_order
-        usual = np.median(life[np.isfinite(life)]) if np.isfinite(life).any() else np.inf
-        return life > _LONG * usual
-
-    @property
-    def thread_count(self) -> int:
-        return len(np.unique(self.thread))
-
-    @property
-    def largest_freed(self) -> float:
-        freed = self.bytes[np.isfinite(self.end_order)]
-        return float(freed.max()) if freed.size else 0.0
-
-    def error(self) -> float:
-        """Of the bytes that were asked for, as a share: of what is sure to be drawn there is none."""
-        unseen = np.maximum(0.0, self.weight - self.bytes)
-        return float(np.sqrt((self.weight * unseen).sum()) / self.weight.sum()) if len(self) else 1.0
-
     def orders(self, moments_s: Floats) -> Floats:
         """How far it had come at these moments, as far as is known: events come in batches."""
         at = np.searchsorted(self.at_s, moments_s, "right")
         return np.concatenate([[0.0], self.order_at_s])[at]
-
-    def in_use(self, orders: Floats) -> Floats:
-        """Bytes in use when it had come so far, of what was sampled."""
-        begun = np.concatenate([[0.0], np.cumsum(self.weight)])[np.searchsorted(self.begin_order, orders, "right")]
-        by_end = np.argsort(self.end_order, kind="stable")
-        gone = np.concatenate([[0.0], np.cumsum(self.weight[by_end])])
-        left: Floats = begun - gone[np.searchsorted(self.end_order[by_end], orders, "right")]
-        return left
 
     def needs(self, moments_s: Floats, arenas: int) -> tuple[Floats, int]:
         """The most that each thread had in use at one moment until each of these, of what it asked for of its arena:

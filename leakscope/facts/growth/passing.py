@@ -257,10 +257,12 @@ def _imports(grown: Grown) -> Passing | None:
     held = grown.held(without_limit=True)
     for heap, _ in grown.heaps:
         modules = _modules(heap)
-        if modules is None or modules.length[-1] - modules.length[0] < _library(modules):
+        # What came before the last snapshot that is not later than the window came before what is judged.
+        first = max(0, int(np.searchsorted(heap.time_s, grown.window_s[0], "right")) - 1)
+        if modules is None or modules.length[-1] - modules.length[first] < _library(modules):
             continue
-        told = f"{format_count(float(modules.length[-1] - modules.length[0]))} modules were imported while it grew"
-        theirs = float(modules.deep_bytes[-1] - modules.deep_bytes[0]) - held
+        told = f"{format_count(float(modules.length[-1] - modules.length[first]))} modules were imported while it grew"
+        theirs = float(modules.deep_bytes[-1] - modules.deep_bytes[first]) - held
         if theirs >= (1 - ENOUGH) * grown.bytes:  # beside which are pages and memory of C code
             theirs = min(theirs, grown.bytes)
             return Passing(

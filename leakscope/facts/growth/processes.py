@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
+from ...units import EXIT_NOTE
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
@@ -309,7 +310,7 @@ def _process(
     parted: dict[str, dict[_Key, pd.DataFrame]],
 ) -> ProcessGrowth:
     family = of_command.get(text_of(row, "cmdline") or "", Family())
-    loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", "exit"))
+    loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", EXIT_NOTE))
     begun_s = float(loaded[0]) if loaded.size else None
     exit_s = float(exits[-1]) if exits.size else float("inf")
     at_work = only(rows, rows["time_s"] <= exit_s)

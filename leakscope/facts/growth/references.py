@@ -25,7 +25,6 @@ _LEAST_TAKES = FEWEST  # fewer tell no steady change from a single one
 _STEADY = NEARLY_ALL  # of all that a rest moved: what it moved on the whole
 _MOST_OF_THEM = 0.66  # of the times between two snapshots: two of three
 NONE = "NoneType"
-_NAMES = "str"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,7 @@ class Rest:
 
 
 def rest_of_none(process: ProcessGrowth) -> Rest | None:
-    """None where fewer than three snapshots tell: an older recording, too large a heap, a None that lives for ever."""
+    """None where fewer than three snapshots tell: too large a heap, a None that lives for ever."""
     graphs = process.rows("heap_graphs")
     graphs = only(graphs, graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0)))
     columns = "none_reference_count", "none_known_count"
@@ -96,10 +95,6 @@ def rests_of_types(process: ProcessGrowth) -> list[Rest]:
     if not len(strays):
         return []
     strays = only(strays, strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0)))
-    graphs = process.rows("heap_graphs")
-    with_keys = graphs["take"][graphs["key_reference_count"].notna()]
-    # Where keys were not counted, as in older recordings, a list of records has one such reference for each field.
-    strays = only(strays, (strays["type_name"] != _NAMES) | strays["take"].isin(with_keys))
     takes = _takes(process)
     found = (
         _rest(takes, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))

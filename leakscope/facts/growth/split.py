@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ...units import MOST
+from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import only, series, without_last
 from .processes import ProcessGrowth
@@ -29,6 +30,12 @@ ESTIMATES = (*TAKE_COLUMNS, HELD, NATIVE)
 IN_TOTAL = (*ESTIMATES, FREE, SHARED, INHERITED, UNEXPLAINED)  # in the order in which they are stacked
 _OF_SNAPSHOTS = {**TAKE_COLUMNS, HELD: "native_held_bytes"}
 _MALLOC = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
+
+
+@remembered
+def accounts(process: ProcessGrowth) -> pd.DataFrame:
+    """As ``split`` has it, at each sample of the process."""
+    return split(process)
 
 
 def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> pd.DataFrame:
@@ -212,16 +219,3 @@ def _of_whole_graphs(takes: pd.DataFrame, window: tuple[float, float]) -> pd.Dat
         if len(rows) >= 2 and spans >= MOST * (window[1] - window[0]):
             return rows
     return takes
-
-
-class Accounts:
-    """The split of each process of a recording, made once and when somebody asks."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], pd.DataFrame] = {}
-
-    def of(self, process: ProcessGrowth) -> pd.DataFrame:
-        """As ``split`` has it, at each sample of the process. Shared by all who ask: do not change it."""
-        if process.key not in self._known:
-            self._known[process.key] = split(process)
-        return self._known[process.key]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
+_LONGER = "a longer run"  # would show, as reasons say where a window was too short
 _HORIZON_S = 86400.0
 _MATTERS = 0.01  # of the nearest limit
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
@@ -66,7 +67,7 @@ class TreeGrowth:
     def growth_bytes_per_hour(self) -> float:
         return per_second(self.growth_bytes, self.end_s - self.start_s) * 3600
 
-    def process(self, pid: int) -> ProcessGrowth | None:
+    def process(self, pid: int | None) -> ProcessGrowth | None:
         """The process with this pid that gained most."""
         return next((p for p in self.processes if p.pid == pid), None)
 
@@ -102,6 +103,8 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
             leaking, reason = _doubted(recording, view, measured[0], filling)
         doubt = newborn(measured, growth, window_s) if leaking else None
     leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
+    if leaking is None:  # as long again as what was judged: by then it has gone on, or stood
+        reason = reason.replace(_LONGER, f"a run of about {format_duration(2 * window_s[1] - window_s[0])}")
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None

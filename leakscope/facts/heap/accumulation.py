@@ -155,8 +155,8 @@ def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
 
 def _arrived(place: Place, growing: Sequence[Place], *, least: int = FEWEST) -> list[Place]:
     """Members so large that each is told alone: none of them grew, but there are ever more in the container."""
-    kind = "global" if place.reference.edge_kind == "namespace" else "item"
-    new = [child for child in growing if child.reference.edge_kind == kind and child.deep_bytes[0] == 0]
+    kinds = ("global",) if place.reference.edge_kind == "namespace" else ("item", "reference")
+    new = [child for child in growing if child.reference.edge_kind in kinds and child.deep_bytes[0] == 0]
     more = float(place.length[-1] - place.length[0]) if place.has_length else 0.0
     return new if len(new) >= least and more >= len(new) and keeps_growing(place.length) else []
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...units import ENDS_S, FEWEST
+from ..remembered import remembered
 from ..tables import AT_EXIT, narrow, only
 from .graph import graph_places
 from .naming import MODULES
@@ -47,11 +47,6 @@ class Heap:
     tensor_count: Floats | None = None
 
 
-# By recording, and then by which snapshots of which process. A dozen diagnoses ask, each for a window of its own, and
-# most windows have the same snapshots.
-_known: WeakKeyDictionary[Recording, dict[tuple[int, tuple[int, ...], bool], Heap]] = WeakKeyDictionary()
-
-
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float, *, on_devices: bool = False) -> Iterator[Heap]:
     """The snapshots of a process in a window that may be compared: those that weighed tensors if the last did, then the
     others. Shared by all who ask: do not change them.
@@ -80,7 +75,7 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float, *, on_de
     for chosen in [one for one in sets if (one.time_s >= start_s).any()] or sets:
         if len(chosen) >= 2 and chosen.numbers not in told:
             told.add(chosen.numbers)
-            yield _once(recording, pid, chosen, on_devices=on_devices)
+            yield _laid_over(recording, pid, chosen, on_devices)
 
 
 def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
@@ -98,7 +93,7 @@ def heap_to_the_end(recording: Recording, pid: int, start_s: float, end_s: float
     if not (weighed.reason == AT_EXIT).any():
         return None
     chosen = weighed.as_if_at_work().within(start_s, end_s + _AFTER_S)
-    return _once(recording, pid, chosen) if len(chosen) >= 2 else None
+    return _laid_over(recording, pid, chosen) if len(chosen) >= 2 else None
 
 
 def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
@@ -109,15 +104,8 @@ def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float)
     return next(heaps(recording, pid, start_s, end_s, on_devices=True), None)
 
 
-def _once(recording: Recording, pid: int, takes: Takes, *, on_devices: bool = False) -> Heap:
-    known = _known.setdefault(recording, {})
-    key = (pid, takes.numbers, on_devices)
-    if key not in known:
-        known[key] = _laid_over(recording, pid, takes, on_devices=on_devices)
-    return known[key]
-
-
-def _laid_over(recording: Recording, pid: int, takes: Takes, *, on_devices: bool) -> Heap:
+@remembered
+def _laid_over(recording: Recording, pid: int, takes: Takes, on_devices: bool = False) -> Heap:
     places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices, weighs_alike=True)
     sampled = sampled_takes(recording, pid)
     is_exact = sampled.isdisjoint(takes.numbers)

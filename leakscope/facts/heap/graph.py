@@ -128,7 +128,8 @@ def _dissolved(results: Place) -> Place | None:
         None,
     )
     if found is not None:
-        results.length, results.has_length = found.length, True
+        if not results.has_length:  # nobody read how many they are
+            results.length, results.has_length = found.length, True
         for below in found.children:
             below.parent = results
             below.named_by = results if below.named_by is found else below.named_by

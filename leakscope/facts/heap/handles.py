@@ -61,8 +61,9 @@ def _is_below(place: Place, above: Container[int]) -> bool:
 def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _Candidate | None:
     if not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
         return None
-    if len(place.length) > 2 and np.ptp(place.length[:-1]) == 0:
-        return None  # a jump as the last snapshot was made
+    gained = np.diff(place.length)
+    if len(gained) > 1 and (gained[-1] <= 0 or not gained[:-1].any()):
+        return None  # it is as long as before, or jumped as the last snapshot was made
     if place.reference.edge_kind == "namespace" and (place.parent is None or place.parent.type_name != "module"):
         return None  # the attributes of one object are no members, and no more of them come with time
     if place.length[-1] - place.length[0] <= FEWEST or not user_place(place).is_user:

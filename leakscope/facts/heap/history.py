@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..remembered import remembered
 from ..tables import cells, narrow, only
 from .place import GROUPS, Floats, Place
 
@@ -29,16 +29,10 @@ _CHILDREN = ("node", "take", "type_name", "object_count", "retained_bytes")
 _SHARED = ("dominator_node", "node", "type_name", "retained_bytes", "object_count", "direct_count")
 _NOTHING_OF_THE_PROCESS = ("retained_storage_bytes", "retained_native_bytes", "error_bytes", "shallow_bytes")
 
-_known: WeakKeyDictionary[Recording, dict[tuple[int, bool], History]] = WeakKeyDictionary()
 
-
+@remembered
 def history_of(recording: Recording, pid: int, *, on_devices: bool = False) -> History:
-    """``History`` of a recording, made once."""
-    known = _known.setdefault(recording, {})
-    key = (pid, on_devices)
-    if key not in known:
-        known[key] = History(recording.tables, pid, on_devices=on_devices)
-    return known[key]
+    return History(recording.tables, pid, on_devices=on_devices)
 
 
 class Description(NamedTuple):

@@ -21,6 +21,7 @@ MODULES = "sys.modules"  # the path of the dict that has all modules
 _REPEATS = 4  # of one step in a path: more of it are dots
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
+_MAIN = ("__main__", "__mp_main__")  # the second: in a process that multiprocessing spawned
 RESULTS = "functools._lru_cache_wrapper"
 _ITEM = Reference("item")
 
@@ -82,6 +83,8 @@ class Names:
             if node.told.owner is not None:
                 return f"{node.told.owner}()"
             return MODULES if node.told.root_kind == "module" else f"{_short(node)} of C code"
+        if kind == "namespace" and name is not None:  # of a module that is not in sys.modules: functions have them
+            return self._module_name(self._module_of(before.told.owner_file) or above)
         if kind == "namespace" or before.is_cell:
             return above
         if node.told.type_name == "frame" and node.told.owner is not None and above.startswith("sys.last_"):
@@ -135,6 +138,9 @@ class Names:
                 return _ITEM
             holder = local
         type_name = holder.told.type_name or ""
+        if before.told.edge_kind == "namespace" and before.name is not None:
+            module = self._module_of(holder.told.owner_file) or ""
+            return self._of_module("global", name, self._module_name(module), module)
         if type_name == "module":
             return self._of_module("global", name, self._module_name(holder.name or ""), holder.name or "")
         if holder.told.owner is not None and holder.told.owner_file is None:  # a class
@@ -193,7 +199,7 @@ class Names:
 
     def _module_name(self, name: str) -> str:
         """That of its file, for the program's own."""
-        file = self._user_modules.get(name) if name == "__main__" else None
+        file = self._user_modules.get(name) if name in _MAIN else None
         is_file = isinstance(file, str) and file and PurePath(file).name not in self._user_modules  # no notebook's cell
         return PurePath(str(file)).stem if is_file else name
 

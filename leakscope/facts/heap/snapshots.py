@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from ...units import LITTLE
 from ..code.index import tail
+from ..remembered import remembered
 from .graph import graph_places
 from .place import Floats, Place
 from .takes import takes_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
-
-_known: WeakKeyDictionary[Recording, dict[int, HeapSnapshots]] = WeakKeyDictionary()
-
 
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")
 
@@ -51,12 +48,10 @@ class HeapSnapshots:
         return (place for place in self.places if place.is_user and place.reference.names_it)
 
 
+@remembered
 def heap_snapshots(recording: Recording, pid: int) -> HeapSnapshots:
-    """Shared by all who ask: do not change them. Empty where no snapshot read a heap."""
-    known = _known.setdefault(recording, {})
-    if pid not in known:
-        takes = takes_of(recording, pid)
-        takes = takes.at(takes.has_graph)
-        places = graph_places(recording, pid, takes.numbers, by_holder=True) if len(takes) else ()
-        known[pid] = HeapSnapshots(takes.numbers, takes.time_s, tuple(places))
-    return known[pid]
+    """Empty where no snapshot read a heap."""
+    takes = takes_of(recording, pid)
+    takes = takes.at(takes.has_graph)
+    places = graph_places(recording, pid, takes.numbers, by_holder=True) if len(takes) else ()
+    return HeapSnapshots(takes.numbers, takes.time_s, tuple(places))

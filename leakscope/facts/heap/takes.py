@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...units import FEWEST
+from ..remembered import remembered
 from ..tables import AT_EXIT, cells, figures, narrow, only
 from .place import Floats
 
@@ -96,26 +96,20 @@ class _Graphs:
     is_sampled: Mask
 
 
-_known_takes: WeakKeyDictionary[Recording, dict[int, Takes]] = WeakKeyDictionary()
-_known_graphs: WeakKeyDictionary[Recording, dict[int, _Graphs]] = WeakKeyDictionary()
-
-
+@remembered
 def takes_of(recording: Recording, pid: int) -> Takes:
     """All snapshots of a process."""
-    known = _known_takes.setdefault(recording, {})
-    if pid not in known:
-        rows = _of_process(narrow(recording.tables["takes"], *_ASKED), pid)
-        number = _whole(rows["take"])
-        known[pid] = Takes(
-            number=number,
-            time_s=figures(rows, "time_s"),
-            step=figures(rows, "step"),
-            rss_bytes=figures(rows, "rss_bytes"),
-            reason=np.array([reason or "" for (reason,) in cells(rows, "reason")], dtype=object),
-            is_truncated=_flags(rows["truncated"]),
-            has_graph=np.isin(number, _graphs_of(recording, pid).number),
-        )
-    return known[pid]
+    rows = _of_process(narrow(recording.tables["takes"], *_ASKED), pid)
+    number = _whole(rows["take"])
+    return Takes(
+        number=number,
+        time_s=figures(rows, "time_s"),
+        step=figures(rows, "step"),
+        rss_bytes=figures(rows, "rss_bytes"),
+        reason=np.array([reason or "" for (reason,) in cells(rows, "reason")], dtype=object),
+        is_truncated=_flags(rows["truncated"]),
+        has_graph=np.isin(number, _graphs_of(recording, pid).number),
+    )
 
 
 def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
@@ -145,14 +139,10 @@ def sampled_takes(recording: Recording, pid: int) -> set[int]:
     return set(graphs.number[graphs.is_sampled].tolist())
 
 
+@remembered
 def _graphs_of(recording: Recording, pid: int) -> _Graphs:
-    known = _known_graphs.setdefault(recording, {})
-    if pid not in known:
-        rows = _of_process(recording.tables["heap_graphs"], pid)
-        number = _whole(rows["take"])
-        is_sampled = _flags(rows["is_sampled"]) if "is_sampled" in rows else np.zeros(len(number), dtype=bool)
-        known[pid] = _Graphs(number, _flags(rows["weighs_tensors"]), is_sampled)
-    return known[pid]
+    rows = _of_process(recording.tables["heap_graphs"], pid)
+    return _Graphs(_whole(rows["take"]), _flags(rows["weighs_tensors"]), _flags(rows["is_sampled"]))
 
 
 def _of_process(rows: pd.DataFrame, pid: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import outside
-from ...units import GiB, format_bytes, format_duration
+from ...units import EXIT_NOTE, GiB, format_bytes, format_duration
 from .. import imported
 from ..tables import Row, by_process, cells, fell_silent, figures, only, process_name, process_names, records, text_of
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4
+THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 _NO_AGENT = "no-agent"  # a note of an agent that did not begin: see agent/refusal.py
 # Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
@@ -110,13 +111,19 @@ def _reduced(recording: Recording) -> list[str]:
 
 
 def _of_each_reason(said: Iterable[tuple[str, str]]) -> list[str]:
-    """A sentence for each of the first few reasons, of (reason, process): one process by its name, others counted."""
+    """A sentence for each of the first few reasons, of (reason, process): one process by its name, others counted.
+
+    What stands behind a colon are the first one's own figures.
+    """
     whose: dict[str, list[str]] = {}
+    whole: dict[str, str] = {}
     for why, process in said:
-        whose.setdefault(why, []).append(process)
+        reason = why.partition(":")[0]
+        whose.setdefault(reason, []).append(process)
+        whole.setdefault(reason, why)
     return [
-        f"{processes[0]}{f' and {len(processes) - 1} more' if len(processes) > 1 else ''}: {why}"
-        for why, processes in [*whose.items()][:_MOST_NOTES]
+        f"{processes[0]}{f' and {len(processes) - 1} more' if len(processes) > 1 else ''}: {whole[reason]}"
+        for reason, processes in [*whose.items()][:_MOST_NOTES]
     ]
 
 
@@ -140,7 +147,7 @@ def _without_inside_view(recording: Recording) -> list[str]:
 def _fallen_silent(recording: Recording) -> Iterator[tuple[str, str]]:
     """(until when it was seen from inside, process) where its agent said nothing more, though it went on."""
     tables = recording.tables
-    exits = only(tables["agent_notes"], tables["agent_notes"]["note"] == "exit")
+    exits = only(tables["agent_notes"], tables["agent_notes"]["note"] == EXIT_NOTE)
     ended = {(pid, ticks): at_s for pid, ticks, at_s in cells(exits, "pid", "start_ticks", "time_s")}
     lived = {key: figures(rows, "time_s")[[0, -1]] for key, rows in by_process(tables["process_samples"])}
     known = process_names(records(tables["processes"]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ...storage import derived
+from ...units import spans
 from ..growth.tree import tree_growth
 from ..tables import int_of, only
 
@@ -47,14 +48,8 @@ def growth_of_ranks(recording: Recording) -> dict[int, bool | None]:
 
 def named_ranks(ranks: Sequence[int]) -> str:
     """``rank 17``, ``ranks 0-7 and 9``; of a long list the beginning, and how many they are."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    # Of two neighbours both are named.
-    texts = [t for low, high in spans for t in ([f"{low}-{high}"] if high > low + 1 else map(str, sorted({low, high})))]
+    found = spans(sorted(ranks))  # of two neighbours both are named
+    texts = [t for low, high in found for t in ([f"{low}-{high}"] if high > low + 1 else map(str, sorted({low, high})))]
     if len(texts) > _MOST_NAMED:
         return f"{len(ranks)} ranks ({', '.join(texts[:_MOST_NAMED])}, …)"
     word = "rank" if len(ranks) == 1 else "ranks"

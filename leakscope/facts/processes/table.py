@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from ...findings import ProcessRow
+from ...signals import Signal
 from ...units import FEWEST, HARDLY, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import Row, by_process, cells, int_of, process_names, records, series, text_of
+from ..tables import Row, by_process, cells, int_of, only, process_names, records, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -28,8 +30,8 @@ IDLE_SHARE = HARDLY  # of a core: a worker that waits in a poll loop uses less
 _TICK_S = 0.02  # CPU time is counted in ticks, and a look of ours takes one or two
 _SHOWN = 12
 _TOLD = (
-    "pid", "start_ticks", "time_s", "time_mono_ns", "ppid", "ns_pid", "cmdline", "comm", "role", "born_mono_ns",
-    "died_mono_ns", "exit_code", "exit_signal",
+    "pid", "start_ticks", "time_s", "time_mono_ns", "ppid", "ns_pid", "cmdline", "comm", "role", "cgroup", "is_root",
+    "rank", "born_mono_ns", "died_mono_ns", "exit_code", "exit_signal",
 )  # fmt: skip
 DATALOADER_WORKER, COMPILE_WORKER, POOL_WORKER = "dataloader-worker", "compile-worker", "pool-worker"
 # By what the agent in a forked child says of who forked it.
@@ -41,14 +43,21 @@ _FORKS = ("python-fork", *_FORKED_BY.values())
 class Process:
     """One process over its life. ``died_s`` is infinite while it lives; ``growth`` None: it left no memory sample.
 
-    ``samples`` are its rows of ``process_samples``, by time.
+    ``samples`` are its rows of ``process_samples``, by time. ``exit_code`` and ``exit_signal`` None: nobody saw how it
+    ended.
     """
 
     pid: int
+    start_ticks: int
+    ns_pid: int | None  # how it knows itself, in a container
     ppid: int
     name: str
     role: str
     command: str
+    comm: str | None
+    cgroup: str | None
+    is_root: bool
+    rank: int | None
     born_s: float
     died_s: float
     exit_code: int | None
@@ -59,6 +68,39 @@ class Process:
     @property
     def label(self) -> str:
         return f"{self.name}[{self.pid}]"
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.start_ticks
+
+    @property
+    def was_sigkilled(self) -> bool:
+        return self.exit_signal == Signal.SIGKILL
+
+    @property
+    def ended_unseen(self) -> bool:
+        return self.died_s != float("inf") and self.exit_code is None and self.exit_signal is None
+
+    @cached_property
+    def last(self) -> pd.Series[Any] | None:
+        """Its last sample with memory: one that is exiting shows as empty."""
+        known = only(self.samples, self.samples["rss_bytes"].fillna(0) > 0)
+        return known.iloc[-1] if len(known) else None
+
+    @property
+    def anon_bytes(self) -> int | None:
+        """At last, as the two below."""
+        return int_of(self.last, "anon_bytes")
+
+    @property
+    def held_bytes(self) -> int | None:
+        """What it did not share with files: private and shared memory; all of it where the parts are not known."""
+        shared = int_of(self.last, "shmem_bytes") or 0
+        return int_of(self.last, "rss_bytes") if self.anon_bytes is None else self.anon_bytes + shared
+
+    @property
+    def virtual_bytes(self) -> int | None:
+        return int_of(self.last, "virtual_bytes")
 
     @property
     def is_fork(self) -> bool:
@@ -208,10 +250,16 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
         found.append(
             Process(
                 pid=key[0],
+                start_ticks=key[1],
+                ns_pid=int_of(row, "ns_pid"),
                 ppid=int_of(row, "ppid") or 0,
                 name=names[key],
                 role=told.get(int_of(row, "ns_pid") or key[0]) or told.get(key[0]) or text_of(row, "role") or "other",
                 command=text_of(row, "cmdline") or text_of(row, "comm") or "",
+                comm=text_of(row, "comm"),
+                cgroup=text_of(row, "cgroup"),
+                is_root=bool(row["is_root"]),
+                rank=int_of(row, "rank"),
                 born_s=born_s,
                 died_s=_seconds(row, "died_mono_ns", float("inf")),
                 exit_code=int_of(row, "exit_code"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..heap.place import Place
@@ -12,7 +11,6 @@ from ..tables import cells
 if TYPE_CHECKING:
     import pandas as pd
 
-_NUMBER = re.compile(r" #\d+$")
 _OF_SETS = ("parameter", "buffer", "gradient", "optimizer-state", "master-weight")
 
 
@@ -37,11 +35,6 @@ def named_sets(seen: HeapSnapshots, rows: pd.DataFrame) -> tuple[pd.DataFrame, d
             places[name] = place
         names.append(name)
     return rows.assign(weight_set=names), places
-
-
-def without_number(name: str) -> str:
-    """The path that leads to several of such names."""
-    return _NUMBER.sub("", name)
 
 
 def _container(place: Place) -> Place:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...units import MOST, TOLD_S
+from ...units import TOLD_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import int_of, only, text_of
 
@@ -83,31 +83,17 @@ def _beside_a_program(library: str) -> str | None:
     return file.split(".", 1)[0] or None if is_one else None
 
 
-_known: WeakKeyDictionary[ProcessGrowth, dict[tuple[float, float, tuple[str, ...]], list[Allocations]]]
-_known = WeakKeyDictionary()
-
-
-def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str] = NATIVE) -> list[Allocations]:
+@remembered
+def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[str, ...] = NATIVE) -> list[Allocations]:
     """Of the judged window, the one that gained most first. Empty where nothing was sampled."""
-    known = _known.setdefault(process, {})
-    key = (growth.start_s, growth.end_s, tuple(allocators))
-    if key not in known:  # a dozen diagnoses ask
-        known[key] = _allocations(growth, process, allocators)
-    return list(known[key])
-
-
-def _allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str]) -> list[Allocations]:
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())
-    moments = [at_s for at_s in moments if at_s <= growth.end_s + TOLD_S]
+    # As it ends main() has returned, and what its variables held is freed.
+    until_s = min(growth.end_s + TOLD_S, process.exit_s)
+    moments = [at_s for at_s in moments if at_s <= until_s] or moments[:1]
     if not moments:
         return []
-    # As it ended: main() has returned, and what its variables held is freed. That may be written twice.
-    within = [at_s for at_s in moments if at_s <= growth.end_s]
-    least = MOST * _all_of(rows, within[-1]) if within else 0.0
-    while len(moments) > max(1, len(within)) and _all_of(rows, moments[-1]) < least:
-        del moments[-1]
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
     early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]
     has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2
@@ -144,10 +130,6 @@ def function_name(symbol: str | None) -> str | None:
     if len(parts) > 1 and re.fullmatch(r"h[0-9a-f]{16}", parts[-1]):
         del parts[-1]  # of Rust: tells instances apart
     return "::".join(parts) or symbol
-
-
-def _all_of(rows: pd.DataFrame, at_s: float) -> float:
-    return float(only(rows, rows["time_s"] == at_s)["live_bytes"].sum())
 
 
 def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]]:

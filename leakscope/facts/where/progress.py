@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from statistics import median
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from ...units import FULL, MOST, TOLD_S
 from ..calls import MODULE, Call, calls_of, function_of, who_asked
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
+from ..remembered import remembered
 from ..tables import cells, figures, only
 from .allocations import TABLE
 
@@ -122,17 +122,9 @@ def _called(stack: str, file: str, line: float, function: str | None) -> tuple[t
     return calls_of(stack), Call(file, int(line), function_of(function or MODULE))
 
 
-_known: WeakKeyDictionary[ProcessGrowth, list[Asked]] = WeakKeyDictionary()
-
-
+@remembered
 def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     """What asked for memory, telling by telling."""
-    if process not in _known:
-        _known[process] = _asked_in_turn(process)
-    return _known[process]
-
-
-def _asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     rows = process.rows(TABLE)
     rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna()) if len(rows) else rows
     if not len(rows):
@@ -149,6 +141,17 @@ def _asked_in_turn(process: ProcessGrowth) -> list[Asked]:
         Asked(before[time_s], time_s, *called[stack], float(gained), float(asked))
         for stack, time_s, asked, gained in cells(told, "stack", "time_s", "asked_bytes", "live_bytes")
     ]
+
+
+def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes: float) -> Call | None:
+    """Who asked for most of what came between two moments and is alive; None: it has less than ``least_bytes``."""
+    kept: dict[Call, float] = {}
+    for one in asked_in_turn(process):
+        if one.until_s > since_s and one.since_s < at_s:
+            call = one.own._replace(function=who_asked(one.calls, one.own))
+            kept[call] = kept.get(call, 0.0) + one.gained
+    most = max(kept, key=kept.__getitem__, default=None)
+    return most if most is not None and kept[most] >= least_bytes else None
 
 
 def asked_at(process: ProcessGrowth, at_s: float) -> Call | None:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...units import SOME
+from ...agent.allocations.calls import SETTLED_S
+from ...units import MOST, SOME
 from ..calls import Call, called_at, calls_of, function_of
 from ..code.adding import Source
 from ..code.imports import package_named
@@ -60,11 +61,26 @@ def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[S
     return lines_of(growth, process, sources, NATIVE)
 
 
+def stays_at(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> GrowthLine | None:
+    """The line that allocated most of what stays, in a function, where that has stayed for a while. By samples of the
+    recorder's own: what a profile has alive is told by how much of the growth it is.
+
+    It may be a small part of the growth: what is kept for good lies between what is freed, and keeps that from use.
+    """
+    first = next(iter(growth_lines(growth, process, sources)), None)
+    if first is None or first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
+        return None
+    live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
+    # Of a window that is hardly longer than what it takes to settle little can have, though all of it stays.
+    could = 1 - SETTLED_S / max(growth.end_s - growth.start_s, SETTLED_S)
+    return first if settled >= MOST * could * live > 0 else None
+
+
 def lines_of(
     growth: TreeGrowth,
     process: ProcessGrowth,
     sources: Sequence[Source],
-    allocators: Sequence[str],
+    allocators: tuple[str, ...],
     *,
     makers: Sequence[str] = (),
 ) -> list[GrowthLine]:

@@ -388,6 +388,8 @@ static void label_attributes(struct search *search, struct row *row, object *one
     int is_class = cls == L.type_type || (is_gc && cls->flags & IS_TYPE);
     if (is_class)
         row->owner = put_name(search->g, (type *)one);
+    if (cls == L.function && L.function_globals)
+        label(search, word_at(one, L.function_globals), NAMESPACE, OF_GLOBALS, strlen(OF_GLOBALS));
     if (cls == L.module)
         label(search, word_at(one, 16), NAMESPACE, "", 0);
     else if (is_class)
@@ -422,7 +424,8 @@ INTERNAL void look_below(struct graph *g, uint32_t number)
     int is_namespace = row->label_kind == NAMESPACE && cls == L.dict && word_at(one, 16) <= MOST_ATTRIBUTES;
     if (is_namespace || (cls->flags & HEAP_TYPE && cls != L.type_type))
         search.numbers = numbers;
-    uint64_t length = length_of(one, kind.base);
+    const object *results = cls == L.results && L.results_dict ? (object *)pointer_at(one, L.results_dict) : NULL;
+    uint64_t length = results && results->type == L.dict ? length_of(results, DICT) : length_of(one, kind.base);
     row->length = length == NO_LENGTH ? row->length : length;
     if (!may_look(g, row))
         return;

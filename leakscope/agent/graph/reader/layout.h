@@ -90,10 +90,10 @@ struct layout {
     uint64_t frame_slots, frame_code, frame_before, frame_locals, frame_function, frame_globals, frame_owner;
     uint64_t frame_at, code_begin; /* since 3.11: which instruction runs, and where they begin */
     uint64_t code_names, code_file, code_name, code_line; /* code_names: of locals */
-    uint64_t function_code, function_defaults, function_closure;
+    uint64_t function_code, function_globals, function_defaults, function_closure;
     uint64_t code_arguments; /* how many may come by position */
     type *results; /* of functools.lru_cache */
-    uint64_t results_limit, deque_limit; /* where each says how many members it may have */
+    uint64_t results_limit, results_dict, deque_limit; /* where each says how many members it may have, and has results */
     uint64_t frame_back; /* in a frame object, up to 3.10 */
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */

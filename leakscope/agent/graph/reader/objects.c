@@ -104,14 +104,12 @@ INTERNAL uint32_t owner_of(struct graph *g, const object *code)
 
 enum { MOST_LOCALS = 1 << 14 };
 
-static void note_local(struct graph *g, uint32_t frame, uint64_t holds, const object *name)
+static void note_local(struct graph *g, uint32_t frame, uint64_t holds, uint32_t kind, const char *name, size_t length)
 {
-    char text[LONGEST_LABEL];
-    if (!holds || !is_text(name) || g->local_count == MOST_LOCALS ||
+    if (!holds || g->local_count == MOST_LOCALS ||
         !grow(&g->budget, &g->local, (g->local_count + 1) * sizeof(struct local)))
         return;
-    uint32_t at = put_text(g, text, characters(name, text, sizeof text));
-    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, at};
+    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, put_text(g, name, length), kind};
 }
 
 /* ``owner``: what it is of. */
@@ -128,8 +126,11 @@ static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_
         uint64_t holds = reference_at(frame, L.frame_slots + 8ul * i);
         if (!refer(g, holds, TYPE_NONE))
             return 0;
-        note_local(g, node, holds, item_of(names, i));
+        char name[LONGEST_LABEL];
+        if (is_text(item_of(names, i)))
+            note_local(g, node, holds, LOCAL, name, characters(item_of(names, i), name, sizeof name));
     }
+    note_local(g, node, reference_at(frame, L.frame_globals), NAMESPACE, OF_GLOBALS, strlen(OF_GLOBALS));
     *owner = owner_of(g, (object *)reference_at(frame, L.frame_code));
     return 1;
 }
@@ -310,6 +311,17 @@ static int read_shared_keys(struct graph *g, const type *of)
     return !at || count_shared_keys(g, at);
 }
 
+/* A number drawn for an object. It is the same in each snapshot, so that what stays is followed again, and what it stands
+ * for is no growth. To go by the order in which they are met would not do: in a list of like things all dicts, say, are met
+ * at every third place. */
+static uint32_t drawn_from(uintptr_t address)
+{
+    uint64_t mixed = (uint64_t)address >> 4;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)(mixed >> 33);
+}
+
 /* What an object refers to, where not all of it is followed. */
 struct visits {
     struct graph *g;
@@ -322,10 +334,12 @@ static int count_visit(object *to, void *arg)
     return 0;
 }
 
+/* By a draw, not one in so many: what tells of key, result and class in turn, as an lru_cache does, would tell of classes
+ * alone. */
 static int visit_some(object *to, void *arg)
 {
     struct visits *visits = arg;
-    return to && visits->seen++ % visits->stride == 0 ? visit_edge(to, visits->g) : 0;
+    return to && drawn_from((uintptr_t)to) % visits->stride == 0 ? visit_edge(to, visits->g) : 0;
 }
 
 /* The members of a long list, tuple or dict lie one behind the other: to go through all of them just to pick some would
@@ -346,17 +360,6 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
     *first = keys.first + keys.entry_bytes - 8; /* the value; right before it is the key */
     *has_keys = !has_text_keys(one, &keys); /* else read_keys has them */
     return keys.entries <= keys.usable ? keys.entries : 0;
-}
-
-/* A number drawn for an object. It is the same in each snapshot, so that what stays is followed again, and what it stands
- * for is no growth. To go by the order in which they are met would not do: in a list of like things all dicts, say, are met
- * at every third place. */
-static uint32_t drawn_from(uintptr_t address)
-{
-    uint64_t mixed = (uint64_t)address >> 4;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-    return (uint32_t)(mixed >> 33);
 }
 
 enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };

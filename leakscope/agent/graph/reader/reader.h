@@ -128,11 +128,13 @@ struct past {
     pid_t process;
 };
 
-/* A variable of a running function: its frame may be gone, and another's lie there, when names are asked for. */
+/* A variable of a running function, or all of its module's (OF_GLOBALS): its frame may be gone, and another's lie there,
+ * when names are asked for. */
 struct local {
     uint64_t holds;
-    uint32_t frame, name; /* node; among the texts */
+    uint32_t frame, name, kind; /* node; among the texts; of label */
 };
+#define OF_GLOBALS "globals" /* what functions call the variables of a module, which sys.modules may not have */
 
 /* A node of which one reference in ``stride`` was followed, and that is one of ``nodes`` of which any was. */
 struct sample {

@@ -351,7 +351,7 @@ static void name_locals(struct graph *g)
             struct row *row = row_of[edge[k]] != NONE ? &g->rows[row_of[edge[k]]] : NULL;
             if (row && row->address == locals[i].holds && row->path_row == row_of[frame] && !row->label_kind) {
                 row->label = locals[i].name;
-                row->label_kind = LOCAL;
+                row->label_kind = locals[i].kind;
             }
         }
     }
