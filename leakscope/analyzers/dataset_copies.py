@@ -1,7 +1,8 @@
 """The same rows held in several forms at once, or copied by forks that read them.
 
 Looks for:     containers of like rows (raw records, formatted text, a data set, token ids), alive in the same
-               snapshot, under different names; forked workers with copies of their parent's container of rows.
+               snapshot, under different names; one that several processes each hold for themselves; forked workers
+               with copies of their parent's container of rows.
 Why:           each step of preparing data makes a new form of it, and the names of the earlier ones keep theirs; and
                whoever reads an object writes its reference count, so that a fork copies the rows that it reads.
 Decides by:    the text at the same places of two containers: hashes of word groups agree in min_agreement of the
@@ -18,7 +19,7 @@ Do:            drop the earlier forms, or build the last one in a function that 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, Ground, graded
@@ -68,9 +69,12 @@ def findings(
     containers = 0
     found = False
     seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
+    everywhere: dict[Hashable, list[tuple[ProcessGrowth, Form]]] = {}  # forks have their parent's
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
         containers += len(forms)
+        for form in forms if not process.is_fork else ():
+            everywhere.setdefault((form.path, form.content), []).append((process, form))
         for group, agreement in groups_of(forms, min_agreement, min_correlation):
             inherited = next((by for of, _, by in seen if process.is_fork and _is_same_memory(group, of)), None)
             if inherited is not None:
@@ -82,6 +86,11 @@ def findings(
             if copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
                 found = True
                 yield copies.finding()
+    held = sum(float(process.held_bytes[-1]) for process in growth.processes)
+    for held_alike in everywhere.values():
+        if _spare(held_alike) >= max(min_wasted_bytes, min_wasted_share * held):
+            found = True
+            yield _of_each_process(case, held_alike, held)
     for team in case.teams:
         if team.is_loader:  # dataloader-workers tells of them
             continue
@@ -93,8 +102,8 @@ def findings(
             yield (growing if goes_on else has_copied)(case, _KIND, team, rows)
     if not found:
         figures = {"containers": containers}
-        rows = f"large containers of rows ({containers}), of which no two were seen to have the same"
-        text = rows if containers else "no large container"
+        alike = f"large containers of rows ({containers}), of which no two were seen to have the same"
+        text = alike if containers else "no large container"
         yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 
@@ -104,6 +113,39 @@ def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list
     takes, rows = without_last(takes, takes), process.rows("data_forms")
     is_any = len(takes) and len(rows)
     return forms_of(case.heap(process.pid), rows, int(takes["take"].iloc[-1]), modules) if is_any else []
+
+
+def _spare(held_alike: Sequence[tuple[ProcessGrowth, Form]]) -> int:
+    sizes = [form.bytes for _, form in held_alike]
+    return sum(sizes) - max(sizes)
+
+
+def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]], held: float) -> Finding:
+    """Processes that did not inherit it, as those that are spawned: each has loaded it, or was sent it."""
+    process, form = max(held_alike, key=lambda one: one[1].bytes)
+    line, count, spare = _line(case, form), len(held_alike), _spare(held_alike)
+    severity, share = wasted(case, spare, held, whose="all", what=f"all but one are {format_bytes(spare)},")
+    made = f", made at {line.place}" if line is not None else ""
+    text = f"{form.name} has {format_count(form.row_count)} rows in each, {format_bytes(form.bytes)}{made}"
+    return case.finding(
+        _KIND,
+        f"Each of {count} processes holds {form.name} for itself, {format_bytes(spare + form.bytes)} in all",
+        severity=severity,
+        grounds=[Ground("the rows that were compared are the same in all of them", PROVEN)],
+        bytes=spare,
+        process=process,
+        line=line or defined_at(form.named),
+        device="cpu",
+        evidence=[Evidence(text, {"process_count": count, "bytes": form.bytes, "row_count": form.row_count}), share],
+        doubts=["some rows of each were compared: others may differ"],
+        remedy=[
+            f"load {form.name} once and share it, as a file of NumPy or Arrow that each process maps, or by "
+            f"multiprocessing.shared_memory: saves about {format_bytes(spare)}; or start fewer processes"
+        ],
+        mechanism="workers-copy",
+        wasted=True,
+        **(about(form.named, form.place) | Held(holder=form.name, variable=form.holder.variable)),
+    )
 
 
 def _is_same_memory(group: Sequence[Form], other: Sequence[Form]) -> bool:

@@ -19,7 +19,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
-from ..evidence.explained import explained_bytes
+from ..evidence.explained import explained_bytes, growing_holder
 from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line, grew_at, looked_too_early
 from ..facts import imported
@@ -38,7 +38,7 @@ from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import growth_lines, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
-from ..kinds import ASIDE, GROWTH
+from ..kinds import ASIDE
 from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def findings(
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
     finding = _finding(case, process, gained - explained)
-    if finding.kind == _KIND and any(f.tells(GROWTH) and f.severity != "note" and f.subject.holder for f in so_far):
-        finding = replace(finding, severity="warning")  # what somebody can look at comes before what nobody knows
+    if finding.kind == _KIND and growing_holder(so_far) is not None:
+        finding = replace(finding, severity="warning")
     yield finding
     if finding.kind == OBJECTS:
         yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")

@@ -152,7 +152,7 @@ def _unit(limit: Growth, step_unit: str) -> str:
     """``per step``, ``in 1,000 requests``, ``per hour``: of steps, what the recording counts."""
     if limit.unit == "step":
         return f"per {step_unit}" if limit.per == 1 else f"in {format_count(limit.per)} {step_unit}s"
-    return "per hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
+    return "per hour" if limit.per == 1 else f"per {limit.text.partition('/')[2].strip()}"  # as it was given
 
 
 def _peak(report: Report, limit_bytes: float) -> Outcome:
@@ -201,7 +201,7 @@ def _no_leak(report: Report) -> Outcome:
         causes = [f for f in report.findings if f.severity != "note" and not f.wasted]
         surest = max((f.confidence for f in causes), default=1.0)
         if surest < LIKELY:  # a gate that fails on what is likelier to be something else is switched off soon
-            unsure = f"{text}; what was found to explain it is {surest:.0%} sure at most"
+            unsure = f"memory grows, and what was found to explain it is {surest:.0%} sure at most"
             return Outcome(NO_LEAK, CANNOT_TELL, unsure)
         return _broken(NO_LEAK, text, causes[0] if causes else None, named=True)
     return Outcome(NO_LEAK, outcome, text)

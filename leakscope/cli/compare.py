@@ -35,7 +35,7 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     Of more recordings, the oldest first, the last is compared with the first, and it is said since which run it is so.
     Two folders are two jobs: they are compared rank by rank.
     Exits with 0 if it is better or the same, 1 if it is worse, 4 if unclear: of another program, or of a run
-    that failed, neither is said.
+    that failed as the one before did not, neither is said.
     """
     from .. import comparing
     from ..storage import open_recording

@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING
 
 from ..facts.case import Case
 from ..reporting import report_of
-from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, SAME, WORSE, Comparison, History, Run, Side
+from ._comparison import (
+    BETTER,
+    CANNOT_TELL,
+    EXIT_STATUS,
+    GONE,
+    NEW,
+    SAME,
+    WORSE,
+    Comparison,
+    FindingChange,
+    History,
+    Run,
+    Side,
+)
 from ._curves import STEP, overlay, run_curves
-from ._holders import bill_changes, finding_changes, worker_changes, workers_at_once
-from ._pace import Pace, paces
+from ._holders import Told, bill_changes, finding_changes, worker_changes, workers_at_once
+from ._pace import Pace, PacePair, paces
 from ._ran import failure
 from ._render import FORMATS, render, render_cell
 from ._verdict import decide, of_what_ran
@@ -55,7 +68,7 @@ def compare_cases(before: Case, after: Case) -> Comparison:
     """Like ``compare``, for callers that already have the cases."""
     first, second = before.once(report_of), after.once(report_of)
     pair = paces(before, after)
-    changes = finding_changes(first, second)
+    changes = _changes(before, after, pair)
     decision = of_what_ran(decide(pair, changes, first, second), before, after)
     return Comparison(
         verdict=decision.verdict,
@@ -63,8 +76,8 @@ def compare_cases(before: Case, after: Case) -> Comparison:
         aligned_by=pair.unit,
         range_start=round(pair.start, 1),
         range_end=round(pair.end, 1),
-        smallest_leak_bytes_per_step=pair.smallest if pair.unit == "step" else None,
-        smallest_leak_bytes_per_hour=pair.smallest_per_hour,
+        smallest_leak_bytes_per_step=pair.per_step(pair.smallest),
+        smallest_leak_bytes_per_hour=pair.per_hour(pair.smallest),
         before=_side(before, first, pair.before),
         after=_side(after, second, pair.after),
         findings=changes,
@@ -83,7 +96,7 @@ def compare_in_order(recordings: Sequence[Recording]) -> History:
     last = against_first[-1]
     runs = [Run(last.before, None, "")]
     for before, after, comparison in zip(cases, cases[1:], against_first):
-        changes = finding_changes(before.once(report_of), after.once(report_of))
+        changes = _changes(before, after, paces(before, after))
         new, gone = ([c for c in changes if c.change == change] for change in (NEW, GONE))
         runs.append(Run(comparison.after, comparison.verdict, comparison.reason, new, gone))
     since = len(runs)
@@ -103,6 +116,14 @@ def compare_in_order(recordings: Sequence[Recording]) -> History:
         curves=run_curves(cases, STEP if by_step else "second"),
         step_unit=last.step_unit,
     )
+
+
+def _changes(before: Case, after: Case, pair: PacePair) -> list[FindingChange]:
+    sides = (
+        Told(case.once(report_of), pace.came_to, pace.per_hour(pair.smallest) or 0.0)
+        for case, pace in ((before, pair.before), (after, pair.after))
+    )
+    return finding_changes(*sides)
 
 
 def _side(case: Case, report: Report, pace: Pace) -> Side:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 BETTER, SAME, WORSE, CANNOT_TELL = "better", "same", "worse", "cannot-tell"
 EXIT_STATUS = {BETTER: 0, SAME: 0, WORSE: 1, CANNOT_TELL: 4}
 GONE, STILL, NEW = "gone", "still", "new"
+ONLY_BEFORE, ONLY_AFTER = "only before", "only after"  # found in one run, and not known to be missing in the other
 NO_STEADY_GROWTH = "no steady growth"  # of a run that gained something, in steps or until it was full
 
 
@@ -43,8 +44,9 @@ class Side:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding of either report, or of both. ``change`` is gone, still or new; bytes and place are None where absent.
+    """A finding of either report, or of both; bytes and place are None where absent.
 
+    ``change`` is still; gone or new, where the other run is known not to have it; else only before or only after.
     ``file`` and ``line`` are those of the newer run in which it stands.
     """
 

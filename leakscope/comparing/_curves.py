@@ -30,7 +30,7 @@ _ROUNDED = 0.05  # of the run: so much later it may begin where samples are put 
 class Curve:
     """Memory of one run. ``worked_s``: when the process that counted most was seen at its first and last step, or None.
 
-    ``steps``: (when, how many since the first), or None where those are too few.
+    ``steps``: (when, how many since the first), or None where those are too few. ``counted``: how many in all.
     """
 
     growth: TreeGrowth
@@ -39,6 +39,7 @@ class Curve:
     start_s: float  # of the judged window: start-up is over
     worked_s: tuple[float, float] | None
     steps: tuple[Floats, Floats] | None
+    counted: float = 0.0
 
     @property
     def lasted_s(self) -> float:
@@ -76,7 +77,8 @@ def curve_of(case: Case) -> Curve:
     if counted is not None and counted[1][-1] > counted[1][0]:
         last = int(np.searchsorted(counted[1], counted[1][-1]))
         worked_s = float(counted[0][0]), float(counted[0][last])
-    return Curve(growth, time_s, held, growth.trend.start_s, worked_s, _enough(counted))
+    count = float(counted[1][-1] - counted[1][0]) if counted is not None else 0.0
+    return Curve(growth, time_s, held, growth.trend.start_s, worked_s, _enough(counted), count)
 
 
 def origins(curves: Sequence[Curve]) -> list[float]:

@@ -7,13 +7,15 @@ folder: an edit moves lines, and a second checkout has another path.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
-from dataclasses import replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 
-from ..findings import LEVEL, Bill, Finding, ProcessRow, Report
-from ..kinds import HELD
-from ..units import MOST, unnumbered
-from ._comparison import GONE, NEW, STILL, BillChange, FindingChange, WorkerChange
+import numpy as np
+
+from ..findings import LEVEL, Bill, Finding, HeapView, ProcessRow, Report
+from ..kinds import FILLS, KILL
+from ..units import LITTLE, MOST, unnumbered
+from ._comparison import GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, BillChange, FindingChange, WorkerChange
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
 _FROM_OUTSIDE = ("code", "mapped-files", "shared-memory", "workers", "workers-shared", "not-measured")
@@ -37,32 +39,101 @@ def fingerprint(finding: Finding) -> Hashable:
     return (finding.kind, subject.role, subject.device, subject.variable, subject.function, subject.library)
 
 
-def finding_changes(before: Report, after: Report) -> list[FindingChange]:
+@dataclass(frozen=True)
+class Told:
+    """What one run's report says, and how far the run had come at a moment of it, in the unit of the comparison.
+
+    ``shows_bytes_per_hour``: a leak of this run that is smaller would not show in the other.
+    """
+
+    report: Report
+    came_to: Callable[[float], float] = float
+    shows_bytes_per_hour: float = 0.0
+
+
+def finding_changes(before: Told, after: Told) -> list[FindingChange]:
     """Gone first, then those still there, then new ones; each in the order of its report."""
-    first, second = _by_fingerprint(before), _by_fingerprint(after)
-    gone = (finding for key, finding in first.items() if key not in second)
-    changes = [_change(GONE, finding, finding, None) for finding in gone if not _is_still_held(finding, after)]
-    changes += [_change(STILL, second[key], finding, second[key]) for key, finding in first.items() if key in second]
-    return changes + [_change(NEW, finding, None, finding) for key, finding in second.items() if key not in first]
+    first, second = (_by_fingerprint(told.report) for told in (before, after))
+    changes = [
+        *_alone(before, [one for key, one in first.items() if key not in second], after, (GONE, ONLY_BEFORE)),
+        *(_change(STILL, second[key], finding, second[key]) for key, finding in first.items() if key in second),
+        *_alone(after, [one for key, one in second.items() if key not in first], before, (NEW, ONLY_AFTER)),
+    ]
+    order = GONE, ONLY_BEFORE, STILL, NEW, ONLY_AFTER
+    return sorted(changes, key=lambda one: order.index(one.change))
 
 
-def _is_still_held(finding: Finding, after: Report) -> bool:
-    """What was merely held need not be told again to be there: it is seen to be read by now, or what grows is known."""
-    if not finding.tells(HELD) or finding.wasted:
-        return False
-    holders = (one for view in after.heap for one in view.holders if unnumbered(one.path) == finding.subject.path)
-    return any(one.bytes[-1] >= MOST * finding.bytes for one in holders)
+def _alone(own: Told, findings: list[Finding], other: Told, called: tuple[str, str]) -> list[FindingChange]:
+    """What one report finds. That no finding of the other speaks of it does not say that it is not there."""
+    changes = []
+    for finding in findings:
+        share = _share_held(finding, own, other)
+        is_held = share is not None and share >= MOST
+        grows_by = finding.bytes_per_hour or 0.0
+        if finding.tells(FILLS) or (is_held and not grows_by and not finding.wasted):
+            continue  # no fault, or as it was: it is seen to be read by now, or what grows is known
+        if share is not None and not is_held:
+            is_missing = True
+        elif grows_by and not finding.wasted:
+            is_missing = other.report.verdict.leaking is False and grows_by >= own.shows_bytes_per_hour
+        else:
+            is_missing = _is_told_otherwise(finding, own.report, other.report)
+        sides = (finding, None) if called[0] == GONE else (None, finding)
+        changes.append(_change(called[0] if is_missing else called[1], finding, *sides))
+    return changes
+
+
+def _is_told_otherwise(finding: Finding, own: Report, other: Report) -> bool:
+    """No snapshot decides it, and the other report asked, and found no other of the kind: under another name it may be
+    the same one.
+    """
+    in_heap = any(_held(view, finding) is not None for view in own.heap)
+    asked = all(one.kind != finding.kind for one in (*other.skipped, *other.findings))
+    return asked and (finding.wasted or not in_heap)
+
+
+def _share_held(finding: Finding, own: Told, other: Told) -> float | None:
+    """What the other run's last snapshot has under that path, of what this run had when it had come as far.
+
+    None where that was not looked into, or this run had next to nothing by then.
+    """
+    view = next((one for one in own.report.heap if _held(one, finding) is not None), None)
+    others = [one for one in other.report.heap if one.takes and (view is None or one.on_devices == view.on_devices)]
+    if view is None or not others:
+        return None
+    held = _held(view, finding)
+    levels = [(_held(one, finding) or [0])[-1] for one in others]
+    at = max(other.came_to(one.takes[-1].time_s) for one in others)
+    had = float(np.interp(at, [0.0, *(own.came_to(take.time_s) for take in view.takes)], [0, *(held or [])]))
+    return max(levels) / had if had >= LITTLE else None
+
+
+def _held(view: HeapView, finding: Finding) -> list[int] | None:
+    """Bytes at each snapshot; None for a path that is not among the largest. A local may have been renamed."""
+    about = finding.subject
+    if about.path is None:
+        return None
+    name, kind = about.variable, (about.type or "").partition(" ")[0]
+    same = [one for one in view.holders if unnumbered(one.path) == about.path] or [
+        one for one in view.holders if name and one.type == kind and one.path.endswith(f".{name}")
+    ]
+    return list(max(same, key=lambda one: one.bytes[-1]).bytes) if same else None
 
 
 def _by_fingerprint(report: Report) -> dict[Hashable, Finding]:
-    """Of several findings about one thing the first: it is the report's answer. Over processes they add up."""
+    """Of several findings about one thing the first: it is the report's answer. Over processes they add up.
+
+    The bytes of a kill are all that the process had: what its holder has is said by the finding that follows.
+    """
     found: dict[Hashable, Finding] = {}
     seen: set[Hashable] = set()
     for finding in report.findings:
         key = fingerprint(finding)
         known = found.setdefault(key, finding)
         place = (key, finding.subject.pid)
-        if known is not finding and place not in seen and finding.kind == known.kind:
+        if known.tells(KILL) and not finding.tells(KILL):
+            found[key] = finding
+        elif known is not finding and place not in seen and finding.kind == known.kind:
             found[key] = replace(known, bytes=known.bytes + finding.bytes)
         seen.add(place)
     return found

@@ -6,19 +6,24 @@ A leak of so much a step looks smaller per hour in a run that is merely slower, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
 from ..facts.series.trend import LEAST_S, LEAST_STEPS
+from ..facts.tables import narrow
 from ..units import MiB
 from ._curves import ALIKE, SECOND, STEP, Curve, Flags, curve_of, origins
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
+MIN_CHANGE = 0.25  # of a leak: two runs of one program differ by some percent
+MAX_SLOWDOWN = 4.0  # without steps, a run up to so much slower or faster is no other leak
 _BUCKETS = 24
 _TAIL = 0.1  # of a run: nobody knows whether what came last will be given back
 _LEAST_SAMPLES = 8
@@ -34,7 +39,8 @@ class Pace:
     ``low`` and ``high`` bound ``slope`` at 95 %; ``floor`` is the slope that clean programs reach by drifting;
     ``range`` is how many steps or seconds were looked at; ``peak_spread_bytes`` is how much its parts' peaks vary.
     ``usual_slope`` and ``lasted`` (steps or seconds) are of all that it did, ``later_peak_bytes`` of all since the
-    range began, and ``most_bytes`` is the very highest reading there.
+    range began, and ``most_bytes`` is the very highest reading there. ``counted``: all its steps, 0 where nobody
+    counted; ``cpu_s``: what all its processes computed in the range; ``came_to``: how far it was at a moment.
     """
 
     grows: bool | None
@@ -52,6 +58,9 @@ class Pace:
     later_peak_bytes: int = 0
     most_bytes: int = 0
     lasted: float = 0.0
+    counted: float = 0.0
+    cpu_s: float = 0.0
+    came_to: Callable[[float], float] = float
 
     @property
     def is_measured(self) -> bool:
@@ -64,8 +73,8 @@ class Pace:
 
     @property
     def most_slope(self) -> float:
-        """A leak may begin after what both passed through."""
-        return max(self.slope, self.usual_slope) if self.grows else self.slope
+        """A leak may begin after what both passed through. What shrinks is no better than what stands."""
+        return max(self.slope, self.usual_slope if self.grows else 0.0, 0.0)
 
     def per_step(self, slope: float) -> float | None:
         return round(slope, 1) if self.is_measured and self.seconds_per_step is not None else None
@@ -90,16 +99,32 @@ class PacePair:
     is_since_step: bool = False
 
     @property
-    def is_enough(self) -> bool:
-        """For a leak to be told from a start that took longer."""
-        measured = self.before.is_measured and self.after.is_measured
-        return measured and (self.unit == STEP or self.is_since_step or self.end - self.start >= LEAST_S)
+    def is_measured(self) -> bool:
+        return self.before.is_measured and self.after.is_measured
+
+    @property
+    def is_judged(self) -> bool:
+        """Each run has a verdict of its own, and what they have in common is enough for it to hold there, too: for a
+        leak to be told from a start that took longer.
+        """
+        is_enough = self.unit == STEP or self.is_since_step or self.end - self.start >= LEAST_S
+        return self.is_measured and is_enough and None not in (self.before.grows, self.after.grows)
 
     @property
     def resolution(self) -> float:
         """Differences of slope below this are drift and noise."""
         noise = math.hypot(self.before.high - self.before.low, self.after.high - self.after.low) / 2
         return max(noise, self.before.floor, self.after.floor)
+
+    @property
+    def smallest(self) -> float:
+        """The least difference that is told: more than drift and noise, than two runs of one program differ by, and,
+        of two leaks without counted steps, than another speed makes.
+        """
+        slower = min(self.before.most_slope, self.after.most_slope)
+        both_leak = bool(self.before.grows and self.after.grows)
+        by_speed = slower * (MAX_SLOWDOWN - 1) if self.unit != STEP and both_leak else 0.0
+        return max(self.resolution + by_speed, slower * MIN_CHANGE / (1 - MIN_CHANGE))
 
     @property
     def is_as_long(self) -> bool:
@@ -111,18 +136,17 @@ class PacePair:
         """What has to come in before it is more than drift."""
         return max(pace.floor * pace.range for pace in (self.before, self.after))
 
-    @property
-    def smallest(self) -> float | None:
-        return round(self.resolution, 1) if self.before.is_measured and self.after.is_measured else None
+    def per_step(self, slope: float) -> float | None:
+        return round(slope, 1) if self.unit == STEP and self.is_measured else None
 
-    @property
-    def smallest_per_hour(self) -> float | None:
-        return self.after.per_hour(self.resolution) if self.smallest is not None else None
+    def per_hour(self, slope: float) -> float | None:
+        return self.after.per_hour(slope) if self.is_measured else None
 
 
 def paces(before: Case, after: Case) -> PacePair:
     """Both runs by step, if both counted enough of them in common; else by time."""
-    curves = curve_of(before), curve_of(after)
+    cases = before, after
+    curves = [curve_of(case) for case in cases]
     shorter_s = min(curve.lasted_s for curve in curves)
     begin_s = origins(curves)
     for unit in (STEP, SECOND):
@@ -142,9 +166,11 @@ def paces(before: Case, after: Case) -> PacePair:
             continue
         went_on = max(ends) > ALIKE * end
         sides = []
-        for curve, x, use in zip(curves, known, at_work):
+        for case, curve, x, use in zip(cases, curves, known, at_work):
             use &= (x >= start) & ((x < end) if by_step and went_on else (x <= end))
-            sides.append(_with_whole(_pace(curve, x, use, by_step), curve, x, start))
+            pace = _with_whole(_pace(curve, x, use, by_step), curve, x, start)
+            came_to = partial(_came_to, curve.time_s, x)
+            sides.append(replace(pace, cpu_s=_cpu_s(case, curve.time_s[use]), came_to=came_to))
         since_step = all(curve.worked_s is not None for curve in curves)
         return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit, since_step)
     nothing = Pace(None, "a recording has no memory samples")
@@ -165,7 +191,22 @@ def _with_whole(pace: Pace, curve: Curve, x: Floats, start: float) -> Pace:
         later_peak_bytes=int(np.quantile(later, _PEAK_QUANTILE)) if later.size else 0,
         most_bytes=int(later.max(initial=0.0)),
         lasted=float(x.max()),
+        counted=curve.counted,
     )
+
+
+def _came_to(time_s: Floats, x: Floats, at_s: float) -> float:
+    return max(0.0, float(np.interp(at_s, time_s, x)))
+
+
+def _cpu_s(case: Case, within_s: Floats) -> float:
+    """What all processes computed meanwhile; 0 where that was not read."""
+    rows = narrow(case.rows("process_samples"), "pid", "time_s", "cpu_s").dropna()
+    if not within_s.size or not len(rows):
+        return 0.0
+    ends = within_s[[0, -1]]
+    each = (own.sort_values("time_s").to_numpy(dtype=np.float64).T for _, own in rows.groupby("pid"))
+    return sum(float(np.diff(np.interp(ends, at_s, cpu_s))[0]) for _, at_s, cpu_s in each)
 
 
 def _pace(

@@ -8,12 +8,13 @@ from typing import Any
 from ..pages import plots
 from ..pages.page import cell, page
 from ..units import format_bytes, per_step, steps_together
-from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, History, Overlay, Side
+from ._comparison import BETTER, GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, WORSE, Comparison, History, Overlay
 from ._curves import STEP
-from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rows
+from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rate, rows
 
 _TONES = {BETTER: "good", WORSE: "bad"}
-_CHANGES = {GONE: "Gone", STILL: "Still there", NEW: "New"}
+_CHANGES = {GONE: "Gone", ONLY_BEFORE: "Found only before", STILL: "Still there", NEW: "New"}
+_CHANGES |= {ONLY_AFTER: "Found only after"}
 
 
 def html(comparison: Comparison) -> str:
@@ -68,20 +69,14 @@ def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
         name, smallest = f"Growth {per_step(comparison.step_unit)}", comparison.smallest_leak_bytes_per_step
         smallest = None if smallest is None else smallest * together
         each = one.growth_bytes_per_step, two.growth_bytes_per_step
-        rates = [None if rate is None else rate * together for rate in each]
+        rates = [None if value is None else value * together for value in each]
     else:
         name, smallest = "Growth per hour", comparison.smallest_leak_bytes_per_hour
         rates = [one.growth_bytes_per_hour, two.growth_bytes_per_hour]
     if smallest is not None:
-        before, after = (_rate(side, rate or 0.0, smallest) for side, rate in zip((one, two), rates))
+        before, after = (rate(side.grows, v, smallest, format_bytes, "+") for side, v in zip((one, two), rates))
         yield name, before, after
     yield "Peak of the whole run", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
-
-
-def _rate(side: Side, rate: float, smallest: float) -> str:
-    """Drift of a run that does not grow is no figure to be read as a leak."""
-    is_drift = not side.grows and rate < smallest
-    return f"below {format_bytes(smallest)}" if is_drift else format_bytes(rate, signed=True)
 
 
 def history_html(history: History) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..errors import BadInput
 from ..units import format_bytes
 from ..words import columns, in_cell, markdown_table, paragraphs, text_width, wrapped
-from ._comparison import GONE, STILL, Comparison, FindingChange, History
+from ._comparison import GONE, ONLY_AFTER, ONLY_BEFORE, STILL, Comparison, FindingChange, History
 from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rows
 
 FORMATS = {"terminal": ".txt", "markdown": ".md", "json": ".json", "html": ".html"}  # with the suffix of each
@@ -108,7 +108,8 @@ def _in_markdown(head: str, table: Sequence[str], findings: Iterable[str], closi
 def _findings(comparison: Comparison) -> Iterator[str]:
     shown = [c for c in comparison.findings if c.severity != "note" or c.change == GONE]
     for change in shown[:_SHOWN]:
-        yield f"{change.change:<5} {change.what}{_amount(change)}{_place(change)}"
+        word = f"{change.change}:" if change.change in (ONLY_BEFORE, ONLY_AFTER) else f"{change.change:<5}"
+        yield f"{word} {change.what}{_amount(change)}{_place(change)}"
     if len(shown) > _SHOWN:
         yield f"and {len(shown) - _SHOWN} more (-f json has all)"
 
@@ -116,7 +117,7 @@ def _findings(comparison: Comparison) -> Iterator[str]:
 def _amount(change: FindingChange) -> str:
     if change.change == STILL:
         return f", {format_bytes(change.before_bytes or 0)} before, {format_bytes(change.after_bytes or 0)} after"
-    amount = change.before_bytes if change.change == GONE else change.after_bytes
+    amount = change.before_bytes or change.after_bytes
     return f", {format_bytes(amount)}" if amount else ""
 
 

@@ -1,24 +1,26 @@
 """Better, same, worse, or no way to tell: growth decides first; where neither run grows, the peak and the waste.
 
 Nothing is called better that drift, noise or a slower run can bring about; nothing is called the same unless half the
-leak would have been noticed missing.
+leak would have been noticed missing. What is a difference is one figure, ``PacePair.smallest``, which is also shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..findings import Report
 from ..kinds import CRASH
 from ..reporting import report_of
-from ..units import MiB, format_bytes, format_count, format_duration, format_per_step
-from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, NO_STEADY_GROWTH, SAME, STILL, WORSE, FindingChange
+from ..units import MOST, MiB, format_bytes, format_count, format_duration, format_per_step
+from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, ONLY_AFTER, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
-from ._pace import Pace, PacePair
+from ._pace import MAX_SLOWDOWN, MIN_CHANGE, Pace, PacePair
 from ._ran import another_program, ended_alike, failure, other_options
 from ._snapshots import by_snapshots
+from ._words import rate
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -33,13 +35,11 @@ class Decision:
     doubts: Sequence[str] = ()
 
 
-_MIN_CHANGE = 0.25  # of the leak: two runs of one program differ by some percent
-_MAX_SLOWDOWN = 4.0  # without steps, a run up to so much slower or faster is no other leak
 _MIN_PEAK_BYTES = 64 * MiB  # thread pools, import order and the heap's luck differ from run to run
 _MIN_PEAK_FRACTION = 0.1
 _PEAK_SPREADS = 2.0  # a peak that varies within a run varies from run to run
 _MARGIN = 1.5  # noise comes on top of the least that is seen
-_AS_FAR = 0.5  # of what the other did: a run that ended sooner says nothing of what came later in the other
+_AS_FAR = MOST  # of what the other did: a run that ended sooner says nothing of what came later in the other
 
 
 def decide(pair: PacePair, changes: Sequence[FindingChange], before: Report, after: Report) -> Decision:
@@ -71,50 +71,114 @@ def of_what_ran(decision: Decision, before: Case, after: Case) -> Decision:
             text = f"the run after {failed}, so that nobody knows what it would have come to: {decision.reason}"
             return Decision(CANNOT_TELL, text, doubts)
         if decision.verdict == SAME:
-            doubts.append(f"both runs {failed}")
+            doubts.append(f"both runs {failed.replace('was ', 'were ', 1)}")
     return replace(decision, doubts=doubts)
 
 
 def _by_memory(pair: PacePair, changes: Sequence[FindingChange], before: Report, after: Report) -> Decision:
     one, two = pair.before, pair.after
-    told = by_snapshots(before, after) if pair.end <= pair.start else None
-    if told is not None:
-        return Decision(*told)
-    is_measured = one.is_measured and two.is_measured
-    does_grow = one.grows or two.grows
-    if None in (one.grows, two.grows) or not is_measured or (does_grow and not pair.is_enough):
-        return _undecided(pair, changes)
-    if not does_grow:
-        return _without_growth(pair, changes, before, after)
-    rates = _rates(pair)
-    slowdown = _MAX_SLOWDOWN if pair.unit != STEP and one.grows and two.grows else 1.0
-    doubts = [] if pair.unit == STEP else [_NO_STEPS]
-    if one.grows and _faster(two, one, pair, slowdown):
-        text = "leaks less, but still leaks" if two.grows else "no longer leaks"
-        return Decision(BETTER, f"memory {text}: {rates}{_names(changes, GONE)}", doubts)
-    if two.grows and _faster(one, two, pair, slowdown):
-        return Decision(WORSE, f"memory {'leaks more' if one.grows else 'leaks now'}: {rates}{_names(changes, NEW)}")
-    if one.grows and two.grows and _as_fast(pair, changes):
-        return Decision(SAME, f"memory still leaks: {rates}{_names(changes, STILL)}", doubts)
-    return Decision(CANNOT_TELL, f"{_not_enough(pair)}: {rates}{_would_tell(pair)}", doubts)
-
-
-def _undecided(pair: PacePair, changes: Sequence[FindingChange]) -> Decision:
-    """Nobody can tell of one run, or of so short a time: what both did in the same steps is seen all the same."""
-    one, two = pair.before, pair.after
+    by_torch = by_snapshots(before, after) if pair.end <= pair.start else None
+    if by_torch is not None:
+        return Decision(*by_torch)
+    work = _other_work(pair, _AS_FAR)
+    if one.grows is False and two.grows is False and pair.is_measured:
+        level = _without_growth(pair, changes, before, after)
+        return replace(level, doubts=[*level.doubts, *filter(None, [work])])
     unclear = [(which, run.reason) for which, run in (("before", one), ("after", two)) if run.grows is None]
     doubts = [f"the run {which}, by itself: {reason}" for which, reason in unclear[:1]]
-    if not (one.is_measured and two.is_measured) or not (one.grows or two.grows):
-        return Decision(CANNOT_TELL, "; ".join([_not_enough(pair), *doubts]))
+    if not unclear and pair.unit != STEP:
+        doubts = [_NO_STEPS]
+    told = _by_growth(pair, changes, before, doubts)
+    if told is None:
+        return _cannot_tell(pair, doubts)
+    return replace(told, doubts=[*told.doubts, *filter(None, [work])])
+
+
+def _by_growth(
+    pair: PacePair, changes: Sequence[FindingChange], before: Report, doubts: Sequence[str]
+) -> Decision | None:
+    """What differs beyond ``PacePair.smallest``; by step also of runs of which nobody can tell whether they leak: what
+    both did in the same steps is seen all the same. By time, one that takes longer to begin looks as if it did not
+    grow.
+    """
+    one, two = pair.before, pair.after
     rates = _rates(pair)
-    if pair.unit == STEP:  # a run that takes longer to begin looks as if it did not grow
-        if one.grows and _faster(two, one, pair, _MAX_SLOWDOWN):
-            return Decision(BETTER, f"memory no longer grows as it did: {rates}{_names(changes, GONE)}", doubts)
-        if two.grows and _faster(one, two, pair, _MAX_SLOWDOWN):
-            return Decision(WORSE, f"memory leaks now: {rates}{_names(changes, NEW)}", doubts)
-    if any(c.change == STILL and not c.wasted for c in changes) and _as_fast(pair, changes):
-        return Decision(SAME, f"memory grows as it did: {rates}{_names(changes, STILL)}", doubts)
-    return Decision(CANNOT_TELL, "; ".join([f"{_not_enough(pair)}: {rates}", *doubts]))
+    if pair.is_judged or (pair.is_measured and pair.unit == STEP):
+        if one.grows is not False and _faster(two, one, pair):
+            if two.grows is False and (below := _below(pair, changes, before)):
+                return Decision(CANNOT_TELL, below, doubts)
+            return Decision(BETTER, f"memory {_WAYS[one.grows, two.grows][0]}: {rates}{_names(changes, GONE)}", doubts)
+        if two.grows is not False and _faster(one, two, pair):
+            return Decision(WORSE, f"memory {_WAYS[two.grows, one.grows][1]}: {rates}{_names(changes, NEW)}", doubts)
+    grows = one.grows, two.grows
+    if pair.is_measured and True in grows and False not in grows and _as_fast(pair, changes):
+        if pair.is_judged:
+            return Decision(SAME, f"memory still leaks: {rates}{_names(changes, STILL)}", doubts)
+        if any(c.change == STILL and not c.wasted for c in changes):
+            return Decision(SAME, f"memory grows as it did: {rates}{_names(changes, STILL)}", doubts)
+    return None
+
+
+# By whether the one that grew more leaks, and the other: what to say where it is better since, and where it is worse.
+_WAYS = {
+    (True, True): ("leaks less, but still leaks", "leaks more"),
+    (True, False): ("no longer leaks", "leaks now"),
+    (True, None): ("no longer grows as it did", "leaks now"),
+    (None, True): ("grows less", "grows more"),
+    (None, False): ("no longer grows as it did", "grows, which it did not before"),
+    (None, None): ("grows less", "grows more"),
+}
+
+
+def _below(pair: PacePair, changes: Sequence[FindingChange], before: Report) -> str:
+    """Why a run that does not grow does not show that a leak is gone: what was named before would be less than what
+    shows, and nobody looked for it. Empty where it does show it.
+    """
+    rates = [f.bytes_per_hour for f in before.findings if not f.wasted and f.bytes_per_hour]
+    leak = sum(rates) / 3600 * (pair.before.seconds_per_step or 1.0)
+    if not 0 < leak < pair.smallest or any(c.change == GONE and not c.wasted and c.severity != "note" for c in changes):
+        return ""
+    named = f"what was seen to leak before, {_said(leak, pair)}, might not show in the run after"
+    return f"{named}: {_rates(pair)}{_would_tell(pair, leak)}"
+
+
+def _cannot_tell(pair: PacePair, doubts: Sequence[str]) -> Decision:
+    """What was too little, or not alike, first."""
+    one, two = pair.before, pair.after
+    work = _other_work(pair, 1 - MIN_CHANGE)
+    if not pair.is_measured:
+        nothing = pair.end <= pair.start
+        little = "the runs have nothing in common to compare" if nothing else _too_little(pair)
+        return Decision(CANNOT_TELL, "; ".join(filter(None, [work, little, *doubts])))
+    rates = _rates(pair)
+    differ = abs(max(one.slope, 0.0) - max(two.slope, 0.0))
+    if pair.unit != STEP and differ > _by_chance(pair) and one.grows and two.grows:
+        why = "one may only be slower than the other, and no steps were counted"
+    elif differ > pair.smallest and pair.is_judged:
+        usual = (_said(pace.usual_slope, pair) for pace in (one, two))
+        why = "in what both have they differ, and as a whole they do not ({} before, {} after)".format(*usual)
+    else:
+        why = _too_little(pair) if differ <= pair.smallest else "one run has no verdict of its own to compare"
+    leaks = [pace.least_slope for pace in (one, two) if pace.grows and pace.least_slope > 0]
+    more = _would_tell(pair, max(leaks)) if leaks and pair.is_judged else ""
+    if not pair.is_judged:
+        return Decision(CANNOT_TELL, "; ".join([*filter(None, [work]), f"{why}: {rates}", *doubts]))
+    return Decision(CANNOT_TELL, f"{work}{'; ' if work else ''}{why}: {rates}{more}", doubts)
+
+
+def _other_work(pair: PacePair, least: float) -> str:
+    """That one run did less than that share of the other's, by its steps, or by what it computed in the same time."""
+    one, two = pair.before, pair.after
+    counts = one.counted, two.counted
+    if min(counts) > 0:
+        if min(counts) >= least * max(counts):
+            return ""
+        did = f"{format_count(one.counted)} {pair.step_unit}s, the run after {format_count(two.counted)}"
+        return f"the run before did {did}"
+    each = one.cpu_s, two.cpu_s
+    if pair.unit == STEP or min(each) >= least * max(each) or not min(each):
+        return ""
+    return "the run before computed for {} meanwhile, the run after for {}".format(*map(format_duration, each))
 
 
 def _without_growth(pair: PacePair, changes: Sequence[FindingChange], before: Report, after: Report) -> Decision:
@@ -122,9 +186,9 @@ def _without_growth(pair: PacePair, changes: Sequence[FindingChange], before: Re
     level = _by_level(pair, changes, after.verdict.wasted_bytes - before.verdict.wasted_bytes)
     if level.verdict == SAME and _crashed(before) and not _crashed(after):
         return _without_crash(before, after, changes)
-    if level.verdict == SAME and abs(max(one.slope, 0.0) - max(two.slope, 0.0)) > pair.resolution:
-        text = f"{_rates(pair)}, neither for long enough to call it a leak"
-        return Decision(CANNOT_TELL, f"{_not_enough(pair)}: {text}")
+    if level.verdict == SAME and abs(max(one.slope, 0.0) - max(two.slope, 0.0)) > pair.smallest:
+        rates = "{} before, {} after".format(*(_said(pace.slope, pair) for pace in (one, two)))
+        return Decision(CANNOT_TELL, f"{_too_little(pair)}: {rates}, neither for long enough to call it a leak")
     return level
 
 
@@ -155,10 +219,17 @@ def _without_crash(before: Report, after: Report, changes: Sequence[FindingChang
 _NO_STEPS = "a run without counted steps that is slower looks like a smaller leak: leakscope.mark(step=...) counts them"
 
 
-def _faster(slow: Pace, fast: Pace, pair: PacePair, slowdown: float) -> bool:
-    """``fast`` grew more than ``slow``, beyond all that noise and another speed explain."""
-    least, most = fast.least_slope, slow.most_slope
-    return least > slowdown * most + pair.resolution and most < (1 - _MIN_CHANGE) * least
+def _faster(slow: Pace, fast: Pace, pair: PacePair) -> bool:
+    """``fast`` grew more than ``slow``, beyond all that noise and another speed explain. Of who has no verdict of its
+    own a longer start may be all that was seen.
+    """
+    by_start = 0.0 if pair.is_judged else (MAX_SLOWDOWN - 1) * slow.most_slope
+    return fast.least_slope - slow.most_slope > pair.smallest + by_start
+
+
+def _by_chance(pair: PacePair) -> float:
+    """How much two runs of one program differ that do the same in the same time."""
+    return max(pair.resolution, MIN_CHANGE * max(pair.before.slope, pair.after.slope))
 
 
 def _as_fast(pair: PacePair, changes: Sequence[FindingChange]) -> bool:
@@ -168,10 +239,13 @@ def _as_fast(pair: PacePair, changes: Sequence[FindingChange]) -> bool:
 
 
 def _alike(one: float, two: float, pair: PacePair, changes: Sequence[FindingChange]) -> bool:
-    """Both leak, and half as much would have been seen. By time the same holder has to be behind both."""
-    if max(one, two) - min(one, two) > max(_MIN_CHANGE * max(one, two), pair.resolution):
-        return pair.unit != STEP and min(one, two) > 0.5 * max(one, two) and any(c.change == STILL for c in changes)
-    return two - pair.resolution > 0.5 * one or one - pair.resolution > 0.5 * two or _still_first(changes)
+    """Both leak, and half as much would have been seen; or the same holder is behind both. By time it has to be."""
+    less, more = sorted((one, two))
+    if more - less > pair.smallest:
+        return False
+    if more - less > max(MIN_CHANGE * more, pair.resolution):
+        return less > MOST * more and any(c.change == STILL for c in changes)
+    return more - pair.resolution > MOST * less or (less > MOST * more and _still_first(changes))
 
 
 def _still_first(changes: Sequence[FindingChange]) -> bool:
@@ -239,16 +313,22 @@ def _levels(before: int, after: int) -> str:
 
 
 def _names(changes: Sequence[FindingChange], change: str) -> str:
-    """The first finding of that change, as the end of a sentence."""
-    first = next((c for c in changes if c.change == change and c.severity != "note"), None)
-    if first is None:
-        return ""
-    return {GONE: f"; gone: {first.what}", STILL: f"; still there: {first.what}", NEW: f"; new: {first.what}"}[change]
+    """The first finding of that change, as the end of a sentence; of what came also what may have been there before."""
+    words = {GONE: "gone", STILL: "still there", NEW: "new", ONLY_AFTER: "found only after"}
+    for wanted in (change, ONLY_AFTER) if change == NEW else (change,):
+        first = next((c for c in changes if c.change == wanted and c.severity != "note"), None)
+        if first is not None:
+            return f"; {words[wanted]}: {first.what}"
+    return ""
 
 
 def _rates(pair: PacePair) -> str:
-    one, two = pair.before, pair.after
-    return f"{_rate(one, two, pair)} before, {_rate(two, one, pair)} after"
+    said = (rate(p.grows, p.slope, pair.smallest, partial(_said, pair=pair)) for p in (pair.before, pair.after))
+    return "{} before, {} after".format(*said)
+
+
+def _said(slope: float, pair: PacePair) -> str:
+    return format_per_step(slope, pair.step_unit) if pair.unit == STEP else f"{format_bytes(slope * 3600)} per hour"
 
 
 def _lasted(pace: Pace, pair: PacePair) -> str:
@@ -257,30 +337,17 @@ def _lasted(pace: Pace, pair: PacePair) -> str:
     return format_duration(pace.lasted)
 
 
-def _not_enough(pair: PacePair) -> str:
+def _too_little(pair: PacePair) -> str:
     span = pair.end - pair.start
-    if span <= 0:
-        return "the runs have nothing in common to compare"
     if pair.unit == STEP:
         return f"too little to compare in the {format_count(span)} {pair.step_unit}s that both runs have"
     return f"too little to compare in the {format_duration(span)} in which both runs were busy"
 
 
-def _would_tell(pair: PacePair) -> str:
-    """How much is needed where a leak that was seen would have shown itself, had there been more of it in common."""
-    leaks = [pace.least_slope for pace in (pair.before, pair.after) if pace.grows and pace.least_slope > 0]
-    if not leaks or (needed := _MARGIN * pair.least_bytes / max(leaks)) <= pair.end - pair.start:
+def _would_tell(pair: PacePair, leak: float) -> str:
+    """How much is needed for a leak to show itself."""
+    needed = _MARGIN * pair.least_bytes / leak
+    if needed <= pair.end - pair.start:
         return ""
     more = f"{format_count(needed)} {pair.step_unit}s" if pair.unit == STEP else format_duration(needed)
     return f"; about {more} of both would show it"
-
-
-def _rate(pace: Pace, other: Pace, pair: PacePair) -> str:
-    if other.grows and pace.grows is False and pace.slope >= pair.resolution:
-        return NO_STEADY_GROWTH  # what it gained came in steps, or ended
-    is_below = not pace.grows and pace.slope < pair.resolution  # drift: a figure would pass for a leak
-    slope = pair.resolution if is_below else pace.slope
-    text = f"{format_bytes(slope * 3600)} per hour"
-    if pair.unit == STEP:
-        text = format_per_step(slope, pair.step_unit)
-    return f"less than {text}" if is_below else text

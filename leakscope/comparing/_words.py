@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..units import format_bytes, format_count, format_duration, format_per_step, per_step, steps_together
 from ..words import BILL_NAMES, ending
-from ._comparison import BETTER, CANNOT_TELL, NO_STEADY_GROWTH, SAME, WORSE, Comparison, History, Side
+from ._comparison import (
+    BETTER,
+    CANNOT_TELL,
+    NO_STEADY_GROWTH,
+    ONLY_AFTER,
+    ONLY_BEFORE,
+    SAME,
+    WORSE,
+    Comparison,
+    History,
+    Side,
+)
 from ._curves import STEP
 from ._ran import shown
 
@@ -27,8 +38,8 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     yield "keeps growing", _yes_no(one), _yes_no(two)
     if comparison.aligned_by == STEP:
         unit = comparison.step_unit
-        yield f"growth {per_step(unit)}", _per_step(comparison, one), _per_step(comparison, two)
-    yield "growth per hour", _per_hour(comparison, one), _per_hour(comparison, two)
+        yield f"growth {per_step(unit)}", _growth(comparison, one, True), _growth(comparison, two, True)
+    yield "growth per hour", _growth(comparison, one, False), _growth(comparison, two, False)
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
@@ -59,30 +70,30 @@ def _yes_no(side: Side) -> str:
     return {True: "yes", False: "no", None: "cannot tell"}[side.grows]
 
 
-def _per_step(told: Comparison | History, side: Side) -> str:
-    rates = side.growth_bytes_per_step, side.growth_bytes_per_step_low, side.growth_bytes_per_step_high
-    together = steps_together(told.step_unit)
-    return _rate(side, told.smallest_leak_bytes_per_step, *rates, together)
-
-
-def _per_hour(told: Comparison | History, side: Side) -> str:
-    rates = side.growth_bytes_per_hour, side.growth_bytes_per_hour_low, side.growth_bytes_per_hour_high
-    return _rate(side, told.smallest_leak_bytes_per_hour, *rates)
-
-
-def _rate(
-    side: Side, smallest: float | None, value: float | None, low: float | None, high: float | None, together: int = 1
-) -> str:
-    """Of a run that does not grow, less than what would have been seen: the same bound as in the reason."""
-    if value is None or low is None or high is None:
-        return "not known"
-    if not side.grows and smallest is not None and value < smallest:
-        return f"less than {format_bytes(smallest * together)}"
-    if side.grows is False and smallest is not None:
-        return f"{NO_STEADY_GROWTH}, {format_bytes(value * together, signed=True)}"
+def _growth(told: Comparison | History, side: Side, by_step: bool) -> str:
+    name, smallest, together = "hour", told.smallest_leak_bytes_per_hour, 1
+    if by_step:
+        name, smallest, together = "step", told.smallest_leak_bytes_per_step, steps_together(told.step_unit)
+    value, low, high = (getattr(side, f"growth_bytes_per_{name}{end}") for end in ("", "_low", "_high"))
+    text = rate(side.grows, value, smallest, lambda size: format_bytes(size * together), "+")
+    if low is None or high is None or not text[1:2].isdigit():  # it is no figure
+        return text
     (least, unit), (most, same) = (format_bytes(bound * together).split(" ") for bound in (low, high))
-    text = format_bytes(value * together, signed=True)
     return f"{text} ({least}{'' if unit == same else f' {unit}'} to {most} {same})"
+
+
+def rate(
+    grows: bool | None, value: float | None, smallest: float | None, said: Callable[[float], str], sign: str = ""
+) -> str:
+    """How fast a run grew, ``said`` with its unit. Of one that does not grow, drift is no figure: it would pass for a
+    leak. So it is less than the least difference that is told.
+    """
+    if value is None or smallest is None:
+        return "not known"
+    if not grows and value < smallest:
+        return f"less than {said(smallest)}"
+    text = f"{sign if value >= 0 else ''}{said(value)}"
+    return f"{NO_STEADY_GROWTH}, {text}" if grows is False else text
 
 
 def _workers(count: int, bytes_each: int) -> str:
@@ -105,6 +116,8 @@ def closing(comparison: Comparison) -> Iterator[str]:
         yield f"Compared over {over}."
     if smallest is not None:
         yield f"A difference below {least} would not have been seen."
+    if any(change.change in (ONLY_BEFORE, ONLY_AFTER) for change in comparison.findings):
+        yield "Of what was found only before or only after, nobody saw whether the other run has it."
     yield from (f"But: {doubt}." for doubt in comparison.doubts)
 
 
@@ -129,8 +142,8 @@ def history_table(history: History) -> tuple[list[str], list[list[str]]]:
     found = []
     for name, run in zip(names(history), history.runs):
         verdict = WORDS[run.verdict] if run.verdict is not None else ""
-        rate = _per_step(history, run.side) if by_step else _per_hour(history, run.side)
-        found.append([name, verdict, _yes_no(run.side), rate, format_bytes(run.side.peak_bytes)])
+        growth = _growth(history, run.side, by_step)
+        found.append([name, verdict, _yes_no(run.side), growth, format_bytes(run.side.peak_bytes)])
     return heads, found
 
 

@@ -155,13 +155,34 @@ def innocents() -> dict[str, dict[str, Any]]:
 def test_innocent_data_is_ruled_out(tmp_path, name):
     findings, (ruled_out,) = looked(tmp_path, **innocents()[name])
     assert not findings, findings[0].title
-    assert "each with other rows" in ruled_out.reason
+    assert "of which no two were seen to have the same" in ruled_out.reason
 
 
 def test_a_form_that_a_library_is_making_at_this_moment_is_ruled_out(tmp_path):
     examples = records()
     findings, _ = looked(tmp_path, in_library="result", examples=examples, result=formatted(examples))
     assert not findings, findings[0].title
+
+
+@pytest.mark.parametrize(("seed", "count"), [(0, 1), (10_000, 0)])
+def test_a_table_that_each_spawned_process_loads_is_there_once_too_often(tmp_path, seed, count):
+    """By its content, not by its name and size: each of two ranks may read its own part of the data."""
+    builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
+    builder.process(PID + 1, role="python-spawn", cmdline=FILE).samples(PID + 1, [200 * MiB] * 60)
+    builder.source(PID + 1, FILE, SOURCE)
+    place = {"path": "main() examples", "type_name": "list", "deep_bytes": 60 * MiB, "parent_path": "main()"}
+    name = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
+    held = {**place, **name, "edge_kind": "local", "variable": "examples"}
+    for pid, rows in ((PID, records()), (PID + 1, records(seed))):
+        builder.take(pid, 1, 5.0, holders=[held])
+        told = dict(zip(("row_count", "data_form", "content_sketch"), sketched(rows)))
+        node = builder.node(pid, place["path"])
+        builder.row("data_forms", 5.0, pid, take=1, node=node, deep_bytes=60 * MiB, **told)
+    findings = asked(builder.open(), only=["dataset-copies"]).findings
+    assert len(findings) == count
+    for finding in findings:
+        assert "each of 2 processes" in finding.title.lower() and finding.bytes == 60 * MiB
+        assert (finding.subject.file, finding.subject.line) == (FILE, 2)
 
 
 def test_small_copies_are_nobodys_problem(tmp_path):

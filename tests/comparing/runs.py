@@ -47,11 +47,13 @@ def run(
     source: str | None = TRAIN,
     loads_s: float = 0.0,
     at_end: float = 0.0,
+    cpu_share: float | None = None,
     **meta: Any,
 ) -> RecordingBuilder:
     """A run; ``folder`` is made. Its list ``Trainer.history`` holds what it leaks. ``source``: of its program.
 
-    ``loads_s``: so long it loads, 12 MiB a second; ``at_end``: bytes more in its last two seconds, without a step.
+    ``loads_s``: so long it loads, 12 MiB a second; ``at_end``: bytes more in its last two seconds, without a step;
+    ``cpu_share``: of the time it computes.
     """
     folder.mkdir(exist_ok=True)
     builder = RecordingBuilder(folder, name, **meta).process(PID, cmdline=f"python3 {file}")
@@ -60,7 +62,8 @@ def run(
     held = level + leak_per_step * steps_per_s * seconds + shake
     held += _LOADED * (np.minimum(seconds, loads_s) - loads_s)
     held[seconds >= duration_s - _AT_END_S] += at_end
-    builder.samples(PID, [round(value) for value in held], every_s=0.25)
+    computed = {} if cpu_share is None else {"cpu_s": (seconds * cpu_share).tolist()}
+    builder.samples(PID, [round(value) for value in held], every_s=0.25, **computed)
     for number in range(workers):
         pid = 5000 + number
         builder.process(pid, role="dataloader-worker")

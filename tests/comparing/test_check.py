@@ -55,6 +55,11 @@ def test_a_service_is_told_by_its_requests(tmp_path):
     assert "in 1,000 tasks" in outcome.text and "step" not in outcome.text
 
 
+def test_a_limit_is_told_in_the_time_it_is_given_for(cases, tmp_path):
+    (outcome,) = check_case(cases["clean"], read_rules({"max-growth": "50MB/min"}, tmp_path)).outcomes
+    assert "per min" in outcome.text and "hours" not in outcome.text
+
+
 @pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("name", "rules", "status"),

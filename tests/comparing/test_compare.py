@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from leakscope import analyzers
 from leakscope.cli import main
 from leakscope.comparing import EXIT_STATUS, FORMATS, Comparison, compare, compare_cases, render
-from leakscope.comparing._holders import bill_changes, finding_changes, fingerprint
+from leakscope.comparing._comparison import FindingChange
+from leakscope.comparing._holders import Told, bill_changes, finding_changes, fingerprint
+from leakscope.comparing._pace import Pace, PacePair
+from leakscope.comparing._verdict import decide
 from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
-from leakscope.findings import LEVEL, Bill, BillRow, Finding, Subject
+from leakscope.findings import LEVEL, Bill, BillRow, Finding, HeapHolder, HeapTake, HeapView, Subject
 from leakscope.storage import open_recording
 from tests.analyzers.test_held_memory import LIMITED
 from tests.analyzers.test_held_memory import run as held
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import TRAIN, MiB, run
 from tests.renderers.reports import FULL
+from tests.sentences import says
+
+KiB = 1024
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +74,7 @@ def test_without_steps_a_slower_run_is_no_smaller_leak(compared):
     result = compared({**LEAK, "counts_steps": False}, slower)
     assert result.aligned_by == "second"
     assert result.verdict == "cannot-tell"
-    assert "mark(step=...)" in " ".join(result.doubts)
+    assert "mark(step=...)" in " ".join(result.doubts) and "slower" in result.reason
 
 
 def test_half_the_leak_is_better_by_step(compared):
@@ -103,6 +110,50 @@ def test_a_run_too_short_for_a_verdict_shows_what_it_did_in_the_same_steps(compa
     fixed, broken = compared(LEAK, {"duration_s": 6.0}), compared({"duration_s": 6.0}, LEAK)
     assert (fixed.verdict, broken.verdict) == ("better", "worse")
     assert "too short: 6 s recorded" in " ".join(fixed.doubts)
+
+
+def test_a_run_without_a_verdict_that_grew_is_told_from_one_that_did_not(compared):
+    """It grew by far more than the other in the same steps, which does not hang on what it would have come to."""
+    grew = {**LEAK, "duration_s": 6.0}
+    less, more = compared(grew, {}), compared({}, grew)
+    assert (less.verdict, more.verdict, less.before.grows) == ("better", "worse", None)
+    assert less.before.growth_bytes_per_step > less.smallest_leak_bytes_per_step > less.after.growth_bytes_per_step
+    assert "too short: 6 s recorded" in " ".join(less.doubts) and "leak" not in less.reason
+    assert compared(grew, {**grew, "seed": 1}).verdict == "cannot-tell"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ({}, {"leak_per_step": 0.42 * MiB}, "same"),
+        ({}, {"leak_per_step": 0.3 * MiB}, "better"),
+        ({"counts_steps": False}, {"counts_steps": False, "leak_per_step": 0.42 * MiB}, "same"),
+        ({"counts_steps": False}, {"counts_steps": False, "leak_per_step": 0.2 * MiB}, "cannot-tell"),
+        ({"counts_steps": False}, {"counts_steps": False, "leak_per_step": 0.05 * MiB}, "better"),
+    ],
+    ids=["alike", "less", "alike-by-time", "slower-or-less-by-time", "far-less-by-time"],
+)
+def test_what_would_not_have_been_seen_is_what_decides(compared, before, after, verdict):
+    result = compared({**LEAK, **before}, {**LEAK, **after})
+    assert result.verdict == verdict
+    rates = [(side.growth_bytes_per_hour, side.growth_bytes_per_step) for side in (result.before, result.after)]
+    for one, two, least in zip(*rates, (result.smallest_leak_bytes_per_hour, result.smallest_leak_bytes_per_step)):
+        assert least is None or (abs(one - two) > least) == (verdict == "better")
+    assert "too little" not in result.reason
+
+
+def test_a_run_that_did_far_less_is_told_first_where_that_is_why(compared):
+    """By time alone it may be slower, or leak less; by step what both did is compared."""
+    timed = {**LEAK, "counts_steps": False}
+    slower = compared({**timed, "cpu_share": 1.0}, {**timed, "leak_per_step": 0.2 * MiB, "cpu_share": 0.4})
+    assert slower.verdict == "cannot-tell"
+    assert says(slower.reason.partition(";")[0], "before computed for", "after for") and "slower" in slower.reason
+    few = compared({**LEAK, "duration_s": 60.0}, {"duration_s": 2.0})
+    assert few.verdict == "cannot-tell"
+    assert few.reason.startswith("the run before did 590 steps, the run after 10; ")
+    short = compared({**LEAK, "duration_s": 60.0}, {"duration_s": 20.0})
+    assert short.verdict == "better" and any(says(doubt, "590 steps", "190") for doubt in short.doubts)
+    assert not compared(LEAK, {}).doubts
 
 
 @pytest.mark.further
@@ -176,8 +227,76 @@ def test_what_several_processes_hold_adds_up_and_what_two_findings_say_of_one_do
         return Finding(kind, "", "critical", 1.0, size, Subject(pid=pid, holder="Trainer.history (list)"))
 
     ranks = [kept("retained-objects", 1, 100), kept("retained-objects", 2, 90), kept("eval-accumulation", 1, 80)]
-    change = finding_changes(replace(FULL, findings=ranks), replace(FULL, findings=[]))
+    change = finding_changes(Told(replace(FULL, findings=ranks)), Told(replace(FULL, findings=[])))
     assert [(c.change, c.kind, c.before_bytes) for c in change] == [("gone", "retained-objects", 190)]
+
+
+def test_a_kill_that_names_a_holder_has_the_bytes_of_the_holder():
+    """Those of the kill are all that the process had."""
+    docs = Subject(pid=1, holder="Index.docs (dict)")
+    kill = Finding("oom-kill", "", "critical", 1.0, 220, docs, means=analyzers.kinds()["oom-kill"])
+    grew = Finding("retained-objects", "", "critical", 1.0, 163, docs, bytes_per_hour=9.0)
+    (change,) = finding_changes(*[Told(replace(FULL, findings=[kill, grew]))] * 2)
+    assert (change.change, change.before_bytes, change.after_bytes) == ("still", 163, 163)
+
+
+def held_in(path: str, sizes: list[int], leaking: bool | None, findings: Sequence[Finding] = (), step_s: float = 10.0):
+    """A run of which each snapshot saw so much at that path."""
+    takes = [HeapTake(n, step_s * n, None, "", False) for n in range(len(sizes))]
+    holder = HeapHolder(path, None, "dict", sizes, sizes, None)
+    view = HeapView("train.py", takes, [holder], exact=True)
+    verdict = replace(FULL.verdict, leaking=leaking)
+    return Told(replace(FULL, findings=findings, skipped=[], heap=[view], verdict=verdict))
+
+
+@pytest.mark.parametrize(
+    ("path", "sizes", "leaking", "change"),
+    [
+        ("main() cache.entries", [0, 30 * MiB, 60 * MiB], None, "only before"),
+        ("main() cache.entries", [0, 0, 2 * MiB], None, "gone"),
+        ("main() other.rows", [0, 30 * MiB, 60 * MiB], True, "gone"),
+        ("main() cache.entries", [0], None, "only before"),
+        ("main() store.entries", [0, 30 * MiB, 60 * MiB], True, "only before"),
+        ("main() cache.entries", [0, 30 * MiB, 60 * MiB], False, "gone"),
+    ],
+    ids=["as-large", "hardly-any", "missing", "too-early", "a-renamed-local", "no-longer-grows"],
+)
+def test_a_holder_that_grew_is_gone_only_where_a_snapshot_looked_or_nothing_grows(path, sizes, leaking, change):
+    about = Subject(holder="Cache.entries (dict)", path="main() cache.entries", variable="entries", type="dict")
+    grew = Finding("retained-objects", "", "critical", 1.0, 60 * MiB, about, bytes_per_hour=1e10)
+    before = held_in("main() cache.entries", [0, 30 * MiB, 60 * MiB], True, [grew])
+    after = held_in(path, sizes, leaking)
+    assert [one.change for one in finding_changes(before, after)] == [change]
+    turned = {"gone": "new", "only before": "only after"}[change]
+    assert [one.change for one in finding_changes(after, before)] == [turned]
+
+
+def test_what_grows_where_nobody_can_look_is_gone_only_if_nothing_grows_that_would_show():
+    grew = Finding("native-growth", "", "critical", 1.0, 60 * MiB, Subject(library="geo"), bytes_per_hour=1e9)
+    before = held_in("main() x", [0, 0], True, [grew])
+    for leaking, least, change in ((True, 0.0, "only before"), (False, 0.0, "gone"), (False, 2e9, "only before")):
+        own = replace(before, shows_bytes_per_hour=least)
+        assert [one.change for one in finding_changes(own, held_in("main() x", [0, 0], leaking))] == [change]
+
+
+def test_a_cache_that_fills_is_no_fault_that_is_gone():
+    about = Subject(holder="Cache.entries (dict)", path="main() cache.entries", variable="entries", type="dict")
+    fills = Finding("filling", "", "note", 1.0, 60 * MiB, about, means=analyzers.kinds()["filling"])
+    before = held_in("main() cache.entries", [0, 60 * MiB], False, [fills])
+    assert not finding_changes(before, held_in("main() cache.entries", [0, 2 * MiB], False))
+
+
+def test_a_leak_that_would_not_show_in_the_run_after_is_not_called_gone():
+    """Something beside it grew before, so that the whole job did by more than what would show."""
+    grew = Finding("retained-objects", "", "critical", 1.0, 10 * MiB, Subject(), bytes_per_hour=10 * KiB * 3600)
+    before = replace(FULL, findings=[grew])
+    one = Pace(True, "", 25 * KiB, 24 * KiB, 26 * KiB, 12 * KiB, 1000.0, seconds_per_step=1.0, usual_slope=25 * KiB)
+    pair = PacePair("step", 0.0, 1000.0, one, Pace(False, "", KiB, KiB, KiB, 12 * KiB, 1000.0, seconds_per_step=1.0))
+    gone = FindingChange("gone", "retained-objects", "Log.rows (dict)", "critical", False, 10 * MiB, None, None, None)
+    unseen = decide(pair, [replace(gone, change="only before")], before, FULL)
+    assert unseen.verdict == "cannot-tell"
+    assert says(unseen.reason, "10.0 KiB per step", "25.0 KiB per step before", "1,800 steps of both")
+    assert decide(pair, [gone], before, FULL).verdict == "better"  # a snapshot looked for it
 
 
 def test_what_no_snapshot_looked_into_is_not_measured_and_no_zero(compared):
@@ -220,6 +339,7 @@ def test_how_runs_ended_decides_where_memory_does_not(compared, before, after, v
     result = compared(before, after)
     assert result.verdict == verdict
     assert "crash" in result.reason or verdict == "same"
+    assert any("both runs were" in doubt for doubt in result.doubts) == (verdict == "same")
 
 
 def test_workers_are_told_side_by_side(compared):
@@ -328,4 +448,4 @@ def test_what_is_held_as_before_is_not_gone_for_being_told_no_more(tmp_path):
         (tmp_path / name).mkdir()
         reports.append(held(tmp_path / name, lambda s: min(s, 10) * 20, source=source))
     assert [f.kind for f in reports[0].findings] == ["held-memory"] and not reports[1].findings
-    assert not finding_changes(*reports)
+    assert not finding_changes(*map(Told, reports))

@@ -91,7 +91,7 @@ def test_the_verdict_comes_first_and_every_figure_is_there_without_a_script():
     gone = page.text.index("Gone : Trainer.history (list), 300 MiB · train.py:12")
     assert gone < page.text.index("laid over each other")
     for part in (
-        "+512 KiB → below 5.0 KiB", "500 MiB → 210 MiB", "+512 KiB (500 to 520 KiB)", "Trainer.history (list)",
+        "+512 KiB → less than 5.0 KiB", "500 MiB → 210 MiB", "+512 KiB (500 to 520 KiB)", "Trainer.history (list)",
         "train.py:12", "90.0 MiB", "91.0 MiB", "4 x 50.0 MiB", "By training steps since each run's first",
         "A difference below 5.0 KiB per step would not have been seen", "But: only one of them counted steps",
     ):  # fmt: skip

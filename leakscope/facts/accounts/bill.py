@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
-from ...units import SOME
+from ...findings import DATA, LEVEL, PEAK, ROLES, Bill, BillRow, Peak
+from ...units import MOST, SOME
 from ..calls import Call
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
+from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
-from ..where.progress import asked_at
+from ..where.progress import asked_at, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def bills(
     level, most = (_bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
-    asked = asked_at(main, peak_s)
+    asked = _asked_then(main, peak_s)
     most = replace(most, asked_in=asked and asked.function, **_place_of(asked))
     return [level, _with_what_no_sample_shows(most, growth, highest)]
 
@@ -316,11 +317,18 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
 
 
 def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float) -> BillRow:
-    """What came between a snapshot and the moment, by who asked for it."""
-    name, asked = "came after it" if at_s >= since_s else "was gone by then", asked_at(process, at_s)
+    """What came between a snapshot and the moment, by who asked for it: for what stays, if most of it does."""
+    name = "came after it" if at_s >= since_s else "was gone by then"
+    asked = kept_since(process, since_s, at_s, MOST * size) or _asked_then(process, at_s)
     if asked is not None:
         name += f", asked for in {asked.function}"
     return BillRow(SINCE, name, round(size), process.label, True, **_place_of(asked))
+
+
+def _asked_then(process: ProcessGrowth, at_s: float) -> Call | None:
+    """Not at the end of what goes on growing: the most there is of it is no peak of whoever asks and lets go."""
+    goes_on = process.trend.verdict == GROWING and at_s >= process.trend.end_s
+    return None if goes_on else asked_at(process, at_s)
 
 
 def _place_of(asked: Call | None) -> dict[str, Any]:
@@ -342,7 +350,7 @@ def _of_others(
         private = sum(read(p.time_s, p.private_bytes, at_s) for p in members)
         shared = sum(read(p.time_s, p.shared_bytes + p.file_bytes, at_s) for p in members)
         who = f"{len(members)} × {name}" if len(members) > 1 else members[0].label
-        label = f"{who} ({role})" if role else who
+        label = f"{who} ({ROLES.get(role, role)})" if role else who
         rows.append(BillRow(WORKERS, f"{label}, their own", round(private), label, count=len(members)))
         rows.append(BillRow(INHERITED, f"{label}, shared memory and files", round(shared), label, count=len(members)))
     return sorted(rows, key=lambda row: -row.bytes)

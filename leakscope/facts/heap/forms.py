@@ -7,7 +7,7 @@ Of texts and records a dozen rows were hashed word by word, of arrays of numbers
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,6 +107,12 @@ class Form:
     def addresses(self) -> frozenset[int]:
         """Of the rows or columns that were looked at."""
         return frozenset([row.address for row in self.rows.values()] + [column.address for column in self.columns])
+
+    @property
+    def content(self) -> Hashable:
+        """As far as it was looked at: equal in processes that each have their own."""
+        rows = frozenset((at, row.size, row.hashes) for at, row in self.rows.items())
+        return self.data_form, self.row_count, rows, tuple((one.ranks, one.first) for one in self.columns)
 
     @property
     def holder(self) -> Holder:

@@ -60,6 +60,13 @@ class Allocations:
         return next((symbol for symbol in symbols if symbol in makers), None)
 
     @property
+    def is_beside_program(self) -> bool:
+        """The library is none that was installed: it lies where the program has it."""
+        library = self.native_library or ""
+        is_installed = _PACKAGES.search(library) or _STANDARD.search(library)
+        return not is_installed and _beside_a_program(library) is not None
+
+    @property
     def package(self) -> str | None:
         """Whose library it was that asked, as it is imported; None: Python's own, or the system's."""
         found = _PACKAGES.search(self.native_library or "") or _STANDARD.search(self.native_library or "")

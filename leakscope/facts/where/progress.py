@@ -143,6 +143,17 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     ]
 
 
+def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes: float) -> Call | None:
+    """Who asked for most of what came between two moments and is alive; None: it has less than ``least_bytes``."""
+    kept: dict[Call, float] = {}
+    for one in asked_in_turn(process):
+        if one.until_s > since_s and one.since_s < at_s:
+            call = one.own._replace(function=who_asked(one.calls, one.own))
+            kept[call] = kept.get(call, 0.0) + one.gained
+    most = max(kept, key=kept.__getitem__, default=None)
+    return most if most is not None and kept[most] >= least_bytes else None
+
+
 def asked_at(process: ProcessGrowth, at_s: float) -> Call | None:
     """Who asked for most round a moment, beyond what it asks for all the time: between two tellings; or who had asked
     before the first of them, if that is still alive. ``function`` has what it called.
