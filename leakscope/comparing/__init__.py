@@ -8,6 +8,7 @@ findings went and which came.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from ..facts.case import Case
@@ -119,10 +120,12 @@ def compare_in_order(recordings: Sequence[Recording]) -> History:
 
 
 def _changes(before: Case, after: Case, pair: PacePair) -> list[FindingChange]:
-    sides = (
-        Told(case.once(report_of), pace.came_to, pace.per_hour(pair.smallest) or 0.0)
-        for case, pace in ((before, pair.before), (after, pair.after))
-    )
+    one, two = pair.before, pair.after
+    sides = []
+    for case, own, other in ((before, one, two), (after, two, one)):
+        least = own.per_hour(pair.smallest) or 0.0
+        # Beside what rose as well, whatever became of that, no leak shows.
+        sides.append(Told(case.once(report_of), own.came_to, least if other.slope <= pair.smallest else inf))
     return finding_changes(*sides)
 
 
