@@ -642,8 +642,17 @@ def fingerprint_of(finding: Finding, folder: str | None) -> str | None:
     subject = finding.subject
     held = subject.variable or _without_counts(subject.holder)
     parts = (file_of(finding, folder), subject.function, held, _without_counts(subject.type))
-    joined = "\0".join(part or "" for part in (finding.kind, *parts))
-    return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32] if any(parts) else None
+    return _hashed(finding.kind, *parts) if any(parts) else None
+
+
+def stands_for_all(kind: str) -> str:
+    """What older versions wrote as the fingerprint of every finding of a kind of which nothing is known."""
+    return _hashed(kind, None, None, None, None)
+
+
+def _hashed(*parts: str | None) -> str:
+    joined = "\0".join(part or "" for part in parts)
+    return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _without_counts(text: str | None) -> str | None:

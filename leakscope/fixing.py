@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from .comparing import Comparison, compare
 from .errors import BadInput
-from .evidence.edits import edited_by
+from .evidence.edits import edited_by, why_none
 from .facts.case import Case
 from .facts.code.edits import Edited
 from .findings import Finding, Report
@@ -65,11 +65,9 @@ def fix_of(recording: Recording, number: int | None = None) -> Fix:
     able = (at for at, one in enumerate(report.findings, 1) if one.edit is not None and one.edit.diff is not None)
     number = number if number is not None else next(able, 1)
     finding = report.findings[number - 1]
-    known = finding.edit
-    note = known.note if known is not None else "it is not proved why memory is kept, or no line of the source is known"
-    diff = known.diff if known is not None else None
+    diff = finding.edit.diff if finding.edit is not None else None
     edited = edited_by(case, finding) if diff is not None else None
-    return Fix(report, finding, number, diff, note, edited if isinstance(edited, Edited) else None)
+    return Fix(report, finding, number, diff, why_none(finding), edited if isinstance(edited, Edited) else None)
 
 
 def prove(fix: Fix, before: Recording, after: Path) -> Comparison:

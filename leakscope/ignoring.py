@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadInput
-from .findings import Finding, Findings, Ignored, Report
+from .findings import Finding, Findings, Ignored, Report, stands_for_all
 from .settings import FILE, of_project
 
 _KEYS = ("holder", "fingerprint", "kind", "reason", "until")
@@ -35,8 +35,18 @@ class Entry:
         if self.kind is not None and self.kind != finding.kind:
             return False
         if self.fingerprint is not None and not (finding.fingerprint or "").startswith(self.fingerprint.lower()):
+            self._refuse_if_it_names_nothing(finding)
             return False
         return self.holder is None or any(fnmatchcase(name, self.holder) for name in _names(finding))
+
+    def _refuse_if_it_names_nothing(self, finding: Finding) -> None:
+        """**Errors** BadInput: it would ignore whatever grows next, too."""
+        mark = (self.fingerprint or "").lower()
+        if finding.fingerprint is None and stands_for_all(finding.kind).startswith(mark):
+            raise BadInput(
+                f"{FILE}: ignore of fingerprint {self.fingerprint}: it applies to all {finding.kind} of which nothing "
+                "is known, also the next; name a holder"
+            )
 
 
 @dataclass(frozen=True)

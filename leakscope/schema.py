@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 SCHEMA_VERSION = 2
 OLDEST_VERSION = 2  # that is read
+SETTLED_S = 10.0  # so long what is in settled_bytes has been alive
 
 
 CARRIES: dict[str, str] = {
@@ -668,7 +669,7 @@ TABLES: dict[str, Table] = {
             _OWNER_LINE,
             _STACK,
             _c("live_bytes", "int", "bytes", "alive now, estimated from samples"),
-            _c("settled_bytes", "int", "bytes", "of them, alive for 10 s (objects: for half of a window of 3 s)"),
+            _c("settled_bytes", "int", "bytes", f"of them, alive for {SETTLED_S:.0f} s (objects: half of a window)"),
             _c("error_bytes", "int", "bytes", "one standard error of live_bytes: large allocations have next to none"),
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),

@@ -93,6 +93,7 @@ def example() -> str:
     report = leakscope.analyze(leakscope.open_recording(EXAMPLE))
     short = replace(
         report,
+        recording=replace(report.recording, path="run.parquet"),
         findings=report.findings[:1],
         ruled_out=[one for one in report.ruled_out if one.kind in _RULED_OUT],
         skipped=[one for one in report.skipped if one.kind.startswith("gpu-")],

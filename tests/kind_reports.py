@@ -85,7 +85,7 @@ def excerpt(report: Report, finding: Finding) -> str:
     """The first screen of a report with this finding alone: the verdict, the finding, its evidence."""
     alone = replace(
         report, findings=[finding], ledger=(), bill=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(),
-        ruled_out=(), skipped=(), recording=replace(report.recording, notes=[], complete=True),
+        ruled_out=(), skipped=(), recording=replace(report.recording, path="run.parquet", notes=[], complete=True),
     )  # fmt: skip
     text = render(alone, "terminal", color=False, width=WIDTH)
     return text[: text.rindex("\nRecording cost:")].rstrip() + "\n"

@@ -11,7 +11,7 @@ import pytest
 from leakscope.facts.case import Case
 from leakscope.facts.growth.processes import ProcessGrowth
 from leakscope.findings import Bill, BillRow
-from leakscope.renderers import terminal
+from leakscope.renderers import _bill, terminal
 from leakscope.reporting import report_of
 from leakscope.storage import open_recording
 from leakscope.units import MiB
@@ -137,6 +137,18 @@ def test_the_first_screen_names_what_fills_the_memory() -> None:
     )
     (line,) = [line for line in text.split("\n") if line.startswith("what your variables hold")]
     assert "main() pipeline" in line and "45.0 MiB" in line
+
+
+@pytest.mark.golden
+def test_what_each_of_several_processes_holds_is_one_holder_and_lines_add_up() -> None:
+    report = report_of(Case(open_recording(GOLDEN / "table_in_each_spawned_worker-leaky.parquet")))
+    bill = _bill.told(report)
+    assert bill is not None
+    assert "2 × leaky.PRICES" in bill.lines[0].details
+    for most in range(2, len(bill.lines) + 1):
+        shown = bill.briefly(most)
+        assert len(shown) == most
+        assert sum(line.level_bytes for line in shown) == sum(line.level_bytes for line in bill.lines)
 
 
 def test_a_peak_that_the_last_snapshot_met_is_not_the_level(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from leakscope import isolation
 from leakscope.cli import main
+from leakscope.evidence.edits import why_none
+from leakscope.findings import Finding, Subject
 from tests.end_to_end.programs import record_command
 from tests.golden import RECORDINGS
 
@@ -45,6 +48,12 @@ def test_where_no_edit_is_certain_it_says_why(capsys: pytest.CaptureFixture[str]
     assert main(["fix", str(RECORDINGS / "retained_objects_listeners-leaky.parquet")]) == 4
     said = capsys.readouterr()
     assert not said.out and "no edit is certain enough" in said.err
+
+
+def test_what_is_known_is_not_said_to_be_unknown() -> None:
+    known = Finding("fd-pileup", "", "critical", 0.9, 1, Subject(file="a.py", line=3, holder="Log.files (list)"))
+    assert "the line is known, and Log.files (list) holds" in why_none(known) and "no line" not in why_none(known)
+    assert why_none(replace(known, subject=Subject())) == "no line of the source is known"
 
 
 @pytest.mark.parametrize(

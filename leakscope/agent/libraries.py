@@ -153,7 +153,9 @@ THINGS = (
     Thing("numpy.random._generator.Generator", HARMLESS), Thing("enumerate", HARMLESS), Thing("zip", HARMLESS),
     Thing("map", HARMLESS), Thing("filter", HARMLESS),
     # All types of these modules. Snapshots do name them: how many there are may say something, their inside does not.
-    Thing("_hashlib.", HARMLESS), Thing("_io.", HARMLESS), Thing("_random.", HARMLESS), Thing("_socket.", HARMLESS),
+    # Those of _ctypes are types of types: an array type is a class, and has no memory of what is made of it.
+    Thing("_ctypes.", HARMLESS), Thing("_hashlib.", HARMLESS),
+    Thing("_io.", HARMLESS), Thing("_random.", HARMLESS), Thing("_socket.", HARMLESS),
     Thing("_struct.", HARMLESS), Thing("_thread.", HARMLESS),
     Thing("datetime.", HARMLESS),
     Thing("io.", HARMLESS), Thing("itertools.", HARMLESS), Thing("logging.", HARMLESS), Thing("mmap.", HARMLESS),

@@ -102,8 +102,9 @@ def findings(
             yield (growing if goes_on else has_copied)(case, _KIND, team, rows)
     if not found:
         figures = {"containers": containers}
-        alike = f"large containers of rows ({containers}), of which no two were seen to have the same"
-        text = alike if containers else "no large container"
+        text = "no large container"
+        if containers:
+            text = f"large containers of rows ({containers}), of which no two were seen to have the same"
         yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 

@@ -10,7 +10,7 @@ Do:            nothing, if the memory it takes when it is full is yours to spend
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import PROVEN, SURE, Ground
@@ -29,18 +29,20 @@ if TYPE_CHECKING:
 
 NEEDS = retained.NEEDS
 TELLS = (FILLS,)
-AFTER = ()
+AFTER = ("retained-objects", "retained-graph")
 _KIND = "filling"
 _NONE = "no container that grew was seen to have a limit"
 
 
-def findings(case: Case, *, min_bytes: int = LITTLE) -> Iterator[Finding | RuledOut | Skipped]:
+def findings(
+    case: Case, *, so_far: Sequence[Finding] = (), min_bytes: int = LITTLE
+) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for each container that is filling up."""
     growth, fills = case.growth, case.growth.fills
     known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []
     main = growth.main
     if fills is None or main is None:
-        unknown = looked_too_early(_KIND, growth) or RuledOut(_KIND, _NONE)
+        unknown = looked_too_early(_KIND, growth, so_far) or RuledOut(_KIND, _NONE)
         yield no_growth(_KIND, growth) if growth.leaking is False else unknown
         return
     if not known:

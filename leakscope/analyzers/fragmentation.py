@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..confidence import FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence.experiments import is_tried, trimmed
-from ..evidence.explained import is_explained
+from ..evidence.explained import growing_holder, is_explained
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.ledger import growth_of
 from ..facts.growth.kept import LARGE_BYTES, Kept, kept_by_malloc
@@ -79,7 +79,7 @@ def findings(
             grown.append(process)
             if not is_explained(so_far, process):
                 told += 1
-                yield _grew(case, process, free, min_pinning_count)
+                yield _grew(case, process, free, min_pinning_count, growing_holder(so_far))
     for wasted in _wasted(case, grown, min_kept_bytes, min_kept_share):
         told += 1
         yield wasted
@@ -242,7 +242,8 @@ class _Survivors(NamedTuple):
     pinned_bytes: float
 
 
-def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
+def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int, other: str | None) -> Finding:
+    """``other``: a holder that another finding names. Where nothing is known to lie between, that is to be mended."""
     in_arenas = case.gained(process, "pymalloc_bytes", "pymalloc_in_use_bytes")
     of_python = in_arenas is not None and in_arenas > MOST * free
     who, library = ("Python's allocator of small objects", "CPython") if of_python else ("malloc", "malloc")
@@ -280,6 +281,7 @@ def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int)
             Ground("Python's allocator counts its own pools", WEAK) if of_python and not survivors else None,
             Ground("a holder that may lie between was seen, though not where", WEAK) if pin and not survivors else None,
         ],
+        severity="warning" if pin is None and other is not None else None,
         bytes=bytes,
         process=process,
         line=line,
@@ -300,10 +302,20 @@ def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int)
             f"{bound}being used again" if is_endless else None,
             None if pin is None else copied if of_python else f"try this: {copied}",  # it was not seen to be so
             _PROBE if is_untried else None,
+            _other_way(process, bytes, other) if pin is None and not is_untried else None,
         ],
         mechanism="unbounded-between-freed" if is_endless else "pinned" if pin is not None else None,
         series=[curve(text, at_s, level) for text, level in zip(("kept by the allocator", "in use"), levels)],
     )
+
+
+def _other_way(process: ProcessGrowth, free: int, other: str | None) -> str:
+    """What to do where nobody knows what lies between what is freed."""
+    given = trimmed(process)
+    if given is not None and given >= MOST * free:
+        return f"before a pause call ctypes.CDLL(None).malloc_trim(0): as it ended that gave back {format_bytes(given)}"
+    first = f"mend {other} first: what it keeps may lie between what is freed; then " if other is not None else ""
+    return f"{first}see leakscope whatif: it replays the process under other allocators and their settings"
 
 
 def _pins(pin: Place | None, survivors: _Survivors | None) -> Evidence | None:

@@ -102,7 +102,7 @@ def findings(
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
     elif not (found or has_idle or resting):
         none = "no holder of yours filled during the run and kept it, or holds what nothing reads any more"
-        yield looked_too_early(_KIND, case.growth) or RuledOut(_KIND, none)
+        yield looked_too_early(_KIND, case.growth, so_far) or RuledOut(_KIND, none)
 
 
 class _Idle(NamedTuple):

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
-from ..evidence.leaked_references import leaked_handles, leaked_large
-from ..evidence.mechanisms import of_call
+from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
+from ..evidence.mechanisms import not_freed, of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
@@ -192,6 +192,8 @@ def _opaque_in(line: GrowthLine, case: Case, process: ProcessGrowth) -> Place | 
     """
     called = set(re.findall(r"\.(\w+)\(", line.text))
     for row in opaque_holders(case.heap(process.pid), most=100):
+        if not _may_have_asked(row, line):
+            continue
         variable, owner = row.reference.variable, row.reference.owner
         texts = [line.text]
         if variable and owner and called:
@@ -201,6 +203,13 @@ def _opaque_in(line: GrowthLine, case: Case, process: ProcessGrowth) -> Place | 
         if variable and any(re.search(rf"\b{re.escape(variable)}\b", text) for text in texts):
             return row
     return None
+
+
+def _may_have_asked(opaque: Place, line: GrowthLine) -> bool:
+    """By samples, it was its library that asked for the memory, or none that is known; or it is an address of any."""
+    library = opaque.type_name.split(".")[0].lstrip("_")
+    askers = {one.package for one in line.alive if one.bytes >= SOME * line.bytes}
+    return library == "ctypes" or None in askers or not askers or any(library in asker for asker in askers if asker)
 
 
 # ---- what to say
@@ -215,8 +224,9 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
     known = of_call(case.sources, line.file, line.line) if line is not None else None
-    graphs = process.rows("heap_graphs")
-    is_partly_read = len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST
+    maker = line.alive[0].native_function if line is not None and line.alive else None
+    freed = not_freed(case.sources, line.file, line.line, maker) if line is not None and maker is not None else None
+    told = "library-registry" if known else "removal-not-reached" if freed is not None else None
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
@@ -225,7 +235,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         grounds=[
             Ground("an allocator handed it out, and no object that was found explains it", NEUTRAL),
             Ground(f"{line.share:.0%} of it was seen under one line", graded(certain, NEUTRAL, SURE)) if line else None,
-            Ground("of the objects a part was read: others may hold it", AGAINST) if is_partly_read else None,
+            Ground("of the objects a part was read: others may hold it", AGAINST) if is_partly_read(process) else None,
         ],
         bytes=bytes,
         process=process,
@@ -236,13 +246,17 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
-        remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
-        mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
+        remedy=cache.remedy if cache is not None else [known or freed or _remedy(line, library)],
+        mechanism=cache.mechanism if cache is not None else told,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
     )
 
 
 def _remedy(line: GrowthLine | None, library: str | None) -> str:
+    first = line.alive[0] if line is not None and line.alive else None
+    if first is not None and first.is_beside_program:
+        made = f"{first.native_function}() of {library}" if first.native_function else library
+        return f"see that what {made} makes is given back to it: {library} is a library of the program's own"
     if library:
         fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
         return f"{fixes}; otherwise call it in a process that ends"

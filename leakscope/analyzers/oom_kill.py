@@ -87,6 +87,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
         evidence=_evidence(case, seen, kill, sure, hog, blamed, rise),
         doubts=_doubts(seen, kill),
         remedy=[_enough(case, kill, so_far, rise), *_remedy(kill, blamed)],
+        mechanism=blamed.finding.mechanism if blamed is not None and blamed.finding is not None else None,
         series=_curve(case, hog),
     )
 

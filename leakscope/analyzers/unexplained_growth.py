@@ -19,16 +19,15 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
-from ..evidence.explained import explained_bytes
+from ..evidence.explained import explained_bytes, growing_holder
 from ..evidence.retained import OBJECTS
-from ..evidence.sentences import at_line, came_after, grew_at
+from ..evidence.sentences import at_line, grew_at, looked_too_early
 from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import CALLS, Line, adding_lines
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
-from ..facts.growth.unseen import unseen
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.heap.tree import outside_growth
@@ -39,7 +38,7 @@ from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import growth_lines, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
-from ..kinds import ASIDE, GROWTH
+from ..kinds import ASIDE
 from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -84,8 +83,8 @@ def findings(
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
     finding = _finding(case, process, gained - explained)
-    if finding.kind == _KIND and any(f.tells(GROWTH) and f.severity != "note" and f.subject.holder for f in so_far):
-        finding = replace(finding, severity="warning")  # what somebody can look at comes before what nobody knows
+    if finding.kind == _KIND and growing_holder(so_far) is not None:
+        finding = replace(finding, severity="warning")
     yield finding
     if finding.kind == OBJECTS:
         yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")
@@ -161,25 +160,20 @@ def _by_account(rows: Sequence[LedgerRow], inside: bool) -> Iterator[Evidence]:
 def _unseen(case: Case, process: ProcessGrowth, inside: bool) -> tuple[str | None, str | None]:
     """What was not looked at, and what would tell."""
     again = "run it again under leakscope record: that says who holds it" if imported.files(case.recording) else None
-    after = unseen(case.growth, process)
-    if after is not None:
-        return came_after(after), again or _more_snapshots(case, process)
+    early = looked_too_early(_KIND, case.growth)
+    if early is not None:
+        look = "run leakscope snapshot from another terminal while it grows: that says who holds it"
+        if (THROTTLED, process.pid) in cells(case.recording.tables["agent_notes"], "note", "pid"):
+            costs_s = process.rows("takes")["take_cpu_s"].dropna()
+            share = (costs_s.sum() + costs_s.iloc[-1]) / case.growth.end_s  # in which one more would have fitted
+            look = f"record it with --max-overhead {math.ceil(100 * share)}%: then snapshots come while it grows"
+        return early.reason, again or look
     if inside:
         diff = "look at leakscope heap --diff: it lists all that gained, also what is too little for a finding"
         return "small objects held in very many places stay below what a snapshot can see", again or diff
     few = f"fewer than two snapshots were taken inside {process.label}: its Python objects were not checked"
     longer = "record a longer run: two snapshots are needed to see who holds it"
     return imported.why_not(case.recording) or few, again or blind_spot(case.recording, process.pid) or longer
-
-
-def _more_snapshots(case: Case, process: ProcessGrowth) -> str:
-    """What makes the next recording look in time: the budget that one more would have fitted into, or a request."""
-    notes = case.recording.tables["agent_notes"]
-    if (THROTTLED, process.pid) not in cells(notes, "note", "pid"):
-        return "run leakscope snapshot from another terminal while it grows: that says who holds it"
-    costs_s = process.rows("takes")["take_cpu_s"].dropna()
-    share = (costs_s.sum() + costs_s.iloc[-1]) / case.growth.end_s
-    return f"record it with --max-overhead {math.ceil(100 * share)}%: then snapshots come while it grows"
 
 
 def _foreign(process: ProcessGrowth, other: Foreign) -> _Told:

@@ -28,20 +28,34 @@ def edit_of(case: Case, finding: Finding) -> Edit | None:
     return Edit(diff, found.note) if diff.count("\n") <= _MOST_LINES else Edit(None, "lines of the source are too long")
 
 
+def why_none(finding: Finding) -> str:
+    """Why there is no edit for a finding, as a clause."""
+    if finding.edit is not None:
+        return finding.edit.note
+    subject = finding.subject
+    if not subject.file or not subject.line:
+        return "no line of the source is known"
+    holder = f", and {subject.holder} holds the memory" if subject.holder else ""
+    return f"the line is known{holder}, but a finding of {finding.kind} does not prove why it is kept"
+
+
 def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
     subject = finding.subject
     if finding.mechanism is None or not subject.file or not subject.line:
         return None
-    lengths = next((one.y for one in finding.series if one.name == "members"), ())
+    seen = next((one.figures for one in finding.evidence if "end_length" in one.figures), {})
+    length, member = seen.get("member_length", seen.get("end_length")), seen.get("member_type")
     asked = Asked(
         sources=case.sources,
         file=subject.file,
         line=subject.line,
         variable=subject.variable or "",
         type_name=subject.type or "",
-        most=suitable(max(lengths, default=4000.0)),
+        most=suitable(length if isinstance(length, int) else 4000.0),
         base=_base(case, finding),
         container=found.group(1) if (found := re.search(r"\((\w+)\)$", subject.holder or "")) else "",
+        key=key.group(1) if (key := re.search(r"\['(\w+)'\]$", subject.path or "")) else None,
+        member=member if isinstance(member, str) else None,
     )
     return edit(finding.mechanism, asked)
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..confidence import AGAINST, FAIR, Ground
 from ..facts.accounts.ledger import growth_of
+from ..facts.code.adding import Line
 from ..facts.code.imports import STANDARD_LIBRARY, package_in
 from ..facts.code.index import index_of
+from ..facts.code.keeping import given_to
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import outside_once, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
@@ -28,6 +31,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding
 from ..units import FEWEST, MOST, MUCH, SOME, format_bytes, format_count, format_duration
+from .sentences import at_line
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -40,6 +44,8 @@ _MADE_BY = {
     "PyByteArray_FromStringAndSize": "bytearray",
     "PyByteArray_Resize": "bytearray",
 }
+# Of arrays a snapshot weighs all that it comes to, and this library of C asks for their memory, and hardly for other.
+_MADE_IN = {"_multiarray_umath": "numpy.ndarray"}
 _IN_GRAPH = MUCH  # of what the process gained
 
 
@@ -136,22 +142,31 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     strays, window_s = strays_of(process, growth.start_s, growth.end_s), growth.end_s - growth.start_s
     loose = [one.loose_bytes for one in strays.types if piles_up(one.loose_bytes)] if strays is not None else []
     in_graph: float = growth_of(case.ledger, "python-objects", process.label)
+    in_arrays = sum(growth_of(case.ledger, account, process.label) for account in ("arrays", "tensors"))
+    may_be_arrays = in_arrays < _IN_GRAPH * process.growth_bytes and not is_partly_read(process)
     in_graph -= sum(strays.gained(bytes, window_s) for bytes in loose) if strays is not None else 0
     if in_graph >= _IN_GRAPH * process.growth_bytes:
         return None
-    found: dict[str, tuple[float, int, str]] = {}
+    found: dict[str, tuple[float, int, str | None]] = {}
     for one in allocations(growth, process):
-        maker = one.made_by(_MADE_BY)
-        if maker is not None:
-            bytes, count, first = found.get(_MADE_BY[maker], (0.0, 0, maker))
-            found[_MADE_BY[maker]] = bytes + one.bytes, count + one.sample_count, first
+        function, library = one.made_by(_MADE_BY), PurePath(one.native_library or "").name.split(".", 1)[0]
+        kind = _MADE_BY[function] if function is not None else _MADE_IN.get(library) if may_be_arrays else None
+        if kind is not None:
+            bytes, count, first = found.get(kind, (0.0, 0, f"{function}()" if function is not None else one.package))
+            found[kind] = bytes + one.bytes, count + one.sample_count, first
     type_name, (bytes, count, maker) = max(found.items(), key=lambda one: one[1][0], default=("", (0.0, 0, "")))
     if not found or bytes < MOST * process.growth_bytes:
         return None
-    text = f"{maker}() asked for {format_bytes(bytes)} that stays, by {count:,} samples; the graph of all objects has "
+    text = f"{maker} asked for {format_bytes(bytes)} that stays, by {count:,} samples; the graph of all objects has "
     evidence = Evidence(f"{text}no {type_name} for it", {"bytes": round(bytes), "samples": count})
     ground = "samples saw them made and never freed, and the graph has none of them"
     return Leaked(bytes, type_name, ground, evidence, has_native=True)
+
+
+def is_partly_read(process: ProcessGrowth) -> bool:
+    """Of the objects most snapshots read a part: others may hold what these do not."""
+    graphs = process.rows("heap_graphs")
+    return bool(len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST)
 
 
 def _seen_once(case: Case, process: ProcessGrowth) -> Leaked | None:
@@ -188,6 +203,7 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         of_type, has_native = made_of_type(case, process, type_name), False
         made = of_type or made_at(case, process, OBJECTS)
     unsure = None
+    line: GrowthLine | Line | None
     if made is not None:
         # Where a package's own objects stay, their memory tells who made them, and not who was given them.
         is_its_own = type_name.split(".", 1)[0] == made.package
@@ -201,6 +217,11 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         unsure = "the line was not observed: allocations were not sampled, or several lines made such objects"
     if package == type_name.split(".", 1)[0]:
         package = None  # its own objects: it made them, and who keeps them may have got them from the program
+        maker = type_name.split(".", 1)[0]
+        taker = given_to(case.sources, made.line.file, made.line.line, maker) if made is not None else None
+        if taker is not None:
+            package, line = taker.library, taker.line
+            seen.append(at_line(taker.line, f"gives them to {package}"))
     who = f"{package}, or another C extension," if package else "a C extension"
     update = f"update or replace {package or 'the extension that these objects are given to'}"
     inside = Ground("an object whose inside cannot be seen may refer to them", AGAINST)

@@ -15,18 +15,20 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from ..agent import libraries
-from ..facts.code.adding import Line, Source, find_calls
+from ..facts.code.adding import Line, Source, find_calls, given_by_key
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
 from ..facts.code.points_to import adds
 from ..facts.code.statements import (
     Statement,
+    freed_by,
     guard_of,
     has_default,
     is_looked_up_first,
     is_never_read,
     new_each_time,
     only_read,
+    removed_beside,
     statement_at,
     stored,
     stores_part,
@@ -36,7 +38,7 @@ from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
 from ..facts.heap.waiting import Call, waits_in
 from ..facts.retained.figures import Retained
-from ..facts.where.holders import are_results_of_cells, holder_name
+from ..facts.where.holders import are_results_of_cells, holder_name, key_in
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import BY_THE_END
 from ..units import FEWEST, MOST, format_bytes, format_count
@@ -70,6 +72,7 @@ class Advice(NamedTuple):
 
     mechanism: str | None
     sentences: list[str]
+    line: Line | None = None  # to be edited, where that is another than the one that adds
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,12 @@ class Held:
     def variable(self) -> str:
         return re.sub(r" \([^()]*\)$", "", self.found.name)  # without its type
 
+    @cached_property
+    def giving(self) -> Line | None:
+        """The call that gives what grows there, where the line that adds does so for all keys."""
+        key = key_in(self.named, self.place)
+        return given_by_key(self.sources, self.line, key) if key is not None and self.line is not None else None
+
     @property
     def where(self) -> str:
         return f" at {self.line.place}" if self.line is not None else ""
@@ -131,7 +140,7 @@ class Held:
     @property
     def has_more_members(self) -> bool:
         """Or its members have, or it is not known how many there are."""
-        return not self.named.has_length or _longer(self.named) or self.found.longer_member is not None
+        return not self.named.has_length or _longer(self.named) or self.named.longer_member is not None
 
     @cached_property
     def others(self) -> str:
@@ -213,7 +222,8 @@ def advice(
         if proved:
             parts = proved if isinstance(proved, dict) else {}
             said = row.said.format(one=one, found=proved, **parts)
-            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)])
+            line = parts.get("line")
+            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)], line)
     return Advice(None, [f"see what keeps what {one.variable} has{one.filled}; {frees.format('about')}"])
 
 
@@ -243,6 +253,27 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
         if any((call.file, call.line) == (file, line) for call in find_calls(sources, function)):
             return how
     return None
+
+
+def not_freed(sources: Sequence[Source], file: str, line: int, maker: str) -> str | None:
+    """What frees what a function of C makes, by its name, and why the program does not come to it.
+
+    None where the sources do not name such a function. ``line``: where the maker is called.
+    """
+    freeing, calls = freed_by(sources, maker)
+    if freeing is None:
+        return None
+    name, makes = file.rsplit("/", 1)[-1], f"what {maker}() makes"
+    if not calls:
+        return f"call {freeing}() for {makes} at {name}:{line} once it is done with: nothing in the sources does"
+    at = f"{calls[0].source.file.rsplit('/', 1)[-1]}:{calls[0].node.lineno}"
+    guard = guard_of(sources, calls[0].source.file, calls[0].node.lineno, statement_at(sources, file, line))
+    why, by = f"less often than it is made at {name}:{line}: see what skips it, as an exception may", ""
+    if guard is not None:
+        why = _ONLY[guard.kind].format(text=guard.text, at=guard.place, when="for each", where=f" at {name}:{line}")
+        why = why.replace("members are added", "it is made").replace("They are added", "It is made")
+        by = f", and {guard.call} calls it" if guard.call else ""
+    return f"{at} frees {makes} by {freeing}(){by} {why}"
 
 
 # ---- proofs
@@ -289,10 +320,13 @@ def _method_with_cache(one: Held) -> dict[str, str] | None:
         return None
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
     has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in downwards(one.place.children))
+    made = one.found.made_at  # by a constructor of the class: that of what is kept with each of its objects
+    has_more = has_more or (made is not None and made.function == f"{own.name}.__init__")
     if "staticmethod" in names or "classmethod" in names or not has_more:
         return None  # one object, or nobody saw it there
     cache = next((name for name in names if "cache" in name), names[0])
-    return {"decorator": f"@{cache}", "method": f"{own.name}.{node.name}()"}
+    kept = f"self.{node.name} = {cache}(...)(self.{node.name})"
+    return {"decorator": f"@{cache}", "method": f"{own.name}.{node.name}()", "kept": kept}
 
 
 def _unbounded_cache(one: Held) -> str | None:
@@ -319,6 +353,17 @@ def _chain(one: Held) -> dict[str, str] | None:
     link = one.found.link or next(below, None)
     by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
     return {"kind": tail(link.type_name), "by": by} if link is not None else None
+
+
+def _history(one: Held) -> dict[str, Any] | None:
+    """Where one of several lists has tensors, the line that adds to all of them may be given what is none."""
+    key, giving = key_in(one.named, one.place), one.giving
+    if not one.found.is_graph:
+        return None
+    if giving is not None:
+        return {"what": f"the {key} that {giving.place} gives {one.variable}", "number": ".item()", "line": giving}
+    what = f"what {one.variable} keeps{f' as {key!r}' if key is not None else ''}{one.where}"
+    return {"what": what, "number": "float(), which takes plain numbers as well" if key is not None else ".item()"}
 
 
 def _context(one: Held) -> str | None:
@@ -463,6 +508,16 @@ def _removal_not_reached(one: Held) -> str | None:
     return f"{removing.place} {'empties' if empties else 'removes members of'} {one.variable}{calls} {why}{also}"
 
 
+def _removed_beside(one: Held) -> dict[str, str] | None:
+    """Nothing removes from it, and what gives another container the same keys removes them from that one."""
+    is_it = one.statement is not None and one.named is one.place and one.place.is_user and not one.found.removing
+    other = removed_beside(one.sources, one.statement) if is_it and one.statement is not None else None
+    if other is None or one.statement is None or one.statement.function is None:
+        return None
+    place = f"{one.statement.source.file.rsplit('/', 1)[-1]}:{other.removes.node.lineno}"
+    return {"at": place, "other": ast.unparse(other.container), "both": one.statement.function.name}
+
+
 def _way_out(one: Held) -> str | None:
     """By its source, the library has a public method that removes from what grows, on an object the path leads by."""
     found = _offered(one) if not one.inner.is_user else None
@@ -570,7 +625,7 @@ def _bound(one: Held) -> list[str]:
         is_inside = named is not place or one.found.holder.largest is not None
         unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"
         return [f"{unneeded if is_inside else f'empty {variable}'}{one.filled}{beside}"]
-    bounded = one.found.longer_member or (named if named.has_length else place)
+    bounded = one.named.longer_member or (named if named.has_length else place)
     told = [f"{_how_to_bound(one, tail(bounded.type_name))}{beside}"]
     member = one.member_type or one.found.kept.type_name
     if member.startswith("torch.") and one.found.tensor_growth_bytes > MOST * max(place.growth_bytes, 1.0):
@@ -579,19 +634,23 @@ def _bound(one: Held) -> list[str]:
 
 
 def _how_to_bound(one: Held, kind: str) -> str:
-    name, keys = one.written, one.new_keys
-    variable = name if one.found.longer_member is not None else one.variable
+    name, keys, variable, filled = one.written, one.new_keys, one.variable, one.filled
+    if one.named.longer_member is not None and one.line is not None:
+        if str(one.named.reference.variable) in name:
+            variable = name
+        else:  # donors = self.bank.setdefault(key, [])
+            variable, filled = f"{name}, a {kind} in {variable}", f" that {one.line.place} fills,"
     if kind == "deque":
-        return f"bound {variable}{one.filled}, by the maxlen of its deque, or empty it once it has been used"
+        return f"bound {variable}{filled}, by the maxlen of its deque, or empty it once it has been used"
     if kind.endswith(("dict", "Dict", "Counter")):
-        each = f" (a new one for each {keys}{one.where})" if keys and "," not in keys else one.filled
+        each = f" (a new one for each {keys}{one.where})" if keys and "," not in keys else filled
         return (
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
     if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
-        return f"empty {variable}{one.filled} once it has been used{keep}"
-    return f"remove what is no longer needed from {variable}{one.filled}, or bound it"
+        return f"empty {variable}{filled} once it has been used{keep}"
+    return f"remove what is no longer needed from {variable}{filled}, or bound it"
 
 
 # What libraries keep on the program's behalf; caches and what is made of a function; what members carry; containers.
@@ -609,9 +668,8 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "cache-keeps-self": Mechanism(
         _method_with_cache,
-        "{decorator} on the method {method} keeps every object it is called on, and its results, in one cache: keep "
-        "the results in the object itself (functools.cached_property, or a dict that __init__ makes), or cache a "
-        "function that is not given self",
+        "{decorator} on the method {method} keeps every object it is called on, and its results, in one cache: make "
+        "one for each object, in __init__ ({kept}), or cache a function that is not given self",
         saves="up to",
     ),
     "unbounded-cache": Mechanism(_unbounded_cache, saves="up to"),
@@ -635,9 +693,9 @@ MECHANISMS: dict[str, Mechanism] = {
         "long as it waits, a timer keeps its function, and the arguments of it",
     ),
     "autograd-history": Mechanism(
-        lambda one: one.found.is_graph,
-        "detach what {one.variable} keeps{one.where}, by .detach() or, where a number is enough, .item(): each tensor "
-        "carries the history it was computed by",
+        _history,
+        "detach {what}, by .detach() or, where a number is enough, {number}: each tensor carries the history it was "
+        "computed by",
         lambda one: [
             "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history"
         ],
@@ -692,6 +750,11 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "slow-consumer": Mechanism(_slow_consumer),
     "removal-not-reached": Mechanism(_removal_not_reached),
+    "removed-beside": Mechanism(
+        _removed_beside,
+        "remove from {one.variable}, too, what {at} removes from {other}: {both}() gives both the same keys, and "
+        "nothing removes them from {one.variable}",
+    ),
     "library-way-out": Mechanism(_way_out),
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),
     "default-argument": Mechanism(

@@ -25,7 +25,7 @@ from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
-from .sentences import looked_too_early
+from .sentences import at_line, looked_too_early
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -59,7 +59,7 @@ def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iter
     if not own:
         what = "autograd graph" if kind == GRAPH else "container's contents"
         none = RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
-        yield looked_too_early(kind, growth) or none
+        yield looked_too_early(kind, growth, found) or none
 
 
 def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
@@ -174,10 +174,15 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         bytes_per_hour=case.bytes_per_hour(total),
         bytes_per_step=case.bytes_per_step(total),
         process=process,
-        line=found.line or defined_at(found.named),
+        line=told.line or found.line or defined_at(found.named),
         device="cpu",
         library=None if found.named.is_user else _library(found.place),
-        evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
+        evidence=[
+            told.line and at_line(told.line, "gives it"),
+            *evidence(found, case.step_unit),
+            *_in_others(alike),
+            *_too_high(case, place),
+        ],
         doubts=doubts(found),
         remedy=told.sentences,
         mechanism=told.mechanism,
@@ -199,7 +204,7 @@ def _series(alike: Sequence[Seen]) -> Iterator[Series]:
             yield Series(f"{name} in {process.label}", time_s, held, process=process.label)
         else:
             yield Series(name, time_s, held)
-            counted = found.longer_member or found.place
+            counted = found.named.longer_member or found.place
             if counted.has_length:
                 yield Series("members", time_s, _rounded(counted.length, 0), y_unit="count")
 

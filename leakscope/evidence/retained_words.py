@@ -117,6 +117,12 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         first, last = format_count(place.length[0]), format_count(place.length[-1])
         grew = f"went from {first} to {last}" if first != last else f"stayed {last}: its members grew"
         text += f"; its length {grew}"
+    longer = found.named.longer_member
+    if longer is not None:
+        figures |= {"member_type": longer.type_name, "member_length": int(longer.length[-1])}
+        if longer is not place:
+            first, last = format_count(longer.length[0]), format_count(longer.length[-1])
+            text += f", one of them, {longer.type_name}, from {first} to {last}"
     yield Evidence(text, figures)
     if holder.bytes_each is None and holder.growth_bytes > _SOME_BESIDE * found.weighed_bytes > 0:
         gained = f"gained {format_bytes(holder.growth_bytes)} between those snapshots"

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..facts.code.adding import Line
 from ..facts.growth.limits import is_short
-from ..facts.growth.unseen import Unseen, unseen
+from ..facts.growth.unseen import unseen
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, series
 from ..facts.where.stacks import GrowthLine
-from ..findings import Evidence, Series, Skipped
+from ..findings import Evidence, Finding, Series, Skipped
 from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -42,17 +42,18 @@ def at_line(line: Line | GrowthLine | None, does: str) -> Evidence | None:
     return None if line is None else Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
 
 
-def came_after(unseen: Unseen) -> str:
-    part, whole = format_bytes(unseen.bytes), format_bytes(unseen.of_bytes)
-    came = f"all {whole}" if part == whole else f"{part} of the {whole}"
-    return f"its last snapshot is at {format_duration(unseen.looked_s)}: {came} that it gained came after it"
-
-
-def looked_too_early(kind: str, growth: TreeGrowth) -> Skipped | None:
-    """For a diagnosis by snapshots that found nothing: none was taken while most of the growth came."""
+def looked_too_early(kind: str, growth: TreeGrowth, so_far: Sequence[Finding] = ()) -> Skipped | None:
+    """For a diagnosis by snapshots that found nothing: none was taken while most of the growth came, and who held what
+    came before is not known either.
+    """
     main = growth.main
     after = unseen(growth, main) if main is not None and growth.leaking is not False else None
-    return Skipped(kind, f"{main.label}: {came_after(after)}") if main is not None and after is not None else None
+    if main is None or after is None or any(f.subject.pid == main.pid and f.subject.holder for f in so_far):
+        return None
+    part, whole = format_bytes(after.bytes), format_bytes(after.of_bytes)
+    came = f"all {whole}" if part == whole else f"{part} of the {whole}"
+    looked = f"the last snapshot of {main.label} is at {format_duration(after.looked_s)}"
+    return Skipped(kind, f"{looked}: {came} that it gained came after it")
 
 
 def grew_at(line: GrowthLine) -> Evidence:

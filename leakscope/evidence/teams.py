@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, STRONG, SURE, Ground, graded
@@ -51,6 +50,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     share = min(1.0, gained / max(growth.growth_bytes, 1))
     most = max(zip(team.by_worker, team.alive), key=lambda pair: pair[0])[1]
     is_copying = _is_copying(team, suspect)
+    told = suspect.finding.mechanism if suspect.finding is not None else _MECHANISMS.get(suspect.how)
     verb = "copies the memory it inherited" if is_copying else "keeps more and more memory"
     title = f"{_each(team, most, count)} {verb}: {format_bytes(gained, signed=True)} in all"
     if suspect.name is not None:
@@ -70,7 +70,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
         remedy=_remedy(suspect, sum(team.by_worker) / max(1, count), count, is_copying=is_copying),
-        mechanism="workers-copy" if is_copying else _MECHANISMS.get(suspect.how),
+        mechanism="workers-copy" if is_copying else told,
         series=_curves(team.alive),
     )
 
@@ -208,24 +208,24 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         yield (f"no snapshot was taken inside them: {alone} names the holder")
 
 
-_MECHANISMS = {"found": "workers-keep", "puts": "workers-keep", "asks": "workers-call"}
+_MECHANISMS = {"puts": "workers-keep", "asks": "workers-call"}
 
 
 def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:
-    each, where = format_bytes(bytes_each), ""
-    known = suspect.finding.subject if suspect.finding is not None else Subject()
-    if suspect.line is not None:
-        where = f" at {suspect.line.place}"
-    elif known.file and known.line:
-        where = f" at {PurePath(known.file).name}:{known.line}"
+    each, where = format_bytes(bytes_each), f" at {suspect.line.place}" if suspect.line is not None else ""
+    if suspect.finding is not None:  # of what comes with each sample, fewer workers get more each
+        first, *more = suspect.finding.remedy
+        yield f"each worker has its own {suspect.name}: {first}"
+        yield from more
+        return
     if is_copying:
         yield (
             f"keep {suspect.name or 'the data set'}{where} as one array, tensor or Arrow table instead of Python "
             f"objects, whose reference counts are written when they are read: saves up to {each} per worker"
         )
-    elif suspect.how in ("found", "puts"):
+    elif suspect.how == "puts":
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
-        return  # of what comes with each sample, fewer workers get more each
+        return
     fewer = f"start fewer workers: each one costs about {each} of this run's growth"
     fewer = f"or {fewer}" if suspect.how == "asks" or is_copying else fewer
     if suspect.how == "asks":

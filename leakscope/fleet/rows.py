@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..errors import UnreadableRecording
+from ..findings import stands_for_all
 from ..signals import Signal
 from ..storage.footers import NotARecording, footer
 from .columns import BELONGS, FIGURES, FINDING, VERDICT, Column
@@ -105,7 +106,11 @@ def _of_recorder(footer: Mapping[str, Any]) -> dict[str, Any]:
 def _findings(found: Any) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         return []
-    return [_cells(FINDING, one) for one in found[:MOST_FINDINGS] if isinstance(one, Mapping)]
+    cells = [_cells(FINDING, one) for one in found[:MOST_FINDINGS] if isinstance(one, Mapping)]
+    for one in cells:
+        if one["kind"] is not None and one["fingerprint"] == stands_for_all(one["kind"]):
+            one["fingerprint"] = None
+    return cells
 
 
 def _cells(columns: Sequence[Column], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from ..evidence.edits import why_none
 from ..findings import Finding, Report, file_of
 from ..words import amount, printable, rests_on
 
@@ -43,8 +44,8 @@ def edit_told(report: Report, number: int) -> str:
     edit = finding.edit
     lines = [f"Finding {number}: {finding.title}", *(f"do: {advice}" for advice in finding.remedy[:1])]
     if edit is None or edit.diff is None:
-        why = edit.note if edit is not None else "it is not proved why memory is kept, or no line is known"
-        return "\n".join(printable(line)[:_MOST] for line in [*lines, f"No edit is certain enough: {why}"]) + "\n"
+        lines.append(f"No edit is certain enough: {why_none(finding)}")
+        return "\n".join(printable(line)[:_MOST] for line in lines) + "\n"
     lines += [f"look at this: {edit.note}"] if edit.note else []
     told = "\n".join(printable(line)[:_MOST] for line in lines)
     return f"{told}\n\n" + "\n".join(printable(line)[:_MOST] for line in edit.diff.split("\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..findings import LEVEL, PEAK, Bill, BillRow, Report
@@ -133,8 +134,17 @@ def _largest(account: str, rows: Sequence[BillRow]) -> str:
 
 
 def _holders_of(rows: Sequence[BillRow]) -> list[BillRow]:
+    """Of several processes that each have it, once."""
     whole = sum(row.bytes for row in rows)
-    parts = (part for row in rows for part in row.parts if part.bytes >= _LEAST_SHARE * whole)
+    alike: dict[tuple[str, str | None], list[BillRow]] = {}
+    for part in (part for row in rows for part in row.parts if part.bytes >= _LEAST_SHARE * whole):
+        alike.setdefault((part.name, part.type), []).append(part)
+    parts = [
+        replace(first, name=f"{len(more) + 1} × {first.name}", bytes=sum(p.bytes for p in (first, *more)), parts=())
+        if more
+        else first
+        for first, *more in alike.values()
+    ]
     return sorted(parts, key=lambda part: -part.bytes)
 
 

@@ -21,8 +21,10 @@ def below_cwd(string: str, facts: RecordingFacts) -> str:
 
 
 def run_argument(facts: RecordingFacts, most: int = _LONGEST_ARGUMENT) -> str:
-    """The recording, as one types it behind a command."""
-    run = shlex.quote(below_cwd(facts.path, facts))
+    """The recording, as one types it behind a command: from where the report is read, or else the job was started."""
+    here = os.path.join(os.getcwd(), "")
+    path = facts.path[len(here) :] if facts.path.startswith(here) else below_cwd(facts.path, facts)
+    run = shlex.quote(path)
     return run if len(run) <= most and run.isprintable() else "RUN.parquet"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from leakscope import analyze
 from leakscope.facts.case import Case
 from leakscope.facts.where.allocations import Allocations, allocations, function_name
@@ -163,6 +165,41 @@ def test_strings_that_stay_and_are_nobodys_were_forgotten_by_an_extension(tmp_pa
     first = report.findings[0]
     assert (first.kind, first.subject.type, first.subject.line) == ("refcount-drift", "str", 5)
     assert any("PyUnicode_New()" in evidence.text for evidence in first.evidence)
+
+
+CAMERA = """import numpy as np
+import framering
+
+def read():
+    return np.random.integers(0, 255, (160, 120))
+
+def step(frames):
+    return framering.push(read())
+
+def main():
+    while True:
+        step([])
+"""
+ARRAYS = "/venv/site-packages/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so"
+
+
+@pytest.mark.parametrize(("in_arrays", "kind"), [(0, "refcount-drift"), (9 * MiB, None)])
+def test_arrays_that_stay_and_are_nobodys_were_forgotten_by_whom_they_are_given_to(
+    tmp_path: Path, in_arrays: int, kind: str | None
+) -> None:
+    """numpy asked for their memory, and all arrays that a snapshot came to are as many as before."""
+    builder = sentinels(leaking(tmp_path)).source(PID, FILE, CAMERA)
+    for number, at_s in enumerate((4, 9, 17), 1):
+        builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=in_arrays * at_s, tensor_bytes=0)
+    stack = f"{FILE}:12 main\n{FILE}:8 step\n{FILE}:5 read"
+    where = {"stack": stack, "owner_line": 5, "function": "read", "native_library": ARRAYS, "native_function": None}
+    for at_s in (5, 10, 15, 20):
+        builder.row("allocation_stacks", at_s, PID, **row(8 * MiB * at_s, **where, native_stack=f"{ARRAYS}:?"))
+    found = [f for f in analyze(builder.open()).findings if f.kind == "refcount-drift"]
+    assert [f.kind for f in found] == ([kind] if kind else [])
+    if found:
+        assert (found[0].subject.library, found[0].subject.line) == ("framering", 8)
+        assert "framering" in found[0].remedy[0] and "numpy.ndarray" in found[0].title
 
 
 def test_strings_that_the_graph_has_are_somebodys(tmp_path: Path) -> None:

@@ -46,6 +46,14 @@ def test_malloc_that_keeps_what_was_freed(tmp_path):
     assert finding.doubts and "--probe" in finding.remedy[0]  # nobody has measured what a trim gives back
 
 
+@pytest.mark.parametrize(("given", "words"), [(400 * MiB, ["malloc_trim(0)", "400 MiB"]), (MiB, ["leakscope whatif"])])
+def test_what_a_trim_was_tried_on_says_what_else_to_do(tmp_path, given, words):
+    builder = sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=GROWING, rss_bytes=[500 * MiB] * 20)
+    tried = {"experiment": "malloc_trim", "returned_bytes": given, "experiment_s": 0.1}
+    finding = only_finding(with_takes(builder).row("experiments", 20.0, PID, **tried))
+    assert says(finding.remedy[0], *words) and "--probe" not in finding.remedy[0]
+
+
 def test_what_was_trimmed_still_counts_as_free_and_is_no_growth(tmp_path):
     builder = sentinels(trainer(tmp_path, leak=0), in_use=0, malloc_free_bytes=GROWING)
     assert not asked(with_takes(builder).open(), only=["fragmentation"]).findings

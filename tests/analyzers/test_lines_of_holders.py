@@ -154,6 +154,55 @@ def test_a_registry_of_finalizers_gives_no_name_to_what_is_reached_by_it() -> No
     assert holder_name(above) == "QoS (OrderedDict)"
 
 
+BANK = """class Bank:
+    def __init__(self):
+        self.rows = {made}
+
+    def add(self, key, row):
+        {first}
+        {second}
+
+    def latest(self, key):
+        return [float(row) for row in self.rows[key][-9:]]
+
+
+def main():
+    bank = Bank()
+    while True:
+        bank.add("a", Row())
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "first_line", "second_line", "line"),
+    [
+        ("{}", "donors = self.rows.setdefault(key, [])", "donors.append(row)", 7),
+        ("{}", "donors = self.rows.get(key)", "donors.append(row)", 7),
+        ("defaultdict(list)", "donors = self.rows[key]", "donors.append(row)", 7),
+        ("defaultdict(list)", "self.rows[key].append(row)", "return row", 6),
+    ],
+    ids=["setdefault", "get", "key", "direct"],
+)
+def test_of_lists_in_a_dict_that_grow_the_line_is_the_one_that_adds_to_a_list(
+    tmp_path: Path, made: str, first_line: str, second_line: str, line: int
+) -> None:
+    """The dict has as many as before: what makes entries in it, or reads one, adds nothing."""
+    kind = "dict" if made == "{}" else "collections.defaultdict"
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        inside = {"parent": "main() bank.rows", "edge_kind": "item", "type_name": "list", "member_type": "Row"}
+        return [
+            place("main() bank", 240 * MB * f, type_name="__main__.Bank"),
+            place("main() bank.rows", 240 * MB * f, length=3, type_name=kind, owner="Bank", member_type="list"),
+            *(place(f"main() bank.rows['{key}']", 80 * MB * f, length=700 * f, **inside) for key in "abc"),
+        ]
+
+    found = told(tmp_path, BANK.format(made=made, first=first_line, second=second_line), holders)
+    own = [e.text for e in found.evidence if ": " in e.text and " adds: " in e.text]
+    assert found.subject.line == line and not any(":10 adds" in text for text in own), own
+    assert says(found.remedy[0], "[:-N]", f"train.py:{line}") and "delete each entry" not in found.remedy[0]
+
+
 CLEARED = """class Audit:
     def __init__(self):
         self.rows = []

@@ -192,6 +192,26 @@ def add(self, key):
     return self.rows[key]""")
 
 
+TWINS = in_class("""def __init__(self):
+    self.rows, self.store, self.order = {}, {}, deque()
+
+def add(self, row):
+    key = self.next_key()
+    self.store[key] = row
+    self.order.append(key)
+    if row.is_hot:
+        self.rows[key] = row
+    while len(self.order) > 800:
+        self.evict()
+
+def evict(self):
+    key = self.order.popleft()
+    self.store.pop(key, None)
+
+def sample(self):
+    return [self.rows[key] for key in sample(self.rows)]""")
+
+
 def of_topics(f: float) -> list[dict[str, Any]]:
     kept, rows = rows_of("collections.defaultdict")(f)
     inside = {"length": 2000 * f, "member_type": "method", "parent": "main() kept.rows", "edge_kind": "item"}
@@ -254,6 +274,9 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (JOBS, of_jobs, "finished-work", ["add_done_callback(lambda _: self.rows.pop(row, None))"]),
         (EXPIRED, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "no longer needed"]),
         (RESET, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "once they have been used"]),
+        (TWINS, rows_of("dict"), "removed-beside", ["train.py:16 removes from self.store", "add() gives both"]),
+        (TWINS.replace("self.rows[key] = row", "self.rows[row.id] = row"), rows_of("dict"), "unbounded-container",
+         ["row.id", "delete each entry"]),
         (GROUPS, rows_of("dict"), "unbounded-container", ["a new one for each row.user"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
@@ -261,14 +284,118 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
     ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
-         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "groups",
-         "match", "anew", "text", "spans"],
+         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "twins",
+         "other keys", "groups", "match", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
 ) -> None:
     found = told(tmp_path, source, holders)
     assert found.mechanism == mechanism and says(found.remedy[0], *words), found.remedy
+
+
+METRICS = """class Metrics:
+    def __init__(self):
+        self.rows = defaultdict(list)
+
+    def add(self, step, **values):
+        for name, value in values.items():
+            self.rows[name].append((step, value))
+
+
+def main():
+    metrics = Metrics()
+    while True:
+        loss = step()
+        metrics.add(1, rate=0.1, entropy=loss)
+        show(metrics.rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        (METRICS, 14, ["the entropy that train.py:14 gives Metrics.rows", ".detach()"]),
+        (METRICS.replace("entropy=loss", "**loss"), 7, ["'entropy' at train.py:7", "float()", "plain numbers"]),
+    ],
+    ids=["by its name", "all at once"],
+)
+def test_what_one_of_several_lists_has_is_told_where_it_is_given(
+    tmp_path: Path, source: str, line: int, words: list[str]
+) -> None:
+    """What the line that adds to all of them is given for others is no tensor: to detach it there would fail."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, key = 240 * MB * f, "main() metrics.rows['entropy']"
+        kind = "collections.defaultdict"
+        inside = {"parent": "main() metrics.rows", "edge_kind": "item", "type_name": "list", "member_type": "tuple"}
+        graph = {"edge_kind": "reference", "type_name": "torch autograd graph", "object_count": 4000 * f}
+        return [
+            place("main() metrics", deep, type_name="__main__.Metrics"),
+            place("main() metrics.rows", deep, length=5, type_name=kind, owner="Metrics", member_type="list"),
+            place(key, deep, length=2000 * f, **inside),
+            place(f"{key}[*].grad_fn", 0.99 * deep, parent=key, **graph),
+        ]
+
+    found = told(tmp_path, source, holders)
+    assert (found.mechanism, found.subject.line) == ("autograd-history", line)
+    assert says(found.remedy[0], *words), found.remedy
+    assert (found.edit is not None and found.edit.diff is not None) == (line == 14)
+
+
+PROFILES = """import functools
+
+
+class Profile:
+    def __init__(self, number):
+        self.history = [number] * 400
+
+    @functools.lru_cache(maxsize=None)
+    def affinity(self, category):
+        return len(self.history) * category
+
+
+class Shop:
+    def __init__(self):
+        self.tasks = set()
+
+    def emit(self, task):
+        self.tasks.add(task)
+
+
+def main():
+    shop = Shop()
+    while True:
+        Profile(1).affinity(2)
+        shop.emit(task())
+"""
+
+
+def test_the_line_that_allocated_what_one_holder_has_is_no_evidence_of_another(tmp_path: Path) -> None:
+    """And a cache round a method whose objects' constructor allocated what stays keeps these objects."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        cache = {"edge_kind": "cache", "variable": "affinity", "owner": "Profile.affinity", "root_kind": "module"}
+        inside = {"edge_kind": "reference", "root_kind": "module", "parent": "train.affinity"}
+        deep, kind = 180 * MB * f, "functools._lru_cache_wrapper"
+        members = place("train.affinity[*]", deep, type_name="tuple", object_count=9000 * f, **inside)
+        return [
+            place("train.affinity", deep, parent=None, length=9000 * f, type_name=kind, **cache),
+            members,
+            place("main() shop", 60 * MB * f, type_name="__main__.Shop"),
+            place("main() shop.tasks", 60 * MB * f, length=4000 * f, type_name="set", owner="Shop", member_type="Row"),
+        ]
+
+    builder = growing_run(tmp_path, PROFILES)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+        stack = "/job/train.py:23 main\n/job/train.py:6 Profile.__init__"
+        builder.allocated(100, at_s, int(at_s * 3 * MB), stack, sample_count=int(20 * at_s))
+    findings = [f for f in analyze(builder.ends(24.0, exit_code=0).open()).findings if f.kind == "retained-objects"]
+    cache, tasks = findings
+    assert (cache.mechanism, tasks.subject.variable) == ("cache-keeps-self", "tasks")
+    allocated = [any("train.py:6 allocated" in one.text for one in found.evidence) for found in findings]
+    assert allocated == [True, False]
 
 
 def with_more(folder: Path, base: str | None) -> Finding:

@@ -104,10 +104,13 @@ def test_the_culprit_of_the_other_analyzers_is_named(tmp_path: Path) -> None:
         ]  # fmt: skip
         builder.take(PID, number, at_s, holders=holders, rss_bytes=100 * MiB + round(40 * MiB * at_s), step=number)
     builder.sentinels(PID, step=list(range(0, 400, 20)))
-    kill = found(answer(builder, whole=True))
+    report = answer(builder, whole=True)
+    kill = found(report)
     assert "Trainer.history grew" in kill.title
     assert "(step 380)" in kill.title
     assert (kill.subject.variable, kill.subject.pid) == ("history", PID)
+    (holder,) = [f for f in report.findings if f.kind == "retained-objects"]
+    assert kill.mechanism == holder.mechanism  # whose advice it gives
 
 
 def test_what_was_held_most_is_not_said_to_grow(tmp_path: Path) -> None:

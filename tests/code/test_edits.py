@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -182,6 +184,87 @@ def test_what_is_called_to_remove_again_is_called_also_after_an_exception(end: s
     assert broker.rows == {0: {}} and told == ([1, 0] if end == "\n" else [1, 1, 0, 0])
 
 
+TWINS = """class Buffer:
+    def __init__(self):
+        self.store, self.rows = {}, {}
+
+    def push(self, key, row):
+        self.store[key] = row
+        self.rows[key] = row  # add
+
+    def evict(self, old):
+        self.store.pop(old)
+"""
+
+
+@pytest.mark.parametrize("kind", ["dict", "set"])
+def test_what_loses_a_key_beside_another_container_does_so_with_it(kind: str) -> None:
+    names: dict[str, Any] = {}
+    text = TWINS if kind == "dict" else TWINS.replace("{}, {}", "{}, set()").replace("rows[key] = row", "rows.add(key)")
+    exec(edited("removed-beside", text, "# add", type_name=kind).text, names)
+    buffer = names["Buffer"]()
+    for key in "ab":
+        buffer.push(key, 1)
+    buffer.evict("a")
+    assert [*buffer.rows] == ["b"]
+
+
+CACHED = """import functools
+
+
+class Profile:
+    made = 0
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    @functools.lru_cache(maxsize=None)
+    def affinity(self, category):
+        Profile.made += 1
+        return self.factor * category
+"""
+
+
+def test_a_cache_round_a_method_goes_with_its_object_as_the_advice_says() -> None:
+    names: dict[str, Any] = {}
+    exec(edited("cache-keeps-self", CACHED, "lru_cache").text, names)
+    profile = names["Profile"](3)
+    assert [profile.affinity(2), profile.affinity(2), names["Profile"](4).affinity(2)] == [6, 6, 8]
+    assert names["Profile"].made == 2
+    gone = weakref.ref(profile)
+    del profile
+    gc.collect()
+    assert gone() is None
+
+
+HANDED = "def run(log, loss):\n    log.add(1, lr=0.1, loss=loss)  # give\n"
+
+
+def test_what_the_caller_gives_by_a_key_is_detached_there() -> None:
+    found = edited("autograd-history", HANDED, "# give", key="loss", type_name="list of tuple")
+    assert changed(found)[1] == ["log.add(1, lr=0.1, loss=loss.detach())  # give"]
+
+
+LISTS = """class Bank:
+    def __init__(self):
+        self.rows = {}
+
+    def add(self, key, row):
+        donors = self.rows.setdefault(key, [])
+        donors.append(row)  # add
+"""
+
+
+def test_of_lists_in_a_dict_that_grow_each_keeps_the_latest() -> None:
+    names: dict[str, Any] = {}
+    about = {"type_name": "dict", "container": "dict", "member": "list", "most": 2}
+    exec(edited("unbounded-container", LISTS, "# add", **about).text, names)
+    bank = names["Bank"]()
+    for row in range(5):
+        bank.add(row % 2, row)
+    assert bank.rows == {0: [2, 4], 1: [1, 3]}
+
+
 READS = """import collections
 
 rows = collections.defaultdict(complex)
@@ -356,6 +439,12 @@ def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed
         ("views", "rows.append(", "append", {}),
         ("views", "rows.append(match)", "append", {"type_name": "list of re.Match"}),
         ("removal-not-reached", "rows.append(row)\nrows.remove(row)", "append", {}),
+        ("removed-beside", TWINS.replace("self.store.pop(old)", "return self.store.pop(old)"), "# add", {}),
+        ("removed-beside", TWINS.replace("self.store.pop(old)", "self.store.pop(next(old))"), "# add", {}),
+        ("unbounded-container", LISTS, "# add", {"container": "dict"}),
+        ("cache-keeps-self", CACHED.replace("self.factor = factor", "return"), "lru_cache", {}),
+        ("cache-keeps-self", CACHED.replace("made = 0", '__slots__ = ("factor",)'), "lru_cache", {}),
+        ("cache-keeps-self", CACHED.replace("__init__", "fill"), "lru_cache", {}),
         ("removal-not-reached", ROOM.replace("(row)  # may raise", '("""a\n""")'), "append", {}),
         ("removal-not-reached", BROKER.replace("serve(row)", "row = serve(row)"), "# add", {}),
         ("removal-not-reached", BROKER.replace("unsubscribe(0, row)", "unsubscribe(0, next(rows))"), "# add", {}),

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_CALLS = 24
-SETTLED_S = 10.0  # what has been there for so long is no buffer of the step that runs
 
 
 def columns_of(text: str, is_user_file: Callable[[str], bool]) -> dict[str, Any]:

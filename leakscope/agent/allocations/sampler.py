@@ -16,7 +16,7 @@ from ..graph import layout
 from ..interpreter import arrays, collector, doors, names
 from ..interpreter.turns import give_way
 from ..native.machines import other_machine
-from .calls import SETTLED_S, columns_of
+from .calls import columns_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ LIBRARY = "libleakscope_allocations.so"
 SAMPLE_BYTES = 512 * 1024.0  # asked for, on average, between two samples
 OBJECT_SAMPLE_BYTES = 64 * 1024.0
 TICK_S = 0.5
+SETTLED_S = 10.0  # what has been there for so long is no buffer of the step that runs
 MOST_ROWS = 40
 MOST_SURVIVORS = 400
 MOST_BLOCKS, BLOCK_BYTES = 1 << 14, 32

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
+from ...findings import DATA, LEVEL, PEAK, ROLES, Bill, BillRow, Peak
 from ...units import MOST, SOME
 from ..calls import Call
 from ..growth.processes import ProcessGrowth
@@ -350,7 +350,7 @@ def _of_others(
         private = sum(read(p.time_s, p.private_bytes, at_s) for p in members)
         shared = sum(read(p.time_s, p.shared_bytes + p.file_bytes, at_s) for p in members)
         who = f"{len(members)} × {name}" if len(members) > 1 else members[0].label
-        label = f"{who} ({role})" if role else who
+        label = f"{who} ({ROLES.get(role, role)})" if role else who
         rows.append(BillRow(WORKERS, f"{label}, their own", round(private), label, count=len(members)))
         rows.append(BillRow(INHERITED, f"{label}, shared memory and files", round(shared), label, count=len(members)))
     return sorted(rows, key=lambda row: -row.bytes)

@@ -103,27 +103,27 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
             return cached
     if holder.edge_kind in ("task", "generator"):
         return _ranked(index, _calls_of_function(index, holder))
-    uses = _Uses(Names(index, holder), holder.type_name)
+    uses = _Uses(Names(index, holder), holder)
     package = (holder.owner_module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
     found = _ranked(index, uses.events)
     calls = _ranked(index, _calls_into(package)) if not found else []
     return found or [line for line in calls if not line.is_once] or calls
 
 
-def removing_lines(sources: Sequence[Source], holder: Holder, *, of_members: bool = False) -> list[Line]:
-    """Lines that remove members of a holder, or all of them. ``of_members``: what members have is removed, too."""
+def removing_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
+    """Lines that remove members of a holder, or all of them; also what its members have, where that is what grew."""
     variable = _plain_variable(holder)
     if not variable:
         return []
     index = index_of(sources, variable, holder.owner_file)
-    names = Names(index, holder._replace(variable=variable))
+    names, least = Names(index, holder._replace(variable=variable)), MOST if holder.grew_inside else _WHOLE
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         for value in removed_from(site.node):
             strength = names.strength(value, scope)
             if _is_get(site.node) and holder.type_name.endswith("ContextVar"):
                 continue  # a queue's takes one out
-            yield _Event(site.node, REMOVES, strength if strength >= (MOST if of_members else _WHOLE) else 0.0)
+            yield _Event(site.node, REMOVES, strength if strength >= least else 0.0)
 
     return _ranked(index, events)
 
@@ -184,6 +184,29 @@ def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -
     return _ranked(index_of(sources, key), storing if stores else adding)
 
 
+def given_by_key(sources: Sequence[Source], adding: Line, key: str) -> Line | None:
+    """The one call of the function that adds which hands it what it keeps by a key: ``log.add(step, entropy=entropy)``.
+
+    None where the line that adds names the key itself, or several calls give it.
+    """
+    index = index_of(sources, tail(adding.function), adding.file)
+    found: dict[tuple[str, int], Line] = {}
+    for scope in index.scopes if re.search(rf"\b{re.escape(key)}\b", adding.text) is None else ():
+        if (scope.source.file, scope.qualname) == (adding.file, adding.function):
+            for caller, site in index.callers.get(scope, ()):
+                if isinstance(site.node, ast.Call) and keyed(site.node, key) is not None:
+                    line = line_at(index, caller, site.node, ADDS, 1.0)
+                    found[line.file, line.line] = line
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def keyed(call: ast.Call, key: str) -> ast.expr | None:
+    """What a call is given by a key: ``entropy=entropy``, or ``"entropy", entropy``."""
+    by_name = [one.value for one in call.keywords if one.arg == key]
+    behind = [value for name, value in zip(call.args, call.args[1:]) if getattr(name, "value", None) == key]
+    return next(iter([*by_name, *behind]), None)
+
+
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     """Where threads or processes that run a function, or are of a class, are started. None: nowhere to be seen."""
     name = name[: -len(".run")] if name.endswith(".run") else name
@@ -209,7 +232,7 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources."""
 
     def is_one(call: ast.Call, scope: Scope) -> bool:
-        return ".".join(_imported(call.func, scope)) in names
+        return ".".join(imported(call.func, scope)) in names
 
     found = {line for name in names for line in _ranked(index_of(sources, tail(name)), _calling(CALLS, is_one))}
     order = {source.file: i for i, source in enumerate(sources)}
@@ -246,7 +269,7 @@ def _calling(kind: str, is_one: Callable[[ast.Call, Scope], bool]) -> Events:
     return events
 
 
-def _imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
+def imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
     """``torch, jit, trace`` of ``jit.trace`` after ``from torch import jit``; empty for what was not imported."""
     parts: list[str] = []
     while isinstance(func, ast.Attribute):
@@ -267,7 +290,7 @@ def _calls_into(package: str) -> Events:
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
-        names = _imported(node.func, scope) if package and isinstance(node, ast.Call) else ()
+        names = imported(node.func, scope) if package and isinstance(node, ast.Call) else ()
         # By way of another library, too: np.ctypeslib fills what ctypes keeps.
         is_its = bool(names) and names[0].split(".", 1)[0] == package
         if isinstance(node, ast.Call) and (is_its or any(name.startswith(package) for name in names[1:])):
@@ -280,10 +303,11 @@ def _calls_into(package: str) -> Events:
 class _Uses:
     """What the sources do to an object under any of its names."""
 
-    def __init__(self, names: Names, type_name: str) -> None:
+    def __init__(self, names: Names, holder: Holder) -> None:
         self.names = names
-        self.type_name = type_name
-        self._is_of_defaultdict = type_name.endswith("defaultdict")
+        self.type_name = holder.type_name
+        self._grew_inside = holder.grew_inside
+        self._makes_entries = holder.type_name.endswith("defaultdict") and not holder.grew_inside
 
     def events(self, scope: Scope, site: Site) -> Iterator[_Event]:
         """What a site does to the object."""
@@ -297,7 +321,7 @@ class _Uses:
                 yield _Event(node, ADDS, self._store(node.target, scope))
         elif isinstance(node, ast.Raise):  # its traceback grows by the way up, and keeps the locals of all frames there
             yield _Event(node, ADDS, 0.95 * self.names.strength(node.exc, scope, inside=False))
-        elif isinstance(node, ast.Subscript) and self._is_of_defaultdict and id(node) not in _emptied(scope):
+        elif isinstance(node, ast.Subscript) and self._makes_entries and id(node) not in _emptied(scope):
             yield _Event(node, ADDS, self._looked_up(node, scope))
         for target, value in pairs(node):
             if isinstance(target, ast.Subscript) and not _is_sieve(target, value):
@@ -357,7 +381,10 @@ class _Uses:
         elif func.attr in _WAITING and _WAITED_FOR.match(self.type_name):
             yield _Event(call, ADDS, 0.95 * strength)
         elif adds(func.attr):
-            yield _Event(call, ADDS, (1.0 if func.attr in ADDERS else 0.85) * strength)
+            weight = 1.0 if func.attr in ADDERS else 0.85
+            if self._grew_inside and strength >= _WHOLE:  # of setdefault() and its like there came none
+                weight *= 0.6
+            yield _Event(call, ADDS, weight * strength)
         elif strength >= _WHOLE and not _READING.match(func.attr):
             if any(self.names.is_function(argument, scope) for argument in arguments_of(call)):
                 yield _Event(call, ADDS, 0.8 * strength)  # whoever is handed a function calls it later

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
+from .adding import keyed
 from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
-from .statements import Statement, is_looked_up_first, only_read, skipped_after, statement_at, stored
+from .statements import Statement, is_looked_up_first, only_read, removed_beside, skipped_after, statement_at, stored
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -43,8 +44,9 @@ class Unsure(Exception):
 class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
-    ``container``: the type of ``variable``, without its module, where that is known. ``base``: str, bytes, int or
-    float, where the members are of a class derived from that.
+    ``container``: the type of ``variable``, without its module, where that is known; ``member``: that of a member,
+    where these grew, and the line adds to one; ``key``: by which it has the one that grew. ``base``: str, bytes, int
+    or float, where the members are of a class derived from that.
     """
 
     sources: Sequence[Source]
@@ -55,9 +57,13 @@ class Asked(NamedTuple):
     most: int
     base: str | None = None
     container: str = ""
+    member: str | None = None
+    key: str | None = None
 
     @property
     def kind(self) -> str:
+        if self.member is not None:
+            return self.member.rpartition(".")[2]
         return self.container or self.type_name.split(" of ")[0].rpartition(".")[2]
 
 
@@ -108,9 +114,8 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
     """What is stored, in a form that keeps less. ``form``: given its text, and that as what a method is called on."""
 
     def how(asked: Asked, found: Statement) -> Edited:
-        container, member = _known(
-            stored(found.node) or _assigned(found), "the line stores no single value that could be changed there"
-        )
+        pair = _given(asked, found) or stored(found.node) or _assigned(found)
+        container, member = _known(pair, "the line stores no single value that could be changed there")
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
         _need(is_value, "the line stores no single value that could be changed there")
         text = _segment(found.source, member)
@@ -138,6 +143,13 @@ def _of_view(asked: Asked, text: str, behind: str) -> str | None:
     if "memoryview" in asked.type_name:
         return f"bytes({text})"
     return f"{behind}.{'clone' if 'torch.' in asked.type_name else 'copy'}()"
+
+
+def _given(asked: Asked, found: Statement) -> tuple[ast.expr, ast.expr] | None:
+    """Of ``log.add(step, entropy=entropy)`` what the key of the member has that grows."""
+    call = found.node.value if isinstance(found.node, ast.Expr) else None
+    member = keyed(call, asked.key) if isinstance(call, ast.Call) and asked.key is not None else None
+    return (call.func, member) if isinstance(call, ast.Call) and member is not None else None
 
 
 def _assigned(found: Statement) -> tuple[ast.expr, ast.expr] | None:
@@ -192,6 +204,8 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     container, _ = _known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
     name, most = _segment(found.source, container), asked.most
     is_it = _is_plain_name(container) and last_name(container) == asked.variable
+    if asked.member is not None:
+        is_it = not isinstance(container, ast.Call)
     _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
     note = f"{name} keeps the latest {most:,}; {_MISSES}"
     if kind == "list" and not isinstance(node, ast.Assign):
@@ -252,6 +266,29 @@ def _cached(asked: Asked, found: Statement) -> Edited:
             module = _segment(found.source, one.value)
             return _replaced(found.source, one, f"{module}.lru_cache(maxsize={asked.most})", note)
     raise Unsure("the decorator that makes it a cache has no maxsize to set")
+
+
+def _cached_in_object(asked: Asked, found: Statement) -> Edited:
+    """A cache round a method is made by __init__ for each object, and goes with it."""
+    node, own, source = found.node, found.cls, found.source
+    decorators = getattr(node, "decorator_list", [])
+    cache = next((one for one in decorators if last_name(one.func if isinstance(one, ast.Call) else one)
+                  in ("lru_cache", "cache")), None)  # fmt: skip
+    init = next((one for one in own.body if getattr(one, "name", "") == "__init__"), None) if own is not None else None
+    alone = len(decorators) == 1 and own is not None and "__slots__" not in _segment(source, own)
+    name = getattr(node, "name", "")
+    _need(cache is not None and alone and not name.startswith("__"), "the method has more than the cache round it")
+    init = _of(ast.FunctionDef, init, "its class has no __init__ that could make the cache for each object")
+    cache, last = _of(ast.expr, cache), init.body[-1]
+    _need(not isinstance(last, (ast.Return, ast.Raise)), "its class has no __init__ that goes on to the end")
+    first = init.args.args[0].arg
+    made = f"{first}.{name} = {_segment(source, cache)}({first}.{name})"
+    after = _with(source, cache.lineno - 1, cache.end_lineno, [])
+    at = last.end_lineno or last.lineno
+    at -= (cache.end_lineno or cache.lineno) - cache.lineno + 1 if cache.lineno < at else 0
+    indent = _indent(lines_of(source.text)[last.lineno - 1])
+    note = "each object has a cache of its own, which goes with it: results are not shared by equal objects"
+    return _with(source._replace(text=after.text), at, at, [indent + made], note)._replace(before=source.text)
 
 
 def _drained(asked: Asked, found: Statement) -> Edited:
@@ -341,6 +378,17 @@ def _in_finally(asked: Asked, found: Statement) -> Edited:
     return moved._replace(before=source.text)
 
 
+def _removed_as_beside(asked: Asked, found: Statement) -> Edited:
+    """Where another container loses a key, this one does so as well."""
+    beside = _known(removed_beside(asked.sources, found))
+    removes = beside.removes
+    _need(isinstance(removes.node, (ast.Expr, ast.Assign, ast.Delete)), "what removes it there does more")
+    name, key = _segment(found.source, _known(stored(found.node))[0]), _segment(removes.source, beside.key)
+    _need(isinstance(beside.key, (ast.Name, ast.Attribute, ast.Constant)), "what removes it there works out the key")
+    out = f"{name}.discard({key})" if asked.kind == "set" else f"{name}.pop({key}, None)"
+    return _behind(removes.source, removes.node, [out], "")
+
+
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
     """A hook that a function makes for itself goes as the function ends."""
     function, node, block = found.function, found.node, found.block
@@ -418,7 +466,7 @@ _HOW: dict[str, _How] = {
     "made-by-reading": _read_without_entry,
     "slow-consumer": _made_with_limit,
     "unbounded-cache": _cached,
-    "cache-keeps-self": _cached,
+    "cache-keeps-self": _cached_in_object,
     "write-buffer": _drained,
     "default-argument": _default_none,
     "collector-off": _collector_on,
@@ -426,6 +474,7 @@ _HOW: dict[str, _How] = {
     "library-registry": _closed,
     "hooks": _handle_removed,
     "removal-not-reached": _in_finally,
+    "removed-beside": _removed_as_beside,
     "finished-work": _taken_out_when_done,
     "class-attribute": _for_each_object,
 }

@@ -9,9 +9,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .adding import ADDS, CREATES, Line, line_at
+from .adding import ADDS, CALLS, CREATES, Line, imported, line_at
+from .imports import STANDARD_LIBRARY, package_of
 from .index import Index, Scope, Source, index_of
-from .points_to import INTO, Field, Flow, Node, Things, added_to, points_to
+from .points_to import INTO, THING, Field, Flow, Node, Things, added_to, points_to
 
 
 class Kept(NamedTuple):
@@ -42,6 +43,31 @@ def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
             here = [_kept(index, flow) for flow in flows if flow.scope is scope]
             elsewhere = [_kept(index, flow) for flow in flows if flow.scope is not scope]
             return _best(here) or (_best(elsewhere) if len({k.variable for k in elsewhere if k}) == 1 else None)
+    return None
+
+
+class Taker(NamedTuple):
+    """A library that the program hands something, and the line."""
+
+    library: str
+    line: Line
+
+
+def given_to(sources: Sequence[Source], file: str, number: int, maker: str) -> Taker | None:
+    """The one library beside ``maker``, no part of Python, to which the program hands what is made on a line."""
+    index, own = index_of(sources, "", file), {package_of(source.module) for source in sources}
+    not_takers = {*STANDARD_LIBRARY, *own, maker}
+    for scope in index.scopes:
+        calls = [s.node for s in scope.sites if isinstance(s.node, ast.Call) and s.node.lineno == number]
+        if calls and scope.source.file == file:
+            things = Things(points_to(index), _made(index, scope, calls))
+            takers = [
+                Taker(library, line_at(index, other, site.node, CALLS, 1.0))
+                for other in index.scopes for site in other.sites if isinstance(site.node, ast.Call)
+                for library in map(package_of, imported(site.node.func, other)[:1])
+                if library not in not_takers and any(things.kind(one, other) == THING for one in site.node.args)
+            ]  # fmt: skip
+            return takers[0] if len({one.library for one in takers}) == 1 else None
     return None
 
 

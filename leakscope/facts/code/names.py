@@ -41,6 +41,7 @@ class Holder(NamedTuple):
     edge_kind: str = "attribute"
     type_name: str = ""
     key: str | None = None  # of the member that grows, where the holder is a record: ``progress['samples']``
+    grew_inside: bool = False  # it has as many members as before: what grew is in these
     is_shared: bool = False  # something else shows its memory: what it was made of, or what was made of it
     not_by: frozenset[tuple[str, str]] = frozenset()  # (function, class or module, name) of what has memory of its own
 

@@ -100,8 +100,8 @@ class PointsTo:
                 if isinstance(site.node, ast.Call):
                     self._flow_into_functions(site.node, scope)
             for parameter, value in defaults_of(scope.node):
-                if _is_number(value) and self._is_left_out(parameter.arg, scope):
-                    self._add(Flow(Term(value), Variable(scope, parameter.arg), value, scope))
+                for term in self.terms(value, scope.parent or scope) if self._is_left_out(parameter.arg, scope) else ():
+                    self._add(Flow(term, Variable(scope, parameter.arg), value, scope))
 
     def terms(self, node: ast.expr | None, scope: Scope, depth: int = _DEEPEST) -> tuple[Term, ...]:
         """What an expression may stand for."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...units import unnumbered
+from ...units import MOST, unnumbered
 from ..code.names import Holder
 
 Floats = NDArray[np.float64]
@@ -127,7 +127,19 @@ class Place:
         """The name to look for in the sources; ``key`` of the member that grows."""
         one = self.reference
         name = one.variable or self.path
-        return Holder(name, one.owner, one.owner_module, one.owner_file, one.edge_kind, self.type_name, key)
+        grew_inside = self.longer_member is not None
+        return Holder(
+            name, one.owner, one.owner_module, one.owner_file, one.edge_kind, self.type_name, key, grew_inside
+        )
+
+    @property
+    def longer_member(self) -> Place | None:
+        """The one that gained most, where it has as many members as before, and these have more."""
+        if not self.has_length or self.length[-1] > self.length[0]:
+            return None
+        longer = [one for one in self.children if one.has_length and one.length[-1] > one.length[0]]
+        is_most = sum(one.growth_bytes for one in longer) >= MOST * self.growth_bytes > 0
+        return max(longer, key=lambda one: one.growth_bytes) if is_most else None
 
 
 def upwards(place: Place | None, *, by_name: bool = False) -> Iterator[Place]:

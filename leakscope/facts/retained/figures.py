@@ -65,7 +65,14 @@ class Retained:
         if first is None or first.share < MOST or not first.is_sure:
             return None
         is_as_much = first.alive[0].allocator in NATIVE and MOST * first.bytes <= self.total_bytes <= first.bytes / MOST
-        return first if self.share >= MOST or is_as_much else None
+        return first if self.share >= MOST or (is_as_much and not self._is_anothers) else None
+
+    @property
+    def _is_anothers(self) -> bool:
+        """Another holder of what that allocator hands out gained most: what most was allocated for is in that."""
+        large, most = _is_large(self.place), MOST * self.look.in_use_bytes
+        others = ((one.place, one.growth_bytes) for one in self.look.holders if one.place is not self.place)
+        return any(place is not None and size >= most and _is_large(place) == large for place, size in others)
 
     @property
     def name(self) -> str:
@@ -99,11 +106,6 @@ class Retained:
             place = place.named_by
         function = place.reference.owner if place.named_by is not None else None
         return function if function is not None and function.endswith(".__init__") else None
-
-    @property
-    def longer_member(self) -> Place | None:
-        """The one that gained most, where it has as many members as before, and these have more."""
-        return _longer_member(self.named)
 
     @property
     def is_graph(self) -> bool:
@@ -173,7 +175,7 @@ def retained(
         named=named,
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
-        removing=removed_at(sources, named, place, of_members=_longer_member(named) is not None) if adding else (),
+        removing=removed_at(sources, named, place) if adding else (),
         link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
@@ -185,14 +187,6 @@ def retained(
         untouched=untouched,
         made=made,
     )
-
-
-def _longer_member(place: Place) -> Place | None:
-    if not place.has_length or place.length[-1] > place.length[0]:
-        return None
-    longer = [one for one in place.children if one.has_length and one.length[-1] > one.length[0]]
-    is_most = sum(one.growth_bytes for one in longer) >= MOST * place.growth_bytes > 0
-    return max(longer, key=lambda one: one.growth_bytes) if is_most else None
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:

@@ -60,6 +60,13 @@ class Allocations:
         return next((symbol for symbol in symbols if symbol in makers), None)
 
     @property
+    def is_beside_program(self) -> bool:
+        """The library is none that was installed: it lies where the program has it."""
+        library = self.native_library or ""
+        is_installed = _PACKAGES.search(library) or _STANDARD.search(library)
+        return not is_installed and _beside_a_program(library) is not None
+
+    @property
     def package(self) -> str | None:
         """Whose library it was that asked, as it is imported; None: Python's own, or the system's."""
         found = _PACKAGES.search(self.native_library or "") or _STANDARD.search(self.native_library or "")
@@ -82,11 +89,12 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[st
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(allocators))
     moments = sorted(process.rows(TABLE)["time_s"].unique())
-    # As it ends main() has returned, and what its variables held is freed.
-    until_s = min(growth.end_s + TOLD_S, process.exit_s)
-    moments = [at_s for at_s in moments if at_s <= until_s] or moments[:1]
+    moments = [at_s for at_s in moments if at_s <= growth.end_s + TOLD_S]
     if not moments:
         return []
+    # As it ends main() has returned, and what its variables held is freed: that is asked where nothing was told before.
+    at_work = [at_s for at_s in moments if at_s <= process.exit_s]
+    moments = at_work if rows["time_s"].isin(at_work).any() else moments
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
     early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]
     has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2

@@ -123,9 +123,9 @@ def named_in(
     return named, lines
 
 
-def removed_at(sources: Sequence[Source], named: Place, place: Place, *, of_members: bool) -> list[Line]:
+def removed_at(sources: Sequence[Source], named: Place, place: Place) -> list[Line]:
     """The lines that remove from what grows at or below a place that has the user's name."""
-    return removing_lines(sources, named.as_holder(_key(named, place)), of_members=of_members)
+    return removing_lines(sources, named.as_holder(key_in(named, place)))
 
 
 def _storing_in_members(sources: Sequence[Source], place: Place) -> list[Line]:
@@ -156,14 +156,14 @@ def _is_public_attribute(named: Place, place: Place) -> bool:
 
 def _adding_to(sources: Sequence[Source], place: Place, kept_in: Place) -> list[Line]:
     """``kept_in``: the place at or below it whose members multiply."""
-    return adding_lines(sources, place.as_holder(_key(place, kept_in)))
+    return adding_lines(sources, place.as_holder(key_in(place, kept_in)))
 
 
 def _best_adds(lines: Sequence[Line], min_score: float) -> bool:
     return bool(lines) and lines[0].kind == "adds" and lines[0].score >= min_score
 
 
-def _key(place: Place, kept_in: Place) -> str | None:
+def key_in(place: Place, kept_in: Place) -> str | None:
     """``samples`` of ``progress['samples']``: the member of a record that grows, where it is one of several."""
     below: Place | None = kept_in
     while below is not None and below.parent is not place:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...agent.allocations.calls import SETTLED_S
+from ...schema import SETTLED_S
 from ...units import MOST, SOME
 from ..calls import Call, called_at, calls_of, function_of
 from ..code.adding import Source
