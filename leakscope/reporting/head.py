@@ -257,7 +257,9 @@ def _what_grows(told: Told) -> str:
         return f"The job gained {told.amount} ({told.rate})."
     main = told.growth.main
     if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
-        per_hour = 3600 * over(main.growth_bytes, told.growth.end_s - told.growth.start_s)
+        per_hour = told.first.bytes_per_hour
+        if per_hour is None:
+            per_hour = 3600 * over(main.growth_bytes, told.growth.end_s - told.growth.start_s)
         rate = told.with_steps(format_rate(per_hour, main.growth_bytes), told.first.bytes_per_step)
         return f"Memory leaks: {_lower(told.first.title)}, in {told.lasted} ({rate})."
     if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now

@@ -210,8 +210,8 @@ def _inherited(grown: Grown) -> Passing | None:
         return None
     copies = split(grown.process)[INHERITED]
     start, end = np.interp(grown.window_s, copies.index, copies)
-    text = f"{format_bytes(end - start)} of it are pages of its parent's that it wrote to, which are no more than there"
-    return Passing(float(end - start), f"{text} were at its birth; a longer run would show")
+    text = f"{format_bytes(end - start)} of it are pages that {grown.process.label} copied of its parent's"
+    return Passing(float(end - start), f"{text}, which ends once it has copied all; a longer run would show")
 
 
 def _garbage(grown: Grown) -> Passing | None:
