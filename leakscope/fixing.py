@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from .comparing import Comparison, compare
 from .errors import BadInput
-from .evidence.edits import edited_by, why_none
+from .evidence.edits import edited_by
 from .facts.case import Case
 from .facts.code.edits import Edited
 from .findings import Finding, Report
@@ -27,6 +27,7 @@ from .isolation import given_environment
 from .reporting import report_of
 from .storage import open_recording
 from .units import format_bytes
+from .words import why_no_edit
 
 if TYPE_CHECKING:
     from .storage import Recording
@@ -67,7 +68,7 @@ def fix_of(recording: Recording, number: int | None = None) -> Fix:
     finding = report.findings[number - 1]
     diff = finding.edit.diff if finding.edit is not None else None
     edited = edited_by(case, finding) if diff is not None else None
-    return Fix(report, finding, number, diff, why_none(finding), edited if isinstance(edited, Edited) else None)
+    return Fix(report, finding, number, diff, why_no_edit(finding), edited if isinstance(edited, Edited) else None)
 
 
 def prove(fix: Fix, before: Recording, after: Path) -> Comparison:

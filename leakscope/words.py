@@ -255,6 +255,17 @@ def how_to_edit(finding: Finding, run: str) -> list[str]:
     return [f"{command} prints this edit; with --prove it tries it on a copy"]
 
 
+def why_no_edit(finding: Finding) -> str:
+    """Why there is no edit for a finding, as a clause."""
+    if finding.edit is not None:
+        return finding.edit.note
+    subject = finding.subject
+    if not subject.file or not subject.line:
+        return "no line of the source is known"
+    holder = f", and {subject.holder} holds the memory" if subject.holder else ""
+    return f"the line is known{holder}, but a finding of {finding.kind} does not prove why it is kept"
+
+
 def rests_on(finding: Finding) -> list[str]:
     """What its confidence is computed from, a line each: ``for: 6 snapshots weighed it (65% sure by itself)``."""
     return [f"{'for' if g.is_for else 'against'}: {g.says} ({g.alone:.0%} sure by itself)" for g in finding.grounds]

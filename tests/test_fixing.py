@@ -12,8 +12,8 @@ import pytest
 
 from leakscope import isolation
 from leakscope.cli import main
-from leakscope.evidence.edits import why_none
 from leakscope.findings import Finding, Subject
+from leakscope.words import why_no_edit
 from tests.end_to_end.programs import record_command
 from tests.golden import RECORDINGS
 
@@ -52,8 +52,8 @@ def test_where_no_edit_is_certain_it_says_why(capsys: pytest.CaptureFixture[str]
 
 def test_what_is_known_is_not_said_to_be_unknown() -> None:
     known = Finding("fd-pileup", "", "critical", 0.9, 1, Subject(file="a.py", line=3, holder="Log.files (list)"))
-    assert "the line is known, and Log.files (list) holds" in why_none(known) and "no line" not in why_none(known)
-    assert why_none(replace(known, subject=Subject())) == "no line of the source is known"
+    assert "the line is known, and Log.files (list) holds" in why_no_edit(known) and "no line" not in why_no_edit(known)
+    assert why_no_edit(replace(known, subject=Subject())) == "no line of the source is known"
 
 
 @pytest.mark.parametrize(

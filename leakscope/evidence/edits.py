@@ -28,17 +28,6 @@ def edit_of(case: Case, finding: Finding) -> Edit | None:
     return Edit(diff, found.note) if diff.count("\n") <= _MOST_LINES else Edit(None, "lines of the source are too long")
 
 
-def why_none(finding: Finding) -> str:
-    """Why there is no edit for a finding, as a clause."""
-    if finding.edit is not None:
-        return finding.edit.note
-    subject = finding.subject
-    if not subject.file or not subject.line:
-        return "no line of the source is known"
-    holder = f", and {subject.holder} holds the memory" if subject.holder else ""
-    return f"the line is known{holder}, but a finding of {finding.kind} does not prove why it is kept"
-
-
 def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
     subject = finding.subject
     if finding.mechanism is None or not subject.file or not subject.line:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from ..evidence.edits import why_none
 from ..findings import Finding, Report, file_of
-from ..words import amount, printable, rests_on
+from ..words import amount, printable, rests_on, why_no_edit
 
 _MOST = 600  # characters of a sentence
 _MOST_SENTENCES = 20
@@ -44,7 +43,7 @@ def edit_told(report: Report, number: int) -> str:
     edit = finding.edit
     lines = [f"Finding {number}: {finding.title}", *(f"do: {advice}" for advice in finding.remedy[:1])]
     if edit is None or edit.diff is None:
-        lines.append(f"No edit is certain enough: {why_none(finding)}")
+        lines.append(f"No edit is certain enough: {why_no_edit(finding)}")
         return "\n".join(printable(line)[:_MOST] for line in lines) + "\n"
     lines += [f"look at this: {edit.note}"] if edit.note else []
     told = "\n".join(printable(line)[:_MOST] for line in lines)
