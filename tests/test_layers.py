@@ -65,7 +65,7 @@ ROOMS = {
     "mcp_server": FOUNDATION
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
-    "fixing": FOUNDATION | {"storage", "facts", "evidence", "reporting", "comparing"},
+    "fixing": FOUNDATION | {"storage", "facts", "evidence", "reporting", "comparing", "words"},
     "engines": {"errors"},  # who runs a function over many recordings
     "jobs": FOUNDATION
     | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "renderers", "words"},

@@ -87,7 +87,7 @@ def whole(value: Any) -> int:
 
 def curves(case: Case, clock: Clock) -> Iterator[Curve]:
     """Every curve that is more than nothing all along; those of one column follow each other."""
-    processes = {process.key: process for process in case.processes}
+    processes = {(process.pid, process.start_ticks): process for process in case.processes}
     for table, (subject, keys, columns) in _SAMPLED.items():
         frame = case.rows(table)
         frame = frame[frame["time_mono_ns"].notna()]

@@ -85,7 +85,7 @@ class _Trace:
         self._clock = Clock(case.recording)
         start_ns = self._clock.at(0.0)
         self.base_ns = int(other.get("baseTimeNanoseconds", start_ns // _QUARTER_NS * _QUARTER_NS))
-        self._processes = {process.key: process for process in case.processes}
+        self._processes = {(process.pid, process.start_ticks): process for process in case.processes}
         self._pids = _pids(self._processes.values(), {event.get("pid") for event in other["traceEvents"]})
         self._own_pid = whole(self._recording.meta.get("recorder_pid")) or 1
         self._tids: dict[tuple[int, str], int] = {}
@@ -111,7 +111,7 @@ class _Trace:
         return round((unix_ns - self.base_ns) / 1000, 3)
 
     def _pid(self, process: Process | None) -> int:
-        return self._own_pid if process is None else self._pids.get(process.key, process.pid)
+        return self._own_pid if process is None else self._pids.get((process.pid, process.start_ticks), process.pid)
 
     def _named(self, pid: int, what: str, **args: Any) -> Event:
         return {"ph": "M", "pid": pid, "tid": 0, "name": what, "args": args}
@@ -248,7 +248,7 @@ def _pids(processes: Iterable[Process], others: set[Any]) -> dict[tuple[int, int
     for process in processes:
         own = process.ns_pid
         if own is not None and own != process.pid and own in others and own not in found.values():
-            found[process.key] = own
+            found[process.pid, process.start_ticks] = own
     return found
 
 

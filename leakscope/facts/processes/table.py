@@ -70,10 +70,6 @@ class Process:
         return f"{self.name}[{self.pid}]"
 
     @property
-    def key(self) -> tuple[int, int]:
-        return self.pid, self.start_ticks
-
-    @property
     def was_sigkilled(self) -> bool:
         return self.exit_signal == Signal.SIGKILL
 
