@@ -118,6 +118,7 @@ def test_what_was_there_before_the_window_is_no_growth(tmp_path: Path) -> None:
 
 def test_what_is_freed_as_the_program_ends_was_there(tmp_path: Path) -> None:
     builder = recorded(tmp_path, row(4 * MiB))
+    builder.row("agent_notes", 20.05, PID, note="exit", text="the interpreter shuts down")
     builder.row("allocation_stacks", 20.1, PID, **row(1, 7))
     case = Case(builder.open())
     assert case.growth.main is not None

@@ -91,8 +91,8 @@ def test_what_has_a_limit_is_not_to_be_released(tmp_path: Path) -> None:
         holders = [row("main() cache.entries", deep_bytes=held, length=held // 1000)]
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + held)
     (finding,) = analyze(builder.ends(8.5, exit_code=0).open()).findings
-    assert says(finding.title, "Cache.entries", "is kept to 210,000 members (serve.py:8)")
-    assert [says(text, "lower that limit", "190 MiB") for text in finding.remedy] == [True]
+    assert says(finding.title, "Cache.entries", "is filling", "210,000 members")
+    assert [says(text, "a lower limit at serve.py:8") for text in finding.remedy] == [True]
 
 
 def test_the_line_of_what_stands_is_where_it_was_made(tmp_path: Path) -> None:
