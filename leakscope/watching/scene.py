@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from ..findings import ROLES
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
 from ..recorder.peaks import Held, own_peak
@@ -287,8 +286,7 @@ class Scene:
 
     def _describe(self, process: Process, row: Row, now_s: float) -> None:
         member = self._member(process)
-        role = row.get("role") or "other"
-        member.role, member.is_root = ROLES.get(role, role), bool(row.get("is_root"))
+        member.role, member.is_root = row.get("role") or "other", bool(row.get("is_root"))
         member.program = program_of(row.get("cmdline") or "", row.get("comm") or "?")
         if row.get("cgroup"):
             self._cgroups[row["cgroup"]] = None

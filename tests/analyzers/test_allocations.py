@@ -92,6 +92,7 @@ def test_a_little_that_a_compiler_asked_for_is_no_recompilation(tmp_path: Path) 
 
 def test_levels_that_are_written_twice_as_it_ends_are_of_what_was_freed(tmp_path: Path) -> None:
     builder = recorded(tmp_path, row(8 * MiB))
+    builder.row("agent_notes", 20.2, PID, note="exit", text="the interpreter shuts down")
     for at_s in (21.5, 21.501):
         builder.row("allocation_stacks", at_s, PID, **row(MiB))
     case = Case(builder.open())

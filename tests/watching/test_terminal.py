@@ -169,7 +169,7 @@ def ended_run(folder: Path) -> Path:
 
 def test_a_run_is_watched_to_its_end(terminal, running, tmp_path):
     seen = terminal("run.parquet")
-    seen.wait_for("main process prog.py")
+    seen.wait_for("trainer prog.py")
     seen.wait_for("recording")
     (tmp_path / "enough").touch()
     assert seen.wait() == 0
