@@ -86,7 +86,8 @@ def nearest(recording: Recording, cgroup: str | None) -> Counter | None:
 
 def _counter(recording: Recording, name: str, rows: pd.DataFrame, hits: str | None = None) -> Counter:
     """``hits``: a column of the rows."""
-    kills, hit = (series(rows, column)[1] if column is not None else () for column in ("oom_kill_count", hits))
+    kills = series(rows, "oom_kill_count")[1]
+    hit = series(rows, hits)[1] if hits is not None else kills[:0]
     return Counter(
         name=name,
         first=int(kills[0]) if len(kills) else None,
