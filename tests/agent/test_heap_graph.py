@@ -462,15 +462,17 @@ def test_one_list_of_more_strings_than_there_is_room_for_is_read_in_part() -> No
 
 
 def test_results_of_a_cache_are_among_those_that_are_read_in_part() -> None:
-    """It tells the collector of a key, a result and a class in turn: of one in three, nine, ... only classes."""
+    """It tells the collector of a key, a result and a class in turn: of one in three, nine, ... only classes. Of many
+    objects that lie as deep it is read as a list of so many would be.
+    """
 
-    class Holder:
+    class Cached:
         def __init__(self) -> None:
             self.vectors = lru_cache(maxsize=60_000)(lambda number: str(number) * 200)
             for number in range(40_000):
                 self.vectors(number)
 
-    holder = Holder()
+    holder = Cached()
     graph = HeapGraph()
     assert graph.read(1, 1 << 40, 64 << 20, None, 20_000) is not None
     assert graph.is_sampled
@@ -478,7 +480,7 @@ def test_results_of_a_cache_are_among_those_that_are_read_in_part() -> None:
     assert found is not None
     (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "vectors"]
     assert (row["length"], row["length_limit"]) == (holder.vectors.cache_info().currsize, 60_000)
-    assert 0.5 * 40e6 < row["retained_bytes"] < 1.5 * 43e6
+    assert 0.25 * 40e6 < row["retained_bytes"] < 2 * 43e6
 
 
 @pytest.mark.live

@@ -473,10 +473,11 @@ def test_a_high_water_mark_excuses_no_growth_of_what_is_in_use(tmp_path, used, l
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
 
 
-def in_arenas_of_threads(folder, need_mib, *, threads=4, in_use_mib=lambda second: 20):
+def in_arenas_of_threads(folder, need_mib, *, threads=4, in_use_mib=lambda second: 20, held_mib=None):
     """60 s of threads that take turns and free all that they asked for; malloc keeps ever more of it free.
 
-    ``need_mib``: at a second, what one of them asks for at once. ``in_use_mib``: what is met in use then.
+    ``need_mib``: at a second, what one of them asks for at once. ``in_use_mib``: what is met in use then. ``held_mib``:
+    at a second, what a list was seen to hold, if any was looked at.
     """
     builder = RecordingBuilder(folder).process(PID)
     builder.samples(PID, [(100 + n / 2) * MiB for n in range(240)], every_s=0.25)
@@ -493,6 +494,9 @@ def in_arenas_of_threads(folder, need_mib, *, threads=4, in_use_mib=lambda secon
             builder.row("allocation_lives", second, PID, life=life, **begun)
             builder.row("allocation_lives", second, PID, life=life, end_order=end, end_thread_number=by)
         order = ends.stop
+    for number, at_s in enumerate((8, 12, 25, 56) if held_mib else (), start=1):
+        kept = held_mib(at_s)
+        builder.take(PID, number, at_s).heap(PID, number, at_s, kept * MiB, 2 * kept)
     return tree_growth(builder.ends(60.0, exit_code=0).open())
 
 
@@ -510,6 +514,15 @@ def test_batches_that_become_ever_longer_are_no_leak_yet(tmp_path, gains_mib, le
     )
     assert growth.leaking is leaking
     assert leaking or says(growth.reason, "need", "in use")
+
+
+@pytest.mark.parametrize(("gains_mib", "leaking"), [(0, None), (1.5, True)])
+def test_what_a_holder_gains_is_no_need_of_one_moment(tmp_path, gains_mib, leaking):
+    growth = in_arenas_of_threads(
+        tmp_path, lambda second: 10 + 4 * second // 3, threads=1, in_use_mib=lambda s: 20 + 5 * (s % 3),
+        held_mib=lambda s: 5 + round(gains_mib * s),
+    )  # fmt: skip
+    assert growth.leaking is leaking
 
 
 def test_arenas_that_keep_ever_more_than_their_threads_need_are_one(tmp_path):

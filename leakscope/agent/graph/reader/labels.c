@@ -301,24 +301,6 @@ static void look_below_frame(struct search *search, const char *frame)
     label_locals(search, frame);
 }
 
-/* Members of a container. */
-static uint64_t length_of(const object *one, uint8_t base)
-{
-    switch (base) {
-    case DICT:
-    case ORDERED_DICT:
-        return word_at(one, 16);
-    case SET:
-        return word_at(one, 24);
-    case LIST:
-    case TUPLE:
-    case DEQUE:
-        return (uint64_t)one->size;
-    default:
-        return NO_LENGTH;
-    }
-}
-
 /* Whether there is time to look through an object while the job waits; it is counted. */
 static int may_look(struct graph *g, const struct row *row)
 {
@@ -424,8 +406,7 @@ INTERNAL void look_below(struct graph *g, uint32_t number)
     int is_namespace = row->label_kind == NAMESPACE && cls == L.dict && word_at(one, 16) <= MOST_ATTRIBUTES;
     if (is_namespace || (cls->flags & HEAP_TYPE && cls != L.type_type))
         search.numbers = numbers;
-    const object *results = cls == L.results && L.results_dict ? (object *)pointer_at(one, L.results_dict) : NULL;
-    uint64_t length = results && results->type == L.dict ? length_of(results, DICT) : length_of(one, kind.base);
+    uint64_t length = length_of(one, kind.base);
     row->length = length == NO_LENGTH ? row->length : length;
     if (!may_look(g, row))
         return;

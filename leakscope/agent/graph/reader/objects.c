@@ -364,8 +364,8 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
 
 enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };
 
-/* How many members a container has; 0 for all else. */
-static uint64_t members_of(const object *one, uint8_t base)
+/* Members of a container, or the results that an lru_cache keeps. */
+static uint64_t length_of(const object *one, uint8_t base)
 {
     switch (base) {
     case DICT:
@@ -376,10 +376,12 @@ static uint64_t members_of(const object *one, uint8_t base)
     case LIST:
     case TUPLE:
     case DEQUE:
-        return one->size > 0 ? (uint64_t)one->size : 0;
+        return (uint64_t)one->size;
     default:
-        return 0;
+        break;
     }
+    const object *results = one->type == L.results && L.results_dict ? (object *)pointer_at(one, L.results_dict) : NULL;
+    return results && results->type == L.dict ? length_of(results, DICT) : NO_LENGTH;
 }
 
 /* ``addresses``: rising. */
@@ -515,7 +517,7 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
     while ((double)level->waiting / nodes * level->each > (double)room && nodes < 1u << 20)
         nodes *= 3;
     if (nodes > 1) {
-        uint64_t members = members_of(one, base), of_each = nodes;
+        uint64_t length = length_of(one, base), members = length == NO_LENGTH ? 0 : length, of_each = nodes;
         int stays = is_near || is_among(g->known, g->known_count, (uintptr_t)one);
         while (stays && of_each > 1 && members < MANY * of_each)
             of_each /= 3;
