@@ -22,7 +22,7 @@ from ..heap.accumulation import Accumulation, keeps_growing
 from ..heap.comparable import Heap
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
-from ..series.arithmetic import level_at
+from ..series.arithmetic import Floats, level_at
 from ..series.trend import LEAST_STEPS
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
@@ -194,16 +194,17 @@ def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth)
     """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
 
     By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
-    weighed is nearer to a straight line over time.
+    weighed is no straight line by them, and is one over time.
     """
-    ends_s = np.array([growth.start_s, growth.end_s])
-    clocks = [(look.heap.time_s, ends_s)]
-    steps, passed = steps_at(process, look.heap.time_s), steps_at(process, ends_s)
-    if min(np.ptp(steps), np.ptp(passed)) >= LEAST_STEPS:
-        clocks.insert(0, (steps, passed))
-    weighed = place.deep_bytes
-    apart = [float(np.abs(weighed - np.interp(at, at[[0, -1]], weighed[[0, -1]])).max()) for at, _ in clocks]
-    at, within = clocks[int(np.argmin(apart))]
+    ends_s, weighed = np.array([growth.start_s, growth.end_s]), place.deep_bytes
+
+    def off(clock: Floats) -> float:
+        return float(np.abs(weighed - np.interp(clock, clock[[0, -1]], weighed[[0, -1]])).max())
+
+    at, within = steps_at(process, look.heap.time_s), steps_at(process, ends_s)
+    is_counted = min(np.ptp(at), np.ptp(within)) >= LEAST_STEPS
+    if not is_counted or off(at) > max(SOME * float(np.ptp(weighed)), off(look.heap.time_s) / MOST):
+        at, within = look.heap.time_s, ends_s
     return over(float(np.ptp(within)), float(np.ptp(at))) if growth.end_s > growth.start_s else 1.0
 
 
