@@ -512,10 +512,9 @@ def _cache_lines(index: Index, holder: Holder) -> list[Line]:
 
     def wrappings(scope: Scope, site: Site) -> Iterator[_Event]:
         call = site.node
-        made = (value for target, value in pairs(call) if last_name(target) == holder.variable)
-        if isinstance(call, ast.Call) and _remembers(call.func) and names & {last_name(a) for a in call.args}:
-            yield _Event(call, ADDS, 1.0)
-        elif any(isinstance(value, ast.Call) and _remembers(value.func) for value in made):
+        made = [value for target, value in pairs(call) if last_name(target) == holder.variable]
+        wraps = isinstance(call, ast.Call) and bool(names & {last_name(a) for a in call.args})
+        if any(isinstance(one, ast.Call) and _remembers(one.func) for one in [*made, *([call] if wraps else [])]):
             yield _Event(call, ADDS, 1.0)
 
     return decorators or _ranked(index, wrappings)
