@@ -28,7 +28,6 @@ from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.accumulation import THREADS_ALIVE
 from ..facts.heap.place import Floats, Place
-from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
@@ -216,8 +215,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
         return 0
     places = case.heap(process.pid).places
     by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
-    of_frames = np.asarray(held_by_threads(process.rows("heap_children")), dtype=np.float64)
-    held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
+    held = _gained(by_take[by_take > 0])
     likely = max(0, process.growth_bytes)
     if not places or held >= GOOD_PART * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely

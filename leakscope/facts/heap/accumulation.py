@@ -13,7 +13,7 @@ import numpy as np
 
 from ...units import FEWEST, MOST
 from .owners import is_module_dict
-from .place import OUTSIDE, Floats, Place
+from .place import OUTSIDE, RUNNING, Floats, Place
 
 THREADS_ALIVE = "threading._active"
 _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
@@ -85,11 +85,11 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
 
 def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
     for root in roots:
-        if _is_on_its_way(root):
-            continue
+        if _is_on_its_way(root) or root.path == RUNNING:
+            continue  # ever more threads, each with its locals: that is thread-pileup's finding
         if _grows(root, threshold_bytes) and multiplies(root):
             if root.root_kind == "thread":
-                continue  # ever more threads, each with its locals: that is thread-pileup's finding
+                continue
             if root.root_kind in ("task", "generator", "frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
                 continue

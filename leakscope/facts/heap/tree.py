@@ -16,7 +16,7 @@ from ...findings import AGENT
 from ..tables import AT_EXIT, cells, only
 from .graph import graph_places
 from .naming import MODULES
-from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
+from .place import OF_OUTSIDE, OUTSIDE, Floats, Place
 from .takes import takes_with_graph
 
 if TYPE_CHECKING:
@@ -208,16 +208,6 @@ def outside_growth(nodes: pd.DataFrame, children: pd.DataFrame, takes: pd.DataFr
         if bytes[1] > bytes[0]:
             found.append(Outside(str(type_name), round(counts[1] - counts[0]), round(bytes[1] - bytes[0])))
     return sorted(found, key=lambda one: -one.bytes)
-
-
-def held_by_threads(children: pd.DataFrame) -> pd.Series[float]:
-    """Bytes that variables of running functions alone hold, by snapshot: of all threads together.
-
-    ``children``: rows of one process of the table heap_children. A function of its own holds little where there are
-    hundreds of threads that run it, and has no line among the holders.
-    """
-    frames = only(children, (children["node"] == OF_THREADS) & (children["type_name"] == "frame"))
-    return frames["retained_bytes"].astype("float64").groupby(frames["take"]).sum()
 
 
 def _at(rows: pd.DataFrame, key: tuple[Any, Any], column: str) -> float:
