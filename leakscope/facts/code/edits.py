@@ -149,7 +149,7 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
 
 
 def _of_view(asked: Asked, text: str, behind: str) -> str | None:
-    if "re.Match" in asked.type_name:
+    if "re.Match" in asked.type_name or "lxml." in asked.type_name:
         return None
     if "memoryview" in asked.type_name:
         return f"bytes({text})"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
 from ..calls import MODULE, calls_of
@@ -13,13 +15,15 @@ from ..code.adding import CALLS, CREATES, Line, Source, adding_lines
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
+from ..growth.counted import steps_at
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, keeps_growing
 from ..heap.comparable import Heap
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
-from ..series.arithmetic import level_at
+from ..series.arithmetic import Floats, level_at
+from ..series.trend import LEAST_STEPS
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
 from ..where.stacks import GrowthLine, lines_of
@@ -36,8 +40,8 @@ class Retained:
 
     **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``held_bytes`` that without it;
     ``weighed_bytes`` what the snapshots saw it gain, ``explained_bytes`` that with others of its name, ``share`` this
-    of what came into use; ``rate`` is in bytes a second, ``untouched`` what nobody has written to yet. ``made``: lines
-    that allocated what stays in the process, the most first, by samples.
+    of what came into use; ``untouched``: nobody has written to it yet. ``made``: lines that allocated what stays in the
+    process, the most first, by samples.
     """
 
     holder: Accumulation
@@ -52,7 +56,6 @@ class Retained:
     explained_bytes: float
     share: float
     pinning_ratio: float
-    rate: float
     total_bytes: int
     held_bytes: int
     untouched: bool
@@ -156,8 +159,7 @@ def retained(
     explained = holder.growth_bytes if is_weighed else weighed
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
-    rate = over(holder.growth_bytes * pinning_ratio, look.seconds)
-    window_s = growth.end_s - growth.start_s or look.seconds  # its rate is told by that, beside the job's
+    held = holder.growth_bytes * _times(look, place, process, growth)
     untouched = is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
@@ -181,12 +183,29 @@ def retained(
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
         explained_bytes=explained,
         pinning_ratio=pinning_ratio,
-        rate=rate,
-        total_bytes=int(min(rate * window_s, most)),
-        held_bytes=int(min(rate / pinning_ratio * window_s, most)),
+        total_bytes=int(min(held * pinning_ratio, most)),
+        held_bytes=int(min(held, most)),
         untouched=untouched,
         made=made,
     )
+
+
+def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth) -> float:
+    """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
+
+    By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
+    weighed is no straight line by them, and is one over time.
+    """
+    ends_s, weighed = np.array([growth.start_s, growth.end_s]), place.deep_bytes
+
+    def off(clock: Floats) -> float:
+        return float(np.abs(weighed - np.interp(clock, clock[[0, -1]], weighed[[0, -1]])).max())
+
+    at, within = steps_at(process, look.heap.time_s), steps_at(process, ends_s)
+    is_counted = min(np.ptp(at), np.ptp(within)) >= LEAST_STEPS
+    if not is_counted or off(at) > max(SOME * float(np.ptp(weighed)), off(look.heap.time_s) / MOST):
+        at, within = look.heap.time_s, ends_s
+    return over(float(np.ptp(within)), float(np.ptp(at))) if growth.end_s > growth.start_s else 1.0
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:
