@@ -10,6 +10,7 @@ import pytest
 
 from leakscope.facts.case import Case
 from leakscope.facts.growth.processes import ProcessGrowth
+from leakscope.facts.processes.table import process_rows
 from leakscope.findings import Bill, BillRow
 from leakscope.renderers import _bill, terminal
 from leakscope.reporting import report_of
@@ -216,6 +217,22 @@ def test_a_tensor_that_shows_the_memory_of_an_array_is_counted_once(tmp_path: Pa
     assert sum(row.bytes for row in level.rows if row.account in ("data", "user-held", "tensors")) == size
 
 
+def test_processes_at_the_peak_add_up_to_it_though_a_fork_ends_soon_after(tmp_path: Path) -> None:
+    """The kernel is asked for shares every 10 s: at 9 s half is the worker's, at 21 s all is the main process's."""
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.process(WORKER, role="dataloader-worker", born_s=2.0, died_s=20.0, exit_code=0)
+    names = ("pss_bytes", "pss_anon_bytes", "uss_bytes")
+    asked = {9: (100 * MiB, 100 * MiB, 0), 21: (210 * MiB,) * 3}
+    shares = {name: [asked[s][n] if s in asked else None for s in range(25)] for n, name in enumerate(names)}
+    builder.samples(PARENT, [(200 if s < 15 else 220 if s < 20 else 210) * MiB for s in range(25)], **shares)
+    shares = {name: [asked[9][n] if s == 7 else None for s in range(18)] for n, name in enumerate(names)}
+    builder.samples(WORKER, [200 * MiB] * 18, from_s=2.0, **shares)
+    case = Case(builder.ends(at_s=25.0, exit_code=0).open())
+    assert 15.0 <= case.bills[1].time_s < 20.0
+    rows = process_rows(case.processes, case.growth)
+    assert [(row.pss_bytes, row.private_bytes) for row in rows] == [(100 * MiB, 0)] * 2
+
+
 @pytest.mark.parametrize("holder", [None, "main() wide"])
 def test_a_large_array_that_is_being_filled_takes_nothing_from_what_others_hold(
     tmp_path: Path, holder: str | None
@@ -231,3 +248,19 @@ def test_a_large_array_that_is_being_filled_takes_nothing_from_what_others_hold(
     (held,) = [row for row in level.rows if row.account == "data"]
     assert level.total_bytes == 300 * MiB
     assert {part.name: part.bytes for part in held.parts}["main() table"] == 90 * MiB
+
+
+def test_tensors_of_two_types_in_one_holder_are_both_its_own(tmp_path: Path) -> None:
+    """Images and their labels: torch says of each type of element what a holder has of it."""
+    size = 200 * MiB
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[300 * MiB] * 20)
+    builder.source(PARENT, "/job/train.py", "def main():\n    batches = {}\n")
+    held = {"path": "main() batches", "type_name": "dict", "deep_bytes": size, "tensor_deep_bytes": size}
+    builder.take(PARENT, 1, 10.0, holders=[held], tensor_bytes=size)
+    row = {"take": 1, "moment": "take", "device": "cpu", "tensor_owner": "user-held"}
+    builder.row("tensors", 10.0, PARENT, **row, storage_bytes=size)
+    for name, part in (("float32", size - MiB), ("int64", MiB)):
+        node = builder.node(PARENT, held["path"])
+        builder.row("tensors", 10.0, PARENT, **row, node=node, dtype=name, storage_bytes=part)
+    level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
+    assert {row.account: row.bytes for row in level.rows if row.account in ("data", "user-held")} == {"data": size}

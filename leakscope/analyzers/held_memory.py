@@ -272,7 +272,8 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
     place = one.place
     first, last = format_bytes(place.deep_bytes[0]), format_bytes(one.held_bytes)
     figures = {"start_bytes": int(place.deep_bytes[0]), "end_bytes": int(one.held_bytes), "takes": len(takes_s)}
-    text = f"{place.said} held {first} in the first and {last} in the last of {len(takes_s)} snapshots"
+    text = f"{place.said} held {first} in the first and {last} in the last of {len(takes_s)} snapshots, at "
+    text += format_duration(takes_s[-1])
     if place.has_length:
         text += f"; it has {format_count(place.length[-1])} members"
         figures["end_length"] = int(place.length[-1])

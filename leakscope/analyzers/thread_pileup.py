@@ -28,7 +28,6 @@ from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.accumulation import THREADS_ALIVE
 from ..facts.heap.place import Floats, Place
-from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
@@ -110,7 +109,8 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     alike, waits = int_of(kind, "object_count"), text_of(kind, "text")
     did = "ran" if waits is None else f"were a {waits} that waited to run"
     ran = Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike})
-    each = f"about {format_bytes(bytes / max(started, 1))} of growth for each thread"
+    meanwhile = np.interp([case.growth.start_s, case.growth.end_s], pile.time_s, pile.count)
+    each = f"about {format_bytes(bytes / max(float(meanwhile[1] - meanwhile[0]), 1.0))} of growth for each thread"
     return case.finding(
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
@@ -216,8 +216,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
         return 0
     places = case.heap(process.pid).places
     by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
-    of_frames = np.asarray(held_by_threads(process.rows("heap_children")), dtype=np.float64)
-    held = max(_gained(by_take[by_take > 0]), _gained(of_frames))
+    held = _gained(by_take[by_take > 0])
     likely = max(0, process.growth_bytes)
     if not places or held >= GOOD_PART * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..facts.growth.arenas import in_use_of
+from ..facts.growth.counted import counted_steps
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FIRST_WORK_S, FLAT, GROWING, LEAST_STEPS
-from ..reporting.laps import counted_steps
+from ..facts.tables import fell_silent
 from ..reporting.timeline import thinned
 from ..rising import WARM_UP
 from ._comparison import Overlay, RunCurve
@@ -31,11 +33,13 @@ class Curve:
     """Memory of one run. ``worked_s``: when the process that counted most was seen at its first and last step, or None.
 
     ``steps``: (when, how many since the first), or None where those are too few. ``counted``: how many in all.
+    ``judged_bytes``: of ``held_bytes`` those whose growth is compared.
     """
 
     growth: TreeGrowth
     time_s: Floats
     held_bytes: Floats
+    judged_bytes: Floats
     start_s: float  # of the judged window: start-up is over
     worked_s: tuple[float, float] | None
     steps: tuple[Floats, Floats] | None
@@ -72,13 +76,35 @@ def curve_of(case: Case) -> Curve:
     """The memory of one run that is judged, and the steps it counted."""
     growth = case.growth
     time_s, held = _series(growth)
-    counted = counted_steps(case)
+    counted = counted_steps(case.rows("sentinels"))
     worked_s = None
     if counted is not None and counted[1][-1] > counted[1][0]:
         last = int(np.searchsorted(counted[1], counted[1][-1]))
         worked_s = float(counted[0][0]), float(counted[0][last])
     count = float(counted[1][-1] - counted[1][0]) if counted is not None else 0.0
-    return Curve(growth, time_s, held, growth.trend.start_s, worked_s, _enough(counted), count)
+    return Curve(growth, time_s, held, held, growth.trend.start_s, worked_s, _enough(counted), count)
+
+
+def alike_judged(curves: Sequence[Curve]) -> Sequence[Curve]:
+    """All by what is in use, where the growth of one was seen in that alone: what else a process holds, as what malloc
+    keeps free, differs between two runs of one program by more than such a leak gains.
+    """
+    used = [_in_use(curve) for curve in curves]
+    if not any(curve.growth.main and curve.growth.main.is_hidden for curve in curves) or any(
+        one is None for one in used
+    ):
+        return curves
+    return [replace(curve, judged_bytes=one) for curve, one in zip(curves, used) if one is not None]
+
+
+def _in_use(curve: Curve) -> Floats | None:
+    """What allocators had handed out in the process that grew, and all that the others hold; None: nobody read it."""
+    main = curve.growth.main
+    at_s, used, _ = in_use_of(main.rows("sentinels")) if main is not None else (np.empty(0),) * 3
+    if main is None or at_s.size < 2 or fell_silent(at_s[-1], main.time_s[0], main.time_s[-1]):
+        return None
+    own, in_use = (np.interp(curve.time_s, *one) for one in ((main.time_s, main.held_bytes), (at_s, used)))
+    return curve.held_bytes - own + in_use
 
 
 def origins(curves: Sequence[Curve]) -> list[float]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..findings import LEVEL, Bill, Finding, HeapView, ProcessRow, Report
 from ..kinds import FILLS, KILL
-from ..units import LITTLE, MOST, unnumbered
+from ..units import LITTLE, MOST, SOME, unnumbered
 from ._comparison import GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, BillChange, FindingChange, WorkerChange
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
@@ -68,8 +68,9 @@ def _alone(own: Told, findings: list[Finding], other: Told, called: tuple[str, s
     changes = []
     for finding in findings:
         share = _share_held(finding, own, other)
-        is_held = share is not None and share >= MOST
         grows_by = finding.bytes_per_hour or 0.0
+        least = MOST if grows_by or finding.wasted else SOME  # what is only held was let go of, or is there
+        is_held = share is not None and share >= least
         if finding.tells(FILLS) or (is_held and not grows_by and not finding.wasted):
             continue  # no fault, or as it was: it is seen to be read by now, or what grows is known
         if share is not None and not is_held:

@@ -17,7 +17,7 @@ from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_in
 from ..facts.series.trend import LEAST_S, LEAST_STEPS
 from ..facts.tables import narrow
 from ..units import MiB
-from ._curves import ALIKE, SECOND, STEP, Curve, Flags, curve_of, origins
+from ._curves import ALIKE, SECOND, STEP, Curve, Flags, alike_judged, curve_of, origins
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -146,7 +146,7 @@ class PacePair:
 def paces(before: Case, after: Case) -> PacePair:
     """Both runs by step, if both counted enough of them in common; else by time."""
     cases = before, after
-    curves = [curve_of(case) for case in cases]
+    curves = alike_judged([curve_of(case) for case in cases])
     shorter_s = min(curve.lasted_s for curve in curves)
     begin_s = origins(curves)
     for unit in (STEP, SECOND):
@@ -183,8 +183,8 @@ def _work_ended(curve: Curve, origin_s: float, end: float) -> float:
 
 def _with_whole(pace: Pace, curve: Curve, x: Floats, start: float) -> Pace:
     """With what the whole run did."""
-    judged, later = curve.at_work() & (curve.time_s <= curve.growth.trend.end_s), curve.held_bytes[x >= start]
-    usual = _slope(x[judged], curve.held_bytes[judged], bool(curve.growth.leaking))[0] if judged.any() else 0.0
+    judged, later = curve.at_work() & (curve.time_s <= curve.growth.end_s), curve.held_bytes[x >= start]
+    usual = _slope(x[judged], curve.judged_bytes[judged], bool(curve.growth.leaking))[0] if judged.any() else 0.0
     return replace(
         pace,
         usual_slope=usual,
@@ -222,7 +222,7 @@ def _pace(
     if x.size < _LEAST_SAMPLES or x[-1] <= x[0] or _inside(x).sum() < _LEAST_SAMPLES:
         return Pace(curve.growth.leaking, curve.growth.reason)
     seconds_each = float(time_s[-1] - time_s[0]) / float(x[-1] - x[0])
-    slope, low, high = _slope(x, y, bool(curve.growth.leaking))
+    slope, low, high = _slope(x, curve.judged_bytes[use], bool(curve.growth.leaking))
     least = max(float(min_growth_bytes), min_growth_fraction * float(np.median(y)))
     return Pace(
         curve.growth.leaking,

@@ -250,7 +250,7 @@ def _alike(one: float, two: float, pair: PacePair, changes: Sequence[FindingChan
 
 def _still_first(changes: Sequence[FindingChange]) -> bool:
     """Every holder that grew before grows after."""
-    growing = [c for c in changes if not c.wasted and c.change != NEW]
+    growing = [c for c in changes if not c.wasted and c.change != NEW and c.severity != "note"]
     return bool(growing) and all(c.change == STILL for c in growing)
 
 

@@ -65,6 +65,10 @@ _ARRAYS = ("numpy.ndarray", "torch.Tensor")
 _OF_A_WHOLE = {
     "memoryview": ("bytes() of the part", "the buffer that it is of"),
     "re.Match": ("what .group() returns", "the text in which it was found"),
+    "lxml.etree._Element": (
+        "what is read of it, as its text, or copy.deepcopy() of a part",
+        "the document that it is of, with its whole tree,",
+    ),
 }
 
 
@@ -451,9 +455,26 @@ def _rebuilt(one: Held) -> str | None:
     return ast.unparse(target) if is_it and target is not None else None
 
 
+_WORK = ("Future", "Task")
+
+
+def _tracebacks(one: Held) -> dict[str, str] | None:
+    """Much of a member that was looked into hangs on one."""
+    inside = _much_of_members(one.found.holder.largest or one.place)
+    if not any(part.type_name == "traceback" for part in inside):
+        return None
+    if one.member in _WORK:  # the line hands in the work, and what it raises comes later
+        instead = f"take each out of {one.variable} once it is done{one.filled}, also where it failed; or, to keep the "
+        instead += "exception, drop what hangs on it by traceback.clear_frames(error.__traceback__)"
+        whose = f"each {one.member} that failed keeps its exception, and with it"
+        return {"whose": whose, "they": "this", "their": "its traceback", "instead": instead}
+    instead = f"keep str(error), or error.with_traceback(None), instead{one.where}"
+    return {"whose": "the exceptions keep", "they": "they", "their": "their tracebacks", "instead": instead}
+
+
 def _finished_work(one: Held) -> str | None:
     """Futures or tasks that are kept for good, each with what it returned: what takes it out again."""
-    if one.member not in ("Future", "Task") or not one.place.is_user or one.found.removing:
+    if one.member not in _WORK or not one.place.is_user or one.found.removing:
         return None
     key = getattr(one.node, "targets", [None])[0]
     if isinstance(key, ast.Subscript) and stored(one.node) is not None:
@@ -726,12 +747,9 @@ MECHANISMS: dict[str, Mechanism] = {
         "there, or keep it elsewhere and only as long as it is needed",
     ),
     "tracebacks": Mechanism(  # much of a member that was looked into hangs on one
-        lambda one: any(
-            part.type_name == "traceback" for part in _much_of_members(one.found.holder.largest or one.place)
-        ),
-        "the exceptions keep the locals of every function they passed through, by their tracebacks: keep str(error), "
-        "or error.with_traceback(None), instead{one.where}",
-        _bound,
+        _tracebacks,
+        "{whose} the locals of every function {they} passed through, by {their}: {instead}",
+        lambda one: _bound(one) if one.member not in _WORK else [],
     ),
     "views": Mechanism(_views, "{found} instead{one.where}", _bound),
     "values-with-more": Mechanism(

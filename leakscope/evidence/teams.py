@@ -52,7 +52,8 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     is_copying = _is_copying(team, suspect)
     told = suspect.finding.mechanism if suspect.finding is not None else _MECHANISMS.get(suspect.how)
     verb = "copies the memory it inherited" if is_copying else "keeps more and more memory"
-    title = f"{_each(team, most, count)} {verb}: {format_bytes(gained, signed=True)} in all"
+    size = gained if suspect.finding is None else min(gained, _in_all(suspect.finding, count))
+    title = f"{_each(team, most, count)} {verb}: {format_bytes(size, signed=True)} in all"
     if suspect.name is not None:
         likely = "in" if suspect.how == "found" else "likely in"
         title += f", {'most likely' if is_copying else likely} {suspect.name}"
@@ -65,7 +66,10 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
             Ground(f"{share:.0%} of the growth is theirs", graded(share, NEUTRAL, SURE)),
             Ground("all of them grow alike", FAIR) if team.are_alike else None,
         ],
-        bytes=gained,
+        severity=suspect.finding.severity if suspect.finding is not None else None,
+        bytes=size,
+        bytes_per_hour=case.bytes_per_hour(size),
+        bytes_per_step=case.bytes_per_step(size),
         subject=_subject(team, suspect, most, count),
         evidence=_evidence(growth, team, suspect, share),
         doubts=_doubts(team, suspect),
@@ -73,6 +77,14 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         mechanism="workers-copy" if is_copying else told,
         series=_curves(team.alive),
     )
+
+
+def _in_all(found: Finding, count: int) -> int:
+    """What each of ``count`` workers gained in the holder, as snapshots of some of them saw it: what they gained
+    besides, as by their imports, is not the holder's.
+    """
+    seen = {series.process for series in found.series if series.process is not None}
+    return found.bytes * count // max(1, len(seen))
 
 
 def _is_copying(team: Team, suspect: Suspect) -> bool:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.case import Case
+from ..facts.growth.counted import counted_steps
 from ..facts.growth.processes import process_growths
 from ..facts.processes.ranks import beside_ranks, of_rank
 from ..findings import LedgerRow, Report
 from ..reporting import report_of
-from ..reporting.laps import counted_steps
 from ..storage import open_recording
 from ._clocks import Events, events_of
 
@@ -68,7 +68,7 @@ def _judged(recording: Recording, rank: int, is_shared: bool) -> Judged:
     if is_shared:  # what the kernel told between samples, and the end of the recording, are of all that it recorded
         lived = max((p.time_s[-1] - p.time_s[0] for p in case.growth.processes), default=0.0)
         report = replace(report, recording=replace(report.recording, peak=None, duration_s=round(float(lived), 3)))
-    counted = counted_steps(case)
+    counted = counted_steps(case.rows("sentinels"))
     held = report.timeline.total_bytes if report.timeline is not None else ()
     return Judged(
         rank,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.growth.counted import counted_steps
 from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, only
 from ..findings import Lap, Laps
@@ -32,20 +33,8 @@ def laps(case: Case) -> Laps | None:
     time_s, held = case.growth.time_s, case.growth.held_bytes
     if time_s.size < FEWEST * _LEAST_SAMPLES:
         return None
-    steps = counted_steps(case)
+    steps = counted_steps(case.rows("sentinels"))
     return _by_phase(case, steps, time_s, held) or _by_steps(case.step_unit, steps, time_s, held)
-
-
-def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
-    """When each step of the process that counted most was seen, and its number, which never falls."""
-    rows = case.rows("sentinels")
-    rows = narrow(rows, "pid", "time_s", "step")[rows["step"].notna() & rows["pid"].notna()]
-    if not len(rows):
-        return None
-    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = only(rows, rows["pid"] == spans.astype(float).idxmax()).sort_values("time_s")
-    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
-    return own["time_s"].to_numpy(dtype=np.float64), count
 
 
 def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats) -> Laps | None:

@@ -214,6 +214,21 @@ def test_one_as_long_as_the_capacity_beside_it_is_full_whatever_is_compared(tmp_
     assert only(report).kind == "filling"
 
 
+BESIDE = CACHE.replace("self.entries = {}", "self.entries, self.keys = {}, []").replace(
+    "        if len(self.entries) > self.most:\n            self.entries.pop(next(iter(self.entries)))\n",
+    "        self.keys.append(key)\n        while len(self.keys) > self.most:\n            self.forget()\n\n"
+    "    def forget(self):\n        self.entries.pop(self.keys.pop(0))\n",
+)
+
+
+def test_a_limit_of_what_is_filled_beside_it_is_its_own_where_both_are_emptied(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir(), two.mkdir()
+    assert says(only(run(one, BESIDE)).title, "57% of 4,000")
+    others = run(two, BESIDE.replace("self.entries.pop(self.keys.pop(0))", "self.keys.pop(0)"))
+    assert others.verdict.leaking, "what is in the cache stays"
+
+
 def test_a_rise_in_memory_that_stands_is_not_said_to_stay_between_its_ends(tmp_path: Path) -> None:
     rss = [60 * MB + min(70 * MB, 2 * MB * i) for i in range(90)]
     report = analyze(RecordingBuilder(tmp_path).process(100).samples(100, rss).ends(90.0, exit_code=0).open())

@@ -223,6 +223,13 @@ def of_members(kind: str) -> Holders:
     return lambda f: [{**one, "member_type": kind} for one in rows_of("list")(f)]
 
 
+def of_failed(f: float) -> list[dict[str, Any]]:
+    own = {"object_count": 2000 * f, "variable": None, "edge_kind": "item"}
+    member = place("main() kept.rows[*]", 238 * MB * f, parent="main() kept.rows", type_name="_base.Future", **own)
+    inside = {"object_count": 2000 * f, "parent": "main() kept.rows[*]", "type_name": "traceback"}
+    return [*of_members("_base.Future")(f), member, place("main() kept.rows[*].error", 230 * MB * f, **inside)]
+
+
 def of_jobs(f: float) -> list[dict[str, Any]]:
     return [{**one, "member_type": "_base.Future"} for one in rows_of("dict")(f)]
 
@@ -278,14 +285,16 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TWINS.replace("self.rows[key] = row", "self.rows[row.id] = row"), rows_of("dict"), "unbounded-container",
          ["row.id", "delete each entry"]),
         (GROUPS, rows_of("dict"), "unbounded-container", ["a new one for each row.user"]),
+        (FUTURES, of_failed, "tracebacks", ["once it is done", "also where it failed", "clear_frames"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
+        (FUTURES, of_members("lxml.etree._Element"), "views", ["its whole tree", "as its text", "copy.deepcopy()"]),
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
     ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
          "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "twins",
-         "other keys", "groups", "match", "anew", "text", "spans"],
+         "other keys", "groups", "failed", "match", "element", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -98,6 +98,24 @@ def first(report: Report) -> Finding:
     return report.findings[0]
 
 
+@pytest.mark.parametrize("role", ["trainer", "dataloader-worker"])
+def test_what_grew_is_told_by_steps_where_they_were_counted(tmp_path: Path, role: str) -> None:
+    """All snapshots are of a time in which the job was slow; a loader's worker counts no steps of its own."""
+
+    def steps(at_s: float) -> float:
+        return 8 * at_s if at_s < 12 else 96 + 40 * (at_s - 12)
+
+    builder = RecordingBuilder(tmp_path).process(100, role=role).source(100, "/job/train.py", SOURCE)
+    builder.samples(100, [50 * MB + round(0.5 * MB * steps(i / 4)) for i in range(96)], every_s=0.25)
+    counting = 100 if role == "trainer" else 99
+    builder.sentinels(counting, step=[round(steps(s)) for s in range(24)])
+    for number, at_s in enumerate((3.0, 6.0, 9.0), 1):
+        holders = history(0.4 * MB * steps(at_s), steps(at_s))
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(0.5 * MB * steps(at_s)))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    assert first(report).bytes == pytest.approx(0.8 * report.verdict.growth_bytes, rel=0.05)
+
+
 def test_the_list_is_named_not_its_members_nor_its_owner(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f)))
     assert found.kind == "retained-objects"
@@ -333,6 +351,28 @@ def test_lists_of_one_dict_that_all_grow_are_told_as_the_dict(tmp_path: Path) ->
     assert (weighed["start_length"], weighed["end_length"]) == (8, 8)
     assert "method" in finding.title
     assert not any("explains only" in doubt for doubt in finding.doubts)
+
+
+BANK = SOURCE.replace("= []", "= {}").replace(
+    "self.history.append(batch)",
+    "kept = self.history.setdefault(len(batch) % 8, [])\n        print(len(kept))\n        kept.append(batch)",
+)
+
+
+def test_where_members_grow_that_came_since_the_line_that_fills_them_is_named(tmp_path: Path) -> None:
+    """The dict had no entry in the first snapshot, and its eight lists became longer in all others."""
+    builder = growing_run(tmp_path, BANK)
+    for number, at_s in enumerate(TAKES_S, 1):
+        f = max(0.0, (at_s - 3) / 24)
+        rows = [place("main() trainer", 240 * MB * f, type_name="__main__.Trainer")]
+        own = {"type_name": "dict", "member_type": "list", "length": 8 if f else 0}
+        rows.append(place("main() trainer.history", 240 * MB * f, **own))
+        for key in range(8 if f else 0):
+            inside = {"parent": "main() trainer.history", "edge_kind": "item", "variable": "history"}
+            rows.append(place(f"main() trainer.history[{key}]", 30 * MB * f, length=300 * f, **inside))
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    finding = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert finding.subject.line == 1 + BANK.splitlines().index("        kept.append(batch)")
 
 
 def test_a_library_inside_a_user_object_is_named_by_the_user_variable(tmp_path: Path) -> None:
@@ -968,6 +1008,22 @@ def test_a_list_that_grows_beside_a_cache_that_is_emptied_now_and_then_is_named(
     found = first(report)
     assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "failures", 8)
     assert says(found.title, "Gateway.failures")
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_table_that_was_loaded_early_keeps_growing_no_more(tmp_path: Path, goes_on: bool) -> None:
+    """Another list goes on: three snapshots, of which the first saw the table half loaded."""
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate((2.0, 7.0, 22.0), 1):
+        table = at_s if goes_on else min(at_s, 7.0)
+        held = [
+            place("main() table", 8 * MB * table, length=round(100 * table), member_type="Row"),
+            *history(3 * MB * at_s, round(500 * at_s)),
+        ]
+        builder.take(100, number, at_s, holders=held, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open(), only=["retained-objects"])
+    told = [one.subject.variable for one in report.findings]
+    assert told == (["table", "history"] if goes_on else ["history"])
 
 
 @pytest.mark.parametrize("grows", [True, False])

@@ -257,6 +257,19 @@ def test_the_culprit_of_a_whole_program(program: str) -> None:
     assert _place(adding_lines(sources, holder)) == (culprit["file"], culprit["line"])
 
 
+def test_the_line_of_a_cache_in_an_attribute_is_the_one_that_makes_it():
+    text = """class Lexicon:
+    def __init__(self):
+        self.vector = lru_cache(maxsize=12_000)(self._vector)
+
+def main(lexicon):
+    while True:
+        print(lexicon.vector.cache_info().currsize)
+"""
+    holder = Holder("vector", "Lexicon", None, "/job/train.py", "attribute", "functools._lru_cache_wrapper")
+    assert [line.line for line in adding_lines([_source(text)], holder)] == [3]
+
+
 def test_a_call_is_found_by_its_whole_name_however_its_module_was_imported():
     text = """import torch
 from torch import jit

@@ -22,7 +22,7 @@ from leakscope.storage import open_recording
 from tests.analyzers.test_held_memory import LIMITED
 from tests.analyzers.test_held_memory import run as held
 from tests.builders import RecordingBuilder
-from tests.comparing.runs import TRAIN, MiB, run
+from tests.comparing.runs import PID, TRAIN, MiB, run
 from tests.renderers.reports import FULL
 from tests.sentences import says
 
@@ -284,6 +284,36 @@ def test_a_cache_that_fills_is_no_fault_that_is_gone():
     fills = Finding("filling", "", "note", 1.0, 60 * MiB, about, means=analyzers.kinds()["filling"])
     before = held_in("main() cache.entries", [0, 60 * MiB], False, [fills])
     assert not finding_changes(before, held_in("main() cache.entries", [0, 2 * MiB], False))
+
+
+@pytest.mark.parametrize(("size", "changes"), [(20 * MiB, []), (2 * MiB, ["gone"])])
+def test_what_was_only_held_is_gone_where_it_was_let_go_of_and_not_where_it_is_smaller(size, changes):
+    about = Subject(holder="Cache.entries (dict)", path="main() cache.entries", variable="entries", type="dict")
+    kept = Finding("held-memory", "", "note", 1.0, 60 * MiB, about, means=analyzers.kinds()["held-memory"])
+    before = held_in("main() cache.entries", [0, 60 * MiB, 60 * MiB], False, [kept])
+    after = held_in("main() cache.entries", [0, size, size], False)
+    assert [one.change for one in finding_changes(before, after)] == changes
+
+
+def of_freed(folder, kept_bytes, until):
+    """In use are 12 KiB more with each step, in memory of which malloc keeps ``kept_bytes`` free by that step."""
+    folder.mkdir()
+    builder = RecordingBuilder(folder).process(PID, cmdline="python3 train.py").source(PID, "/home/me/train.py", TRAIN)
+    at_s = [s / 2 for s in range(120)]
+    free = [round(4 * MiB + kept_bytes * min(1.0, 20 * s / until) - 12 * KiB * max(0.0, 20 * s - until)) for s in at_s]
+    used = [round(120 * MiB + 12 * KiB * 20 * s) for s in at_s]
+    builder.samples(PID, [a + b for a, b in zip(used, free)], every_s=0.5)
+    steps = [round(20 * s) for s in at_s]
+    builder.sentinels(PID, every_s=0.5, malloc_in_use_bytes=used, malloc_free_bytes=free, step=steps)
+    return builder.ends(at_s=60.0).open()
+
+
+def test_two_runs_of_one_leak_are_the_same_whatever_malloc_keeps_free(tmp_path):
+    first, second = of_freed(tmp_path / "a", 20 * MiB, 250), of_freed(tmp_path / "b", 80 * MiB, 600)
+    result = compare(first, second)
+    assert result.verdict != "worse"
+    assert result.before.growth_bytes_per_step == pytest.approx(12 * KiB, rel=0.1)
+    assert result.after.growth_bytes_per_step == pytest.approx(12 * KiB, rel=0.1)
 
 
 def test_a_leak_that_would_not_show_in_the_run_after_is_not_called_gone():

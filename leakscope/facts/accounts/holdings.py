@@ -15,7 +15,7 @@ from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
-from ..heap.place import MODULE_DICTS, Place
+from ..heap.place import FRAME, MODULE_DICTS, RUNNING, Place
 from ..heap.standing import shared_table
 from ..heap.tree import as_people_see_it
 from ..tables import cells, only
@@ -54,8 +54,8 @@ def holdings(recording: Recording, process: ProcessGrowth, take: int, private: f
     by_purpose: dict[str, float] = {}
     of_node: dict[int, float] = {}
     for node, device, owner, size in cells(tensors, "node", "device", "tensor_owner", "storage_bytes"):
-        if node is not None:
-            of_node[int(node)] = float(size or 0)
+        if node is not None:  # a row for each type of element
+            of_node[int(node)] = of_node.get(int(node), 0.0) + float(size or 0)
         elif device == "cpu":
             account = OWNERS.get(str(owner), "other-tensors")
             by_purpose[account] = by_purpose.get(account, 0.0) + float(size or 0)
@@ -91,10 +91,10 @@ def _of_the_user(place: Place) -> list[Place]:
 
     What no more than a running call refers to is the user's as well: somebody made it, and waits for it.
     """
-    if place.is_user and place.type_name not in ("frame", "module"):
+    if (place.is_user and place.type_name not in (FRAME, "module")) or place.path == RUNNING:
         return [place]
     found = [one for child in place.children for one in _of_the_user(child)]
-    is_in_call = place.parent is None and place.root_kind == "frame" and place.type_name != "frame"
+    is_in_call = place.parent is None and place.root_kind == "frame" and place.type_name != FRAME
     return found or ([place] if is_in_call or shared_table(place) is not None else [])
 
 

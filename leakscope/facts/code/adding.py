@@ -97,7 +97,7 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         return []
     holder = holder._replace(variable=variable)
     index = index_of(sources, variable, holder.owner_file)
-    if holder.edge_kind == "cache":
+    if holder.edge_kind == "cache" or holder.type_name.endswith("_lru_cache_wrapper"):
         cached = _cache_lines(index, holder)
         if cached:
             return cached
@@ -512,7 +512,9 @@ def _cache_lines(index: Index, holder: Holder) -> list[Line]:
 
     def wrappings(scope: Scope, site: Site) -> Iterator[_Event]:
         call = site.node
-        if isinstance(call, ast.Call) and _remembers(call.func) and names & {last_name(a) for a in call.args}:
+        made = [value for target, value in pairs(call) if last_name(target) == holder.variable]
+        wraps = isinstance(call, ast.Call) and bool(names & {last_name(a) for a in call.args})
+        if any(isinstance(one, ast.Call) and _remembers(one.func) for one in [*made, *([call] if wraps else [])]):
             yield _Event(call, ADDS, 1.0)
 
     return decorators or _ranked(index, wrappings)

@@ -1,7 +1,8 @@
 """At how many members the program itself stops a container from growing, read from its sources.
 
 A cap is a length that is compared where members are put in or taken out: ``while len(self.rows) > self.most:
-self.rows.popleft()``, ``if len(rows) < 100: rows.append(row)``; or a slice that leaves so many: ``rows = rows[-100:]``.
+self.rows.popleft()``, ``if len(rows) < 100: rows.append(row)``; also the length of what is filled beside it. Or it is a
+slice that leaves so many: ``rows = rows[-100:]``.
 Whether a container keeps to it is for those to say who have seen its length.
 """
 
@@ -71,11 +72,16 @@ class _Caps:
 
     def _compared(self, node: ast.If | ast.While, test: ast.Compare, nodes: Sequence[ast.AST]) -> Iterator[Cap]:
         left, op, right = test.left, type(test.ops[0]), test.comparators[0]
-        if not self._is_length(left):
-            left, op, right = right, _FLIPPED.get(op, op), left
-        if not self._is_length(left):
+        for is_it in (self._is_it, self._is_beside):
+            if not self._is_length(left, is_it):
+                left, op, right = right, _FLIPPED.get(op, op), left
+            if self._is_length(left, is_it):
+                break
+        else:
             return
-        if issubclass(op, _ABOVE):
+        if is_it == self._is_beside:
+            holds = issubclass(op, _ABOVE) and self._takes_out(node.body, self._scope) and self._adds(nodes)
+        elif issubclass(op, _ABOVE):
             holds = (
                 self._takes_out(node.body, self._scope)
                 or self._adds(node.orelse)
@@ -115,17 +121,21 @@ class _Caps:
     def _is_it(self, node: ast.expr | None, scope: Scope | None = None) -> bool:
         return self._names.strength(node, scope or self._scope, inside=False) >= _SURE
 
-    def _is_length(self, node: ast.expr) -> bool:
+    def _is_beside(self, node: ast.expr | None) -> bool:
+        """Another attribute of the same object: where that is too long, one is taken out of both."""
+        return isinstance(node, ast.Attribute) and self._scope.params[:1] == (last_name(node.value),)
+
+    def _is_length(self, node: ast.expr, is_it: Callable[[ast.expr], bool]) -> bool:
         """``len(rows)``, ``rows.qsize()``; or a name that was given this."""
         if isinstance(node, ast.Name):
             assigned = [pair for site in self._scope.sites for pair in pairs(site.node)]
             given = [value for target, value in assigned if isinstance(target, ast.Name) and target.id == node.id]
-            return len(given) == 1 and isinstance(given[0], ast.Call) and self._is_length(given[0])
+            return len(given) == 1 and isinstance(given[0], ast.Call) and self._is_length(given[0], is_it)
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-            return self._is_it(node.args[0])
-        return isinstance(node.func, ast.Attribute) and node.func.attr in _LENGTHS and self._is_it(node.func.value)
+            return is_it(node.args[0])
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _LENGTHS and is_it(node.func.value)
 
     def _takes_out(self, nodes: Sequence[ast.AST], scope: Scope, calls: int = _CALLS) -> bool:
         """Something there takes members out, or puts another container in its place."""

@@ -20,7 +20,19 @@ from .chains import chain, chains, names_its_like
 from .history import History, history_of
 from .naming import LEAST_CHILDREN, RESULTS, Names
 from .nodes import Node, from_roots, nodes_of
-from .place import GRAPH_TYPE, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place, Reference, copied
+from .place import (
+    FRAME,
+    GRAPH_TYPE,
+    OF_MODULES,
+    OF_OUTSIDE,
+    OF_THREADS,
+    OUTSIDE,
+    RUNNING,
+    Floats,
+    Place,
+    Reference,
+    copied,
+)  # fmt: skip
 from .sharing import Sharers, give_members, give_to_holder, sharers_of
 from .takes import weigh_alike
 from .weights import weigh_arrays
@@ -103,6 +115,8 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) ->
             found.append(chain(place, nodes[number], names.place(named[number]), links_of[number]))
     if OF_OUTSIDE in nodes:
         found += _outside(nodes, names, places)
+    if OF_THREADS in nodes:
+        found += _running(nodes, names, places)
     dissolved = {id(_dissolved(place)) for place in found if place.type_name == RESULTS}
     found = [place for place in found if id(place) not in dissolved]
     if sharers is not None:
@@ -244,6 +258,16 @@ def _type_of_members(container: Place, node: Node) -> str | None:
         if container.has_length and node.by_type[kind][0][-1] >= MOST * container.length[-1] > 0
     ]  # fmt: skip
     return kinds[0] if len(kinds) == 1 else None
+
+
+def _running(nodes: Mapping[int, Node], names: Names, places: Mapping[int, Place]) -> Iterator[Place]:
+    """Variables of functions that have no line of their own: where hundreds of threads run one, each holds little."""
+    group = nodes[OF_THREADS]
+    told = [p for n, p in places.items() if p.type_name == FRAME and nodes[n].told.dominator_node == OF_THREADS]
+    for place in _others(names.place(group), group, told):
+        if place.type_name == FRAME:
+            place.path, place.parent, place.root_kind = RUNNING, None, "thread"
+            yield place
 
 
 def _outside(nodes: Mapping[int, Node], names: Names, places: Mapping[int, Place]) -> Iterator[Place]:

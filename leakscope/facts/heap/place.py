@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 # The first objects of a graph are none of Python's: they stand for groups of roots. Among these are the table of
 # modules, running functions, and what only C code refers to.
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
+FRAME, RUNNING = "frame", "running functions"  # the type of one that runs; all those without a line of their own
 _GROUPS = ("", "module", "thread", "recorder", OUTSIDE, "unreached")  # as agent/graph/rows.py has them
 GROUPS = len(_GROUPS)
 OF_MODULES, OF_THREADS, OF_OUTSIDE = map(_GROUPS.index, ("module", "thread", OUTSIDE))
@@ -134,12 +135,20 @@ class Place:
 
     @property
     def longer_member(self) -> Place | None:
-        """The one that gained most, where it has as many members as before, and these have more."""
-        if not self.has_length or self.length[-1] > self.length[0]:
-            return None
-        longer = [one for one in self.children if one.has_length and one.length[-1] > one.length[0]]
-        is_most = sum(one.growth_bytes for one in longer) >= MOST * self.growth_bytes > 0
-        return max(longer, key=lambda one: one.growth_bytes) if is_most else None
+        """The one that gained most, where most of what came is in members that have more each since they are there."""
+        gained = {one: one._gained_since_there for one in self.children if self.has_length and one.has_length}
+        longer = [one for one in gained if gained[one] > 0]
+        is_most = sum(gained[one] for one in longer) >= MOST * self.growth_bytes > 0
+        return max(longer, key=gained.__getitem__) if is_most else None
+
+    @property
+    def _gained_since_there(self) -> float:
+        """Bytes, of what became longer meanwhile; 0 of what did not."""
+        there = np.flatnonzero(self.count > 0)
+        if not there.size:
+            return 0.0
+        first, last = (self.length[at] / max(self.count[at], 1.0) for at in (there[0], -1))
+        return float(self.deep_bytes[-1] - self.deep_bytes[there[0]]) if last > first else 0.0
 
 
 def upwards(place: Place | None, *, by_name: bool = False) -> Iterator[Place]:

@@ -16,7 +16,7 @@ from ...findings import AGENT
 from ..tables import AT_EXIT, cells, only
 from .graph import graph_places
 from .naming import MODULES
-from .place import OF_THREADS, OUTSIDE, Floats, Place
+from .place import OUTSIDE, Floats, Place
 from .takes import takes_with_graph
 
 if TYPE_CHECKING:
@@ -180,16 +180,6 @@ def _seen(places: Sequence[Place]) -> Iterator[Place]:
         else:
             yield place
             yield from _seen(list(place.children))
-
-
-def held_by_threads(children: pd.DataFrame) -> pd.Series[float]:
-    """Bytes that variables of running functions alone hold, by snapshot: of all threads together.
-
-    ``children``: rows of one process of the table heap_children. A function of its own holds little where there are
-    hundreds of threads that run it, and has no line among the holders.
-    """
-    frames = only(children, (children["node"] == OF_THREADS) & (children["type_name"] == "frame"))
-    return frames["retained_bytes"].astype("float64").groupby(frames["take"]).sum()
 
 
 def steps_of(place: Place, at: int) -> Place:

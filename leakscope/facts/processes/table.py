@@ -118,6 +118,18 @@ class Process:
             return np.zeros_like(at_s)
         return np.where((self.born_s <= at_s) & (at_s <= self.died_s), np.interp(at_s, time_s, values), 0.0)
 
+    def share_at(self, column: str, at_s: float, changed_s: Floats) -> float:
+        """Like ``values_at``, in a straight line only while the same processes lived (``changed_s``: when one came or
+        went): what is shared is another's part from then on.
+        """
+        time_s, values = series(self.samples, column)
+        after = int(np.searchsorted(time_s, at_s))
+        if 0 < after < time_s.size and self.born_s <= at_s <= self.died_s:
+            between = changed_s[(changed_s > time_s[after - 1]) & (changed_s <= time_s[after])]
+            if between.size:
+                return float(values[after - 1] if between[-1] >= at_s else values[after])
+        return float(self.values_at(column, np.array([at_s]))[0])
+
     def busy_share(self, start_s: float, end_s: float) -> float:
         """Share of a core it used between two moments."""
         used = self.value_at("cpu_s", end_s) - self.value_at("cpu_s", start_s)
@@ -183,7 +195,8 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
     known += [p.born_s for p in everyone]  # also of those that nobody sampled: a snapshot of a rank is all of it
     end_s = max(known + [p.died_s for p in everyone if p.died_s < float("inf")], default=0.0)
     peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
-    rows = [_row(name, role, members, peak_s, end_s) for (role, name), members in groups.items()]
+    changed_s = np.sort([at_s for p in everyone for at_s in (p.born_s, p.died_s)])
+    rows = [_row(name, role, members, peak_s, end_s, changed_s) for (role, name), members in groups.items()]
     rows.sort(key=lambda row: (-row.pss_bytes, -row.count, row.process))
     return rows[:_SHOWN]
 
@@ -205,12 +218,12 @@ def _own_peak_s(members: Sequence[Process]) -> float:
     return _most_s(time_s, np.sum([process.values_at("rss_bytes", time_s) for process in members], axis=0))
 
 
-def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: float) -> ProcessRow:
+def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: float, changed_s: Floats) -> ProcessRow:
     at_s = peak_s if any(p.born_s <= peak_s <= p.died_s for p in members) else _own_peak_s(members)
     first_s, last_s = min(p.born_s for p in members), min(end_s, max(p.died_s for p in members))
 
     def total(column: str) -> int:
-        return round(sum(float(p.values_at(column, np.array([at_s]))[0]) for p in members))
+        return round(sum(p.share_at(column, at_s, changed_s) for p in members))
 
     lives = [min(p.died_s, end_s) - p.born_s for p in members]
     busy_s = sum(p.value_at("cpu_s", min(p.died_s, end_s)) for p in members)

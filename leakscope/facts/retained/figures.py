@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
@@ -13,13 +15,15 @@ from ..code.adding import CALLS, CREATES, Line, Source, adding_lines
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
+from ..growth.counted import steps_at
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, keeps_growing
 from ..heap.comparable import Heap
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
-from ..series.arithmetic import level_at
+from ..series.arithmetic import Floats, level_at
+from ..series.trend import LEAST_STEPS
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
 from ..where.stacks import GrowthLine, lines_of
@@ -36,8 +40,8 @@ class Retained:
 
     **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``held_bytes`` that without it;
     ``weighed_bytes`` what the snapshots saw it gain, ``explained_bytes`` that with others of its name, ``share`` this
-    of what came into use; ``rate`` is in bytes a second, ``untouched`` what nobody has written to yet. ``made``: lines
-    that allocated what stays in the process, the most first, by samples.
+    of what came into use; ``untouched``: nobody has written to it yet. ``made``: lines that allocated what stays in the
+    process, the most first, by samples.
     """
 
     holder: Accumulation
@@ -52,7 +56,6 @@ class Retained:
     explained_bytes: float
     share: float
     pinning_ratio: float
-    rate: float
     total_bytes: int
     held_bytes: int
     untouched: bool
@@ -151,16 +154,19 @@ def retained(
     assert place is not None
     named, lines = named_in(sources, place)
     link = _link_of(holder)
+    made = lines_of(growth, process, sources, NATIVE if _is_large(place) or holder.is_guess else OBJECTS)
+    under = max((_share_under(line, made) for line in lines), default=0.0)
+    is_sampled = holder.is_guess and place.type_name == GRAPH_TYPE and under > MOST
+    if is_sampled:  # of what nobody could weigh so much was allocated where it is added to
+        holder = replace(holder, growth_bytes=holder.growth_bytes / MOST * under)
     weighed = min(holder.growth_bytes, max(place.growth_bytes, 0.0))
-    is_weighed = holder.bytes_each is not None or not holder.is_guess
+    is_weighed = holder.bytes_each is not None or not holder.is_guess or is_sampled
     explained = holder.growth_bytes if is_weighed else weighed
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
-    rate = over(holder.growth_bytes * pinning_ratio, look.seconds)
-    window_s = growth.end_s - growth.start_s or look.seconds  # its rate is told by that, beside the job's
+    held = holder.growth_bytes * _times(look, place, process, growth)
     untouched = is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
-    made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
     is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
     if lines and link is None and (is_once or all(line.kind == CALLS for line in lines)):
         adding = _by_what_they_make(lines, place, process, made)
@@ -181,12 +187,33 @@ def retained(
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
         explained_bytes=explained,
         pinning_ratio=pinning_ratio,
-        rate=rate,
-        total_bytes=int(min(rate * window_s, most)),
-        held_bytes=int(min(rate / pinning_ratio * window_s, most)),
+        total_bytes=int(min(held * pinning_ratio, most)),
+        held_bytes=int(min(held, most)),
         untouched=untouched,
         made=made,
     )
+
+
+def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth) -> float:
+    """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
+
+    By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
+    weighed is no straight line by them, and is one over time. Before the first snapshot no more than it had in that.
+    """
+    ends_s, weighed = np.array([growth.start_s, growth.end_s]), place.deep_bytes
+
+    def off(clock: Floats) -> float:
+        return float(np.abs(weighed - np.interp(clock, clock[[0, -1]], weighed[[0, -1]])).max())
+
+    at, within = steps_at(process, look.heap.time_s), steps_at(process, ends_s)
+    is_counted = min(np.ptp(at), np.ptp(within)) >= LEAST_STEPS
+    if not is_counted or off(at) > max(SOME * float(np.ptp(weighed)), off(look.heap.time_s) / MOST):
+        at, within = look.heap.time_s, ends_s
+    if growth.end_s <= growth.start_s or not np.ptp(at):
+        return 1.0
+    before, after = (at[0] - within[0]) / np.ptp(at), (within[1] - at[-1]) / np.ptp(at)
+    had = over(float(weighed[0]), float(np.ptp(weighed)))
+    return 1.0 + float(min(before, had) + after)
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:
@@ -209,20 +236,23 @@ def _is_large(place: Place) -> bool:
 def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence[Line]:
     """Where several lines add to it, those in functions under which most of what stays was allocated come first.
 
+    One that ran once added little of what came again and again, though all was allocated under its function, main().
     A line that makes it stands first where none was found that fills it: the others are about something else.
     """
     adding = [line for line in lines if line.kind != CREATES]
     if len(adding) < 2 or not made or lines[0].kind == CREATES:
         return lines
 
-    def allocated(line: Line) -> float:
-        own = line.file, line.function or MODULE
-        under = (one for one in made if one.bytes > 0)
-        return sum(one.bytes for one in under if any((call.file, call.function) == own for call in calls_of(one.stack)))
-
-    total = sum(one.bytes for one in made if one.bytes > 0)
-    adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand
+    adding.sort(key=lambda line: (line.is_once, _share_under(line, made) < _SOME))  # else as they stand
     return [*adding, *(line for line in lines if line.kind == CREATES)]
+
+
+def _share_under(line: Line, made: Sequence[GrowthLine]) -> float:
+    """Of what stays: the part that was allocated under the function of a line."""
+    own = line.file, line.function or MODULE
+    stays = [one for one in made if one.bytes > 0]
+    under = (one for one in stays if any((call.file, call.function) == own for call in calls_of(one.stack)))
+    return over(sum(one.bytes for one in under), sum(one.bytes for one in stays))
 
 
 def _by_what_they_make(
