@@ -123,7 +123,7 @@ def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     shown = report.verdict.shown_bytes_per_hour
     if shown is None:
         return Outcome(rule, CANNOT_TELL, "cannot tell the growth: this run is too short")
-    least = shown * hours
+    least = min(shown, growth.most_bytes_per_hour) * hours
     if least <= limit.bytes:
         return Outcome(rule, KEPT, f"memory does not grow: more than {format_bytes(least)} {unit} would have shown")
     text = f"this run is too short: it might not show a leak below {format_bytes(least)} {unit}"
