@@ -25,8 +25,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
@@ -34,7 +32,6 @@ from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
-from ..facts.growth.filling import limited
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
@@ -231,14 +228,7 @@ def _finding(
     named, lines = named_in(case.sources, place)
     name, size = holder_name(named), format_bytes(one.held_bytes)
     since = f"and has hardly grown since {format_duration(one.since_s)}"
-    remedy = f"release it once it is no longer needed: that frees about {size}"
-    kept = limited(case.sources, place, np.array(takes_s)) if not one.stood else None
-    if kept is not None:
-        where = f" ({kept.line.file.rpartition('/')[2]}:{kept.line.line})" if kept.line is not None else ""
-        count = f"to {format_count(kept.limit)} members" if kept.limit is not None else "below a limit"
-        since = f"and is kept {count}{where}"
-        remedy = f"lower that limit if {size} is too much"
-    elif not one.stood:
+    if not one.stood:
         since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
     series = [Series(f"{HELD_BY} {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
@@ -255,7 +245,7 @@ def _finding(
         doubts=[
             "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
         ],
-        remedy=[remedy],
+        remedy=[f"release it once it is no longer needed: that frees about {size}"],
         series=series,
         **about(named, place),
     )

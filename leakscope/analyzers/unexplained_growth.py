@@ -30,16 +30,15 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
-from ..facts.heap.tree import outside_growth
 from ..facts.processes.inside import THROTTLED, Foreign, blind_spot, foreign
 from ..facts.subject import Held, subject_of
-from ..facts.tables import cells, without_last
+from ..facts.tables import cells
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
 from ..facts.where.stacks import growth_lines, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
-from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, MiB, format_bytes, format_count
+from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -133,7 +132,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
         told, mend = _suspected(case, process, suspects), None
         doubts = "it is the only candidate: its contents were not measured" if inside else doubts
     else:
-        told = _nobody(case, process, bytes)
+        told = _nobody(case, process)
     return case.finding(
         told.kind,
         f"{process.name} gained {format_bytes(bytes)}{where}{told.title}",
@@ -232,25 +231,12 @@ def _suspected(case: Case, process: ProcessGrowth, suspects: Sequence[Place]) ->
     )
 
 
-def _nobody(case: Case, process: ProcessGrowth, bytes: int) -> _Told:
-    """Objects that no name leads to are told, and the line that allocated most of what stays."""
-    takes = without_last(process.rows("takes"), process.rows("takes"))
-    found = outside_growth(process.rows("heap_nodes"), process.rows("heap_children"), takes)
-    outside = [one for one in found if one.bytes >= MiB]
+def _nobody(case: Case, process: ProcessGrowth) -> _Told:
+    """The line that allocated most of what stays is told."""
     title = ", and its holder is unknown"
-    if outside and sum(one.bytes for one in outside) >= MOST * bytes:
-        title = f": {format_count(outside[0].count)} {outside[0].type_name} that C code alone holds"
-    told = [
-        Evidence(
-            f"{format_count(one.count)} more {one.type_name} that no Python object refers to retain "
-            f"{format_bytes(one.bytes)}",
-            {"bytes": one.bytes, "count": one.count},
-        )
-        for one in outside[:3]
-    ]
     line = None if imported.files(case.recording) else stays_at(case.growth, process, case.sources)
     if line is None:
-        return _Told(title, [], subject_of(process), told)
+        return _Told(title, [], subject_of(process))
     kept = kept_as(case.sources, Line(line.file, line.line, line.function, line.text, CALLS, line.share))
     kept = kept if kept is not None and kept.is_container else None
     name = ".".join(filter(None, (kept.owner, kept.variable))) if kept is not None else None
@@ -263,7 +249,7 @@ def _nobody(case: Case, process: ProcessGrowth, bytes: int) -> _Told:
         f"{title} and put into {name}" if name is not None else title,
         [Ground(f"{line.share:.0%} of what was seen to stay is of one line", WEAK)],
         subject_of(process, line, holder=name, variable=kept.variable if kept is not None else None),
-        [*told, grew_at(line)],
+        [grew_at(line)],
         [remedy],
     )
 

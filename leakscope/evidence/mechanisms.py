@@ -20,6 +20,7 @@ from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
 from ..facts.code.points_to import adds
 from ..facts.code.statements import (
+    Guard,
     Statement,
     freed_by,
     guard_of,
@@ -270,13 +271,10 @@ def not_freed(sources: Sequence[Source], file: str, line: int, maker: str) -> st
     name, makes = file.rsplit("/", 1)[-1], f"what {maker}() makes"
     if not calls:
         return f"call {freeing}() for {makes} at {name}:{line} once it is done with: nothing in the sources does"
-    at = f"{calls[0].source.file.rsplit('/', 1)[-1]}:{calls[0].node.lineno}"
-    guard = guard_of(sources, calls[0].source.file, calls[0].node.lineno, statement_at(sources, file, line))
-    why, by = f"less often than it is made at {name}:{line}: see what skips it, as an exception may", ""
-    if guard is not None:
-        why = _ONLY[guard.kind].format(text=guard.text, at=guard.place, when="for each", where=f" at {name}:{line}")
-        why = why.replace("members are added", "it is made").replace("They are added", "It is made")
-        by = f", and {guard.call} calls it" if guard.call else ""
+    node, source = calls[0].node, calls[0].source
+    at = f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
+    guard = guard_of(sources, source.file, node.lineno, statement_at(sources, file, line))
+    by, why = _why_rarely(guard, ("it is made", "it is made"), f" at {name}:{line}", "for each")
     return f"{at} frees {makes} by {freeing}(){by} {why}"
 
 
@@ -504,13 +502,23 @@ def _slow_consumer(one: Held) -> str | None:
 
 _ONLY = {
     "raises": "only if nothing raises before: put it into the finally of {text}",
-    "uncalled": "in {text}(), which nothing calls: call it {when}. They are added{where}",
-    "handler": "only after {text} ({at}): remove them also where none is raised. They are added{where}",
+    "uncalled": "in {text}(), which nothing calls: call it {when}. {It}{where}",
+    "handler": "only after {text} ({at}): remove them also where none is raised. {It}{where}",
     "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
-    "due also where members are added{where}",
-    "condition": "only if {text} ({at}): see that it comes to this as often as members are added{where}",
-    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added{where}",
+    "due also where {this}{where}",
+    "condition": "only if {text} ({at}): see that it comes to this as often as {this}{where}",
+    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as {this}{where}",
 }
+
+
+def _why_rarely(guard: Guard | None, what: tuple[str, str], where: str, when: str) -> tuple[str, str]:
+    """Who calls what removes, and why that runs less often than ``what`` happens, as it is said first and later on."""
+    this, it = what
+    if guard is None:
+        return "", f"less often than {it}{where}: see what skips it, as an exception may"
+    parts = {"this": this, "It": it.capitalize(), "where": where or " somewhere", "when": when}
+    calls = f", and {guard.call} calls it" if guard.call else ""
+    return calls, _ONLY[guard.kind].format(text=guard.text, at=guard.place, **parts)
 
 
 def _removal_not_reached(one: Held) -> str | None:
@@ -519,14 +527,12 @@ def _removal_not_reached(one: Held) -> str | None:
         return None
     removing = one.found.removing[0]
     guard = guard_of(one.sources, removing.file, removing.line, one.statement)
-    empties = ".clear(" in removing.text
-    why, calls = f"less often than they are added{one.where}: see what skips it, as an exception may", ""
-    if guard is not None:
-        when, where = "once they have been used" if empties else "for what is no longer needed", one.where
-        why = _ONLY[guard.kind].format(text=guard.text, at=guard.place, when=when, where=where or " somewhere")
-        calls = f", and {guard.call} calls it" if guard.call else ""
+    does, when = f"removes members of {one.variable}", "for what is no longer needed"
+    if ".clear(" in removing.text:
+        does, when = f"empties {one.variable}", "once they have been used"
+    calls, why = _why_rarely(guard, ("members are added", "they are added"), one.where, when)
     also = f"; remove them from {one.others} as well" if one.others else ""
-    return f"{removing.place} {'empties' if empties else 'removes members of'} {one.variable}{calls} {why}{also}"
+    return f"{removing.place} {does}{calls} {why}{also}"
 
 
 def _removed_beside(one: Held) -> dict[str, str] | None:

@@ -73,12 +73,14 @@ class Case:
         return step_unit(self.recording)
 
     @cached_property
+    def _judged(self) -> TreeGrowth:
+        return tree_growth(self.recording, self.horizon_s)
+
+    @cached_property
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
-        growth = tree_growth(self.recording, self.horizon_s)
-        if growth.leaking is not False:
-            return growth
-        found = kills(self.recording, processes(self.recording, growth)).sure
+        growth = self._judged
+        found = self.kills.sure if growth.leaking is False else ()
         killed = [k for k in found if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s]
         if not killed:
             return growth
@@ -103,7 +105,7 @@ class Case:
     @cached_property
     def processes(self) -> list[Process]:
         """Every process of the tree, by birth."""
-        return processes(self.recording, self.growth)
+        return processes(self.recording, self._judged)
 
     @cached_property
     def teams(self) -> list[Team]:

@@ -785,33 +785,6 @@ def test_what_came_before_the_agent_was_loaded_is_the_interpreters(tmp_path, not
     assert growth.start_s > 30 or not noted
 
 
-def table_of_keys(folder, counts, cpu_of_a_take_s):
-    """40 s in which ``store.KEPT`` gains 60 MiB by ``counts`` members; CPU time passes from snapshot to snapshot."""
-    builder = RecordingBuilder(folder).process(1)
-    cpu_s = np.interp(np.arange(160) / 4, (8.0, 18.0, 28.0, 38.0), np.cumsum(cpu_of_a_take_s)).tolist()
-    builder.samples(1, [(20 + n * 3 / 8) * MiB for n in range(160)], every_s=0.25, cpu_s=cpu_s)
-    for number, (at_s, count) in enumerate(zip((8.0, 18.0, 28.0, 38.0), counts), 1):
-        builder.take(1, number, at_s, rss_bytes=round((20 + 1.5 * at_s) * MiB))
-        builder.heap(1, number, at_s, round(1.5 * at_s * MiB), count)
-    return tree_growth(builder.ends(40.0, exit_code=0).open())
-
-
-@pytest.mark.parametrize(
-    ("counts", "cpu_s", "leaking"),
-    [
-        ([15_000, 27_000, 39_000, 56_000], [0.4, 0.2, 0.4, 0.8], None),  # as a vocabulary does
-        ([15_000, 27_000, 39_000, 51_000], [0.4, 0.4, 0.4, 0.4], True),  # each piece of work adds as much
-        ([15_000, 35_000, 48_000, 54_000], [0.4, 0.8, 0.52, 0.24], True),  # it does, on a machine that became busy
-    ],
-)
-def test_a_table_that_gains_ever_less_for_the_same_work_may_only_have_keys_that_repeat(
-    tmp_path, counts, cpu_s, leaking
-):
-    growth = table_of_keys(tmp_path, counts, cpu_s)
-    assert growth.leaking is leaking
-    assert leaking or says(growth.reason, "KEPT", "CPU")
-
-
 @pytest.mark.parametrize(("after_s", "leaking"), [(4.0, None), (60.0, True)])
 def test_what_came_before_the_first_step_is_growth_only_if_it_goes_on(tmp_path, after_s, leaking):
     """Imports and the building of a model on a machine that gives the recorder little time after them."""

@@ -101,6 +101,36 @@ def test_of_a_librarys_records_the_line_is_named_that_stores_what_weighs_in_them
     assert says(found.remedy[0], "train.py:7", "attrs['scores']", "store less")
 
 
+FIRST_APART = """import wide
+
+
+class History:
+    def __init__(self):
+        self.parts = []
+
+    def add(self, part):
+        self.parts.append(part)
+
+
+def main(seconds):
+    history = History()
+    history.parts.append(wide.first())
+    for _ in range(seconds):
+        history.add(wide.part())
+"""
+
+
+def test_a_line_that_ran_once_fills_nothing_though_all_is_allocated_under_main(tmp_path: Path) -> None:
+    """What a library makes on its way back to main() is no sign of who keeps it."""
+
+    def parts(f: float) -> list[dict[str, Any]]:
+        size = 240 * MB * f
+        return [place("main() history.parts", size, length=900 * f, member_type="wide.Part", array_deep_bytes=size)]
+
+    found = told(tmp_path, FIRST_APART, parts, [(16, "main", "malloc", 6)])
+    assert found.subject.line == 9
+
+
 def test_a_string_that_is_made_anew_each_time_grows_with_what_it_is_made_of(tmp_path: Path) -> None:
     source = "def main():\n    rows = []\n    while True:\n        rows.append(read())\n        text = dump(rows)\n"
 

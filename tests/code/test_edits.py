@@ -11,6 +11,7 @@ import pytest
 
 from leakscope.facts.code.edits import Asked, Edited, Unsure, edit, suitable
 from leakscope.facts.code.index import Source
+from tests.sentences import says
 
 FILE = "/job/train.py"
 
@@ -207,6 +208,17 @@ def test_what_loses_a_key_beside_another_container_does_so_with_it(kind: str) ->
         buffer.push(key, 1)
     buffer.evict("a")
     assert [*buffer.rows] == ["b"]
+
+
+def test_who_counts_by_a_length_that_falls_is_told() -> None:
+    counting = TWINS + "\n    def served(self):\n        return len(self.rows)\n"
+    assert "train.py:13" in edited("removed-beside", counting, "# add", type_name="dict").note
+    assert "len" not in edited("removed-beside", TWINS, "# add", type_name="dict").note
+
+
+def test_of_two_statements_on_a_line_the_one_that_adds_is_asked() -> None:
+    found = edit("finished-work", asked("task = spawn(); rows.add(task)", "add", type_name="set of _asyncio.Task"))
+    assert isinstance(found, Unsure) and says(found.why, "shares its line")
 
 
 CACHED = """import functools

@@ -72,7 +72,7 @@ def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
     try:
         how = _known(_HOW.get(mechanism), _UP_TO_YOU)
         _need(not asked.file.startswith("<"), "the code is in no file")
-        found = statement_at(asked.sources, asked.file, asked.line)
+        found = statement_at(asked.sources, asked.file, asked.line, asked.variable)
         whole = found is not None and _tree(found.source.text) is not None
         name = asked.file.rsplit("/", 1)[-1]
         edited = how(
@@ -82,7 +82,18 @@ def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
         _need(_tree(edited.text) is not None, "the edited source could not be parsed")
     except Unsure as unsure:
         return unsure
-    return edited
+    read = _length_is_read(asked) if how in _TAKES_OUT else None
+    return edited if read is None else edited._replace(note="; ".join(filter(None, (edited.note, read))))
+
+
+def _length_is_read(asked: Asked) -> str | None:
+    """Where the program asks how many there are: it may count by that what has come so far."""
+    for source, node in _nodes(asked.sources):
+        is_length = isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
+        if is_length and last_name(node.args[0]) == asked.variable:
+            place = f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
+            return f"{place} reads how many are in {asked.variable}, which will be fewer"
+    return None
 
 
 def suitable(length: float) -> int:
@@ -245,7 +256,7 @@ def _made_with_limit(asked: Asked, found: Statement) -> Edited:
     other = (
         len(call.args) > (0 if is_queue else 1) or call.keywords or any(isinstance(a, ast.Starred) for a in call.args)
     )
-    _need(not other, f"{asked.variable} is made with a limit already, or by other arguments")
+    _need(not other, f"{asked.variable} is made by {ast.unparse(call)}: which limit that gives is not to be seen")
     given = [*(_segment(source, one) for one in call.args), f"{'maxsize' if is_queue else 'maxlen'}={asked.most}"]
     waits = "whoever puts one more waits, also where nobody takes one out"
     note = f"at most {asked.most:,} wait: {waits}" if is_queue else f"it keeps the latest {asked.most:,}; {_MISSES}"
@@ -478,6 +489,7 @@ _HOW: dict[str, _How] = {
     "finished-work": _taken_out_when_done,
     "class-attribute": _for_each_object,
 }
+_TAKES_OUT = (_bounded, _left_out, _made_with_limit, _in_finally, _removed_as_beside, _taken_out_when_done)
 
 
 # ---- texts and their syntax

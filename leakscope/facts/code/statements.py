@@ -77,8 +77,11 @@ class Beside(NamedTuple):
     removes: Statement
 
 
-def statement_at(sources: Sequence[Source], file: str, line: int) -> Statement | None:
-    """The innermost statement that begins at a line, or that the line is part of; None where there is none."""
+def statement_at(sources: Sequence[Source], file: str, line: int, variable: str = "") -> Statement | None:
+    """The innermost statement that begins at a line, or that the line is part of; None where there is none.
+
+    Of several on one line the first that names ``variable``.
+    """
     source = next((one for one in sources if one.file == file), None)
     tree = parse(source.text) if source is not None else None
     if source is None or tree is None:
@@ -90,7 +93,7 @@ def statement_at(sources: Sequence[Source], file: str, line: int) -> Statement |
         if not inside:
             break
         around.append(at)
-        at = inside[0]
+        at = next((one for one in inside if names(one, variable)), inside[0])
     return Statement(source, at, tuple(around[1:]), tree) if isinstance(at, ast.stmt) else None
 
 
@@ -500,6 +503,10 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
     for name in ("body", "handlers", "orelse", "finalbody") if not isinstance(node, ast.expr) else ():
         yield from getattr(node, name, ())
     yield from (one for case in getattr(node, "cases", ()) for one in case.body)
+
+
+def names(node: ast.AST, variable: str) -> bool:
+    return bool(variable) and any(last_name(one) == variable for one in ast.walk(node))
 
 
 def _begins(node: ast.stmt) -> int:

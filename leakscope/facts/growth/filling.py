@@ -152,16 +152,16 @@ def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Fillin
         return None
     inside = (one for one in downwards(held[0].place.children) if one.growth_bytes >= least)  # what it keeps that in
     place = max((held[0].place, *inside), key=lambda one: one.has_length)
-    filling = limited(sources_of(recording), place, heap.time_s)
+    filling = _limited(sources_of(recording), place, heap.time_s)
     return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
 
 
 def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
-    filling = limited(sources, place, time_s)
+    filling = _limited(sources, place, time_s)
     return filling if filling is not None and _explains(filling, time_s, window_s) else None
 
 
-def limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
+def _limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
     """A container that became longer, with the limit that it is kept to; None: none is known to be there."""
     if not (place.has_length and place.count[-1] == 1 and place.length[-1] > place.length[0]):
         return None

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...units import format_bytes
 from .. import imported
+from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import figures, int_of, only, process_name, records
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 HOST, CGROUP, RLIMIT, DEV_SHM = "host", "cgroup", "rlimit", "dev-shm"
 _OF_MEMORY = (HOST, CGROUP)
+MACHINE = "the machine"
 _RLIMITS = {"rlimit-as": "RLIMIT_AS", "rlimit-data": "RLIMIT_DATA"}
 
 
@@ -62,6 +64,7 @@ class Limit:
         return f"{self.name} ({format_bytes(float(self.limit_bytes[-1]))})"
 
 
+@remembered
 def limits(recording: Recording) -> list[Limit]:
     """Every limit that was sampled."""
     found = (*_host(recording), *_cgroups(recording), *_rlimits_and_shm(recording), *_gpus(recording))
@@ -83,7 +86,7 @@ def _host(recording: Recording) -> Iterator[Limit]:
     rows = recording.tables["host_samples"]
     rows = only(rows, rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna())
     total = figures(rows, "mem_total_bytes")
-    yield Limit(HOST, "the machine", figures(rows, "time_s"), total - figures(rows, "mem_available_bytes"), total)
+    yield Limit(HOST, MACHINE, figures(rows, "time_s"), total - figures(rows, "mem_available_bytes"), total)
 
 
 def _cgroups(recording: Recording) -> Iterator[Limit]:

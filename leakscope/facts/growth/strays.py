@@ -48,7 +48,6 @@ class Strays:
     time_s: Floats
     unreached_bytes: Floats
     reached_bytes: Floats
-    knows_pools: bool
     weighs_tensors: bool
     types: tuple[Stray, ...]
 
@@ -90,7 +89,6 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
         time_s=graphs["time_s"].to_numpy(dtype=np.float64),
         unreached_bytes=unreached,
         reached_bytes=held - unreached,
-        knows_pools=bool(graphs["arena_bytes"].notna().all()),
         weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).astype(bool).all()),
         types=tuple(_by_type(rows, numbers)),
     )

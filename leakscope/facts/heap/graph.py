@@ -21,7 +21,17 @@ from .history import History, history_of
 from .naming import LEAST_CHILDREN, RESULTS, Names
 from .nodes import Node, from_roots, nodes_of
 from .place import (
-    FRAME, GRAPH_TYPE, OF_MODULES, OF_OUTSIDE, OF_THREADS, OUTSIDE, RUNNING, Floats, Place, Reference, copied,
+    FRAME,
+    GRAPH_TYPE,
+    OF_MODULES,
+    OF_OUTSIDE,
+    OF_THREADS,
+    OUTSIDE,
+    RUNNING,
+    Floats,
+    Place,
+    Reference,
+    copied,
 )  # fmt: skip
 from .sharing import Sharers, give_members, give_to_holder, sharers_of
 from .takes import weigh_alike

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from ...findings import AGENT
 from ..tables import AT_EXIT, cells, only
 from .graph import graph_places
 from .naming import MODULES
-from .place import OF_OUTSIDE, OUTSIDE, Floats, Place
+from .place import OUTSIDE, Floats, Place
 from .takes import takes_with_graph
 
 if TYPE_CHECKING:
@@ -180,38 +180,6 @@ def _seen(places: Sequence[Place]) -> Iterator[Place]:
         else:
             yield place
             yield from _seen(list(place.children))
-
-
-@dataclass(frozen=True)
-class Outside:
-    """What C code alone came to hold between two snapshots, of one type."""
-
-    type_name: str
-    count: int
-    bytes: int
-
-
-def outside_growth(nodes: pd.DataFrame, children: pd.DataFrame, takes: pd.DataFrame) -> list[Outside]:
-    """Objects that no name leads to and C code holds (a table of an extension, exit handlers), most bytes first.
-
-    ``nodes`` and ``children``: rows of one process of the tables heap_nodes and heap_children. Between the first and
-    the last of ``takes`` that have a graph; none where there are no two.
-    """
-    numbers = [take for take in takes["take"] if (nodes["take"] == take).any()]
-    if len(numbers) < 2:
-        return []
-    of_group = only(children, children["node"] == OF_OUTSIDE).set_index(["take", "type_name"])
-    found = []
-    for type_name in dict.fromkeys(of_group.index.get_level_values("type_name")):
-        counts, bytes = ([_at(of_group, (take, type_name), column) for take in (numbers[0], numbers[-1])]
-                         for column in ("object_count", "retained_bytes"))  # fmt: skip
-        if bytes[1] > bytes[0]:
-            found.append(Outside(str(type_name), round(counts[1] - counts[0]), round(bytes[1] - bytes[0])))
-    return sorted(found, key=lambda one: -one.bytes)
-
-
-def _at(rows: pd.DataFrame, key: tuple[Any, Any], column: str) -> float:
-    return float(rows[column].get(key, 0.0)) if key in rows.index else 0.0
 
 
 def steps_of(place: Place, at: int) -> Place:

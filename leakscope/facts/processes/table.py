@@ -218,9 +218,7 @@ def _own_peak_s(members: Sequence[Process]) -> float:
     return _most_s(time_s, np.sum([process.values_at("rss_bytes", time_s) for process in members], axis=0))
 
 
-def _row(
-    name: str, role: str, members: list[Process], peak_s: float, end_s: float, changed_s: Floats
-) -> ProcessRow:
+def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: float, changed_s: Floats) -> ProcessRow:
     at_s = peak_s if any(p.born_s <= peak_s <= p.died_s for p in members) else _own_peak_s(members)
     first_s, last_s = min(p.born_s for p in members), min(end_s, max(p.died_s for p in members))
 

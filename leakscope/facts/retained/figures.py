@@ -228,6 +228,7 @@ def _is_large(place: Place) -> bool:
 def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence[Line]:
     """Where several lines add to it, those in functions under which most of what stays was allocated come first.
 
+    One that ran once added little of what came again and again, though all was allocated under its function, main().
     A line that makes it stands first where none was found that fills it: the others are about something else.
     """
     adding = [line for line in lines if line.kind != CREATES]
@@ -240,7 +241,7 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
         return sum(one.bytes for one in under if any((call.file, call.function) == own for call in calls_of(one.stack)))
 
     total = sum(one.bytes for one in made if one.bytes > 0)
-    adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand
+    adding.sort(key=lambda line: (line.is_once, allocated(line) < _SOME * total))  # else as they stand
     return [*adding, *(line for line in lines if line.kind == CREATES)]
 
 
