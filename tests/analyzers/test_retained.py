@@ -1010,6 +1010,22 @@ def test_a_list_that_grows_beside_a_cache_that_is_emptied_now_and_then_is_named(
     assert says(found.title, "Gateway.failures")
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_table_that_was_loaded_early_keeps_growing_no_more(tmp_path: Path, goes_on: bool) -> None:
+    """Another list goes on: three snapshots, of which the first saw the table half loaded."""
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate((2.0, 7.0, 22.0), 1):
+        table = at_s if goes_on else min(at_s, 7.0)
+        held = [
+            place("main() table", 8 * MB * table, length=round(100 * table), member_type="Row"),
+            *history(3 * MB * at_s, round(500 * at_s)),
+        ]
+        builder.take(100, number, at_s, holders=held, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open(), only=["retained-objects"])
+    told = [one.subject.variable for one in report.findings]
+    assert told == (["table", "history"] if goes_on else ["history"])
+
+
 @pytest.mark.parametrize("grows", [True, False])
 def test_a_chain_of_objects_may_be_of_any_length(grows: bool) -> None:
     import numpy as np

@@ -19,12 +19,14 @@ THREADS_ALIVE = "threading._active"
 _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
 
 
-def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fraction: float = 0.15) -> bool:
+LEAST_LATELY = 0.15  # of what was gained, in the second half: where it was filled early 0, of a steady rise 0.5, and
+# where it rises at a few evaluations still something
+
+
+def keeps_growing(values: Floats, *, min_persistence: float = 0.6) -> bool:
     """Rose more than it fell, and also lately.
 
     ``min_persistence``: net growth over the sum of all changes; a saw-tooth is near 0, a steady rise is 1.
-    ``min_recent_fraction``: of the growth that came in the second half; a cache that filled early shows 0, a steady
-    rise 0.5, jumps at a few evaluations still something.
     """
     changes = np.diff(values)
     total = float(np.abs(changes).sum())
@@ -34,7 +36,7 @@ def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fr
     if len(values) <= FEWEST:
         return True
     middle = values[(len(values) - 1) // 2]
-    return float(values[-1] - middle) >= min_recent_fraction * net
+    return float(values[-1] - middle) >= LEAST_LATELY * net
 
 
 def multiplies(place: Place, *, min_ratio: float = 1.25) -> bool:

@@ -261,7 +261,7 @@ def _type_of_members(container: Place, node: Node) -> str | None:
 
 
 def _running(nodes: Mapping[int, Node], names: Names, places: Mapping[int, Place]) -> Iterator[Place]:
-    """Variables of the functions that have no line of their own: where hundreds of threads run one, each holds little."""
+    """Variables of functions that have no line of their own: where hundreds of threads run one, each holds little."""
     group = nodes[OF_THREADS]
     told = [p for n, p in places.items() if p.type_name == FRAME and nodes[n].told.dominator_node == OF_THREADS]
     for place in _others(names.place(group), group, told):

@@ -119,8 +119,8 @@ class Process:
         return np.where((self.born_s <= at_s) & (at_s <= self.died_s), np.interp(at_s, time_s, values), 0.0)
 
     def share_at(self, column: str, at_s: float, changed_s: Floats) -> float:
-        """Like ``values_at``, but between two readings only while the same processes lived (``changed_s``: when one came
-        or went): what is shared is another's part from then on.
+        """Like ``values_at``, in a straight line only while the same processes lived (``changed_s``: when one came or
+        went): what is shared is another's part from then on.
         """
         time_s, values = series(self.samples, column)
         after = int(np.searchsorted(time_s, at_s))

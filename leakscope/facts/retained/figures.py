@@ -194,7 +194,7 @@ def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth)
     """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
 
     By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
-    weighed is no straight line by them, and is one over time.
+    weighed is no straight line by them, and is one over time. Before the first snapshot no more than it had in that.
     """
     ends_s, weighed = np.array([growth.start_s, growth.end_s]), place.deep_bytes
 
@@ -205,7 +205,11 @@ def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth)
     is_counted = min(np.ptp(at), np.ptp(within)) >= LEAST_STEPS
     if not is_counted or off(at) > max(SOME * float(np.ptp(weighed)), off(look.heap.time_s) / MOST):
         at, within = look.heap.time_s, ends_s
-    return over(float(np.ptp(within)), float(np.ptp(at))) if growth.end_s > growth.start_s else 1.0
+    if growth.end_s <= growth.start_s or not np.ptp(at):
+        return 1.0
+    before, after = (at[0] - within[0]) / np.ptp(at), (within[1] - at[-1]) / np.ptp(at)
+    had = over(float(weighed[0]), float(np.ptp(weighed)))
+    return 1.0 + float(min(before, had) + after)
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...units import LISTED, MOST, over
+from ...units import FEWEST, LISTED, MOST, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.accumulation import Accumulation, accumulations
+from ..heap.accumulation import LEAST_LATELY, Accumulation, accumulations
 from ..heap.comparable import Heap
 from ..heap.handles import handles
 from ..heap.owners import user_place
@@ -82,7 +82,21 @@ def holders_of(look: Look, package: str | None = None, *, max_count: int = LISTE
         missing = look.in_use_bytes - look.explained_bytes
         endless = _endless_graph(look.heap, holders, missing)
         holders += endless or handles(look.heap, holders, missing, lambda kind: kind.split(".", 1)[0] == package)
-    return sorted(_by_user_place(holders), key=lambda h: -h.growth_bytes)[:max_count]
+    going_on = [one for one in _by_user_place(holders) if not _was_filled_before(one, look.heap)]
+    return sorted(going_on, key=lambda h: -h.growth_bytes)[:max_count]
+
+
+def _was_filled_before(holder: Accumulation, heap: Heap) -> bool:
+    """What it has came in the first half of the time, bytes and members: a table that was loaded keeps growing no more,
+    whatever else does.
+    """
+    place, half_s = holder.place, float(heap.time_s[[0, -1]].mean())
+    if place is None or holder.is_guess or len(heap.takes) < FEWEST:
+        return False
+    return not any(
+        values[-1] - np.interp(half_s, heap.time_s, values) >= LEAST_LATELY * (values[-1] - values[0])
+        for values in (place.deep_bytes, *([place.length] if place.has_length else []))
+    )
 
 
 def _seconds(heap: Heap) -> float:

@@ -12,6 +12,7 @@ enum { COLUMNS_READ = 4096, MOST_CHUNKS = 256, WORDS_OF_SERIES = 18, WORDS_OF_CH
 struct columns {
     struct graph *g;
     uint32_t left;   /* that may still be looked at */
+    uint64_t stride; /* a chunk that is met stands for so many */
     int is_weighing; /* else the graph gets an edge to each */
     int is_done;
 };
@@ -33,7 +34,7 @@ static void meet(struct columns *all, uint64_t address, uint64_t bytes)
     if (!all->is_weighing)
         all->is_done &= refer(all->g, address, TYPE_ARROW);
     else if (node != NONE && ARRAY(all->g, type, uint32_t)[node] == TYPE_ARROW)
-        ARRAY(all->g, own, uint64_t)[node] = bytes;
+        ARRAY(all->g, own, uint64_t)[node] = bytes * all->stride;
 }
 
 /* Three words: the record of some memory, where in it the values begin, and how many. Returns how many bytes it has; 0: they
@@ -76,19 +77,21 @@ static int meet_chunk(struct columns *all, uint64_t address, uint64_t code, int 
     return found;
 }
 
-/* A column, behind a count of who refers to it, has a list of chunks: each an address, and that of its code. */
+/* A column, behind a count of who refers to it, has a list of chunks: each an address, and that of its code. Of very many,
+ * as rows that are added one by one make them, some stand for the others. */
 static int meet_column(struct columns *all, uint64_t address)
 {
-    uint64_t words[WORDS_OF_SERIES], chunks[2 * MOST_CHUNKS];
+    uint64_t words[WORDS_OF_SERIES], chunk[2];
     if (!all->left || !copy_words(address, words, WORDS_OF_SERIES))
         return 0;
     for (int i = 0; i + 1 < WORDS_OF_SERIES; i++) {
-        uint64_t count = words[i + 1], most = count < MOST_CHUNKS ? count : MOST_CHUNKS;
-        if (!count || count >> 32 || !copy_words(words[i], chunks, 2 * most) || !meet_chunk(all, chunks[0], chunks[1], 0))
+        uint64_t count = words[i + 1];
+        all->stride = count / MOST_CHUNKS + (count % MOST_CHUNKS != 0);
+        if (!count || count >> 32 || !copy_words(words[i], chunk, 2) || !meet_chunk(all, chunk[0], chunk[1], 0))
             continue;
         all->left--;
-        for (uint64_t k = 1; k < most; k++)
-            meet_chunk(all, chunks[2 * k], chunks[1], 0);
+        for (uint64_t k = all->stride; k < count && copy_words(words[i] + 16 * k, chunk, 2); k += all->stride)
+            meet_chunk(all, chunk[0], chunk[1], 0);
         return 1;
     }
     return 0;
