@@ -34,6 +34,7 @@ class Evidence:
 
 
 HELD_BY = "bytes held by"
+NOBODY = "no Python object"  # by which what C code has leaked is held
 
 # What a reader calls roles of processes, where it is something else. The root of a job may train, or serve, or neither.
 ROLES = {"trainer": "main process", "python": "child", "python-fork": "forked child", "python-spawn": "spawned child"}

@@ -36,7 +36,7 @@ from ..facts.heap.handles import ALIKE
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import cells, int_of, only, series
-from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..findings import NOBODY, Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
 from ..signals import Signal
 from ..units import FEWEST, MOST, MUCH, format_count, format_duration
@@ -312,7 +312,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         grounds=[Ground("references were counted beyond those that objects have", FAIR)],
         bytes=0,
         process=process,
-        holder="no Python object",
+        holder=NOBODY,
         type=rest.type_name,
         evidence=[
             Evidence(f"{text} in {format_duration(rest.passed_s)}", figures),

@@ -123,13 +123,13 @@ def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     shown = report.verdict.shown_bytes_per_hour
     if shown is None:
         return Outcome(rule, CANNOT_TELL, "cannot tell the growth: this run is too short")
-    least = shown * hours
+    least = min(shown, growth.most_bytes_per_hour) * hours
     if least <= limit.bytes:
-        return Outcome(rule, KEPT, f"memory does not grow: more than {format_bytes(least)} {unit} would have shown")
-    text = f"this run is too short: it might not show a leak below {format_bytes(least)} {unit}"
+        return Outcome(rule, KEPT, f"memory does not grow: {format_bytes(least)} {unit} at most")
+    text = f"this run is too short: memory may have grown by {format_bytes(least)} {unit}"
     if limit.bytes > 0:
         needed_h = (growth.end_s - growth.start_s) / 3600 * least / limit.bytes
-        text += f"; about {_so_long(needed_h, hours, limit, case.step_unit)} after start-up would"
+        text += f"; about {_so_long(needed_h, hours, limit, case.step_unit)} after start-up would show"
     return Outcome(rule, CANNOT_TELL, text)
 
 

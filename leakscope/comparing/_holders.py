@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..findings import LEVEL, Bill, Finding, HeapView, ProcessRow, Report
+from ..findings import LEVEL, NOBODY, Bill, Finding, HeapView, ProcessRow, Report
 from ..kinds import FILLS, KILL
 from ..units import LITTLE, MOST, SOME, unnumbered
 from ._comparison import GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, BillChange, FindingChange, WorkerChange
@@ -141,10 +141,12 @@ def _by_fingerprint(report: Report) -> dict[Hashable, Finding]:
 
 
 def _change(change: str, shown: Finding, before: Finding | None, after: Finding | None) -> FindingChange:
+    about = shown.subject
+    holder = f"{about.type} objects that {NOBODY} holds" if about.holder == NOBODY else about.holder
     return FindingChange(
         change=change,
         kind=shown.kind,
-        what=shown.subject.holder or shown.title,
+        what=holder or shown.title,
         severity=shown.severity,
         wasted=shown.wasted,
         before_bytes=before.bytes if before is not None else None,

@@ -29,7 +29,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import series
 from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine, lines_of
-from ..findings import Evidence, Finding
+from ..findings import NOBODY, Evidence, Finding
 from ..units import FEWEST, MOST, MUCH, SOME, format_bytes, format_count, format_duration
 from .sentences import at_line
 
@@ -232,7 +232,7 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         bytes=left,
         process=process,
         line=line,
-        holder="no Python object",
+        holder=NOBODY,
         type=type_name,
         library=package,
         evidence=[

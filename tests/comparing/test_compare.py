@@ -17,7 +17,7 @@ from leakscope.comparing._pace import Pace, PacePair
 from leakscope.comparing._verdict import decide
 from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
-from leakscope.findings import LEVEL, Bill, BillRow, Finding, HeapHolder, HeapTake, HeapView, Subject
+from leakscope.findings import LEVEL, NOBODY, Bill, BillRow, Finding, HeapHolder, HeapTake, HeapView, Subject
 from leakscope.storage import open_recording
 from tests.analyzers.test_held_memory import LIMITED
 from tests.analyzers.test_held_memory import run as held
@@ -277,6 +277,12 @@ def test_what_grows_where_nobody_can_look_is_gone_only_if_nothing_grows_that_wou
     for leaking, least, change in ((True, 0.0, "only before"), (False, 0.0, "gone"), (False, 2e9, "only before")):
         own = replace(before, shows_bytes_per_hour=least)
         assert [one.change for one in finding_changes(own, held_in("main() x", [0, 0], leaking))] == [change]
+
+
+def test_what_no_object_holds_is_told_by_its_type():
+    leaked = Finding("refcount-drift", "", "critical", 1.0, 60 * MiB, Subject(holder=NOBODY, type="numpy.ndarray"))
+    (change,) = finding_changes(*[Told(replace(FULL, findings=[leaked]))] * 2)
+    assert change.what == "numpy.ndarray objects that no Python object holds"
 
 
 def test_a_cache_that_fills_is_no_fault_that_is_gone():

@@ -246,14 +246,16 @@ def _in_a_check(case: Case, report: Report) -> Iterator[str]:
 
 
 def _in_a_check_of_growth(case: Case, report: Report) -> Iterator[str]:
-    """The rate, or the least that would have shown: both are the report's."""
+    """The rate is the report's; of what does not grow no more is told than what the report says would have shown."""
     verdict = report.verdict
     outcome = checking.check_case(case, _ASKED_GROWTH).outcomes[0]
-    told = re.search(rf"(?:grows by|more than|leak below) {_SIZE} per hour", outcome.text)
+    told = re.search(rf"(?:grows by|does not grow:|may have grown by) {_SIZE} per hour", outcome.text)
     if told is None:
         return
     does_grow = "grows by" in outcome.text
-    known = verdict.growth_bytes_per_hour if does_grow else verdict.shown_bytes_per_hour
+    known = verdict.growth_bytes_per_hour
+    if not does_grow and verdict.shown_bytes_per_hour is not None:
+        known = min(verdict.shown_bytes_per_hour, case.growth.most_bytes_per_hour)
     yield from _differs("check", "growth per hour", told[1], None if known is None else format_bytes(known))
 
 

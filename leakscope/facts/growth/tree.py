@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
+from ...rising import LEAST_BLOCKS
 from ...units import LISTED, MOST, format_bytes, format_count, format_duration, format_rate
 from ..series.arithmetic import Floats, per_second
-from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown
+from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown, most_risen
+from .arenas import in_use_of
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import Limit, gpu_series, limits, nearest
@@ -66,6 +68,14 @@ class TreeGrowth:
     @property
     def growth_bytes_per_hour(self) -> float:
         return per_second(self.growth_bytes, self.end_s - self.start_s) * 3600
+
+    @property
+    def most_bytes_per_hour(self) -> float:
+        """The fastest steady growth that is left room for by what all held, and by what is in use in the first."""
+        series = [(self.time_s, self.held_bytes)]
+        at_s, used, _ = in_use_of(self.main.rows("sentinels")) if self.main is not None else (np.empty(0),) * 3
+        series += [(at_s, used)] if at_s.size >= LEAST_BLOCKS else []
+        return max(most_risen(self.judged, *one) for one in series) * 3600
 
     def process(self, pid: int | None) -> ProcessGrowth | None:
         """The process with this pid that gained most."""

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
-from ...units import FEWEST, GOOD_PART, HARDLY, MOST, MUCH, SOME, MiB, format_bytes, format_duration
+from ...units import FEWEST, GOOD_PART, HARDLY, LITTLE, MOST, MUCH, SOME, MiB, format_bytes, format_duration
 from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
@@ -102,16 +102,31 @@ def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_by
 
     Measured: of the flat series of this project's programs, with so much growth added, 97 in 100 were called growing.
     """
-    use = np.isfinite(value_bytes) & (time_s >= trend.start_s) & (time_s <= trend.end_s)
-    lasted_s = trend.end_s - trend.start_s
-    if use.sum() < LEAST_BLOCKS or lasted_s <= 0:
+    _, floors = _floors_in(trend, time_s, value_bytes)
+    if not floors.size:
         return float("inf")
-    t, y = evenly(time_s[use], without_blips(value_bytes[use]))
-    if t.size < LEAST_BLOCKS:
-        return float("inf")
-    floors = y[floors_at(y.tolist())]
     moves = float(np.quantile(np.abs(np.diff(floors)), MOST))
-    return 2 * max(float(min_growth_bytes), 4 * moves) / lasted_s
+    return 2 * max(float(min_growth_bytes), 4 * moves) / (trend.end_s - trend.start_s)
+
+
+def most_risen(trend: Trend, time_s: Floats, value_bytes: Floats) -> float:
+    """The fastest steady growth that the judged window leaves room for, whatever it is called: the upper end of the
+    slope of its floors, and what allocators move by. **Units** bytes a second.
+    """
+    at, floors = _floors_in(trend, time_s, value_bytes)
+    if not floors.size:
+        return float("inf")
+    return max(0.0, slope_interval(at, floors)[2]) + LITTLE / (trend.end_s - trend.start_s)
+
+
+def _floors_in(trend: Trend, time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
+    """When each of its stretches was lowest, and what it was then; nothing where the window has too few."""
+    use = np.isfinite(value_bytes) & (time_s >= trend.start_s) & (time_s <= trend.end_s)
+    t, y = evenly(time_s[use], without_blips(value_bytes[use])) if use.sum() >= LEAST_BLOCKS else (np.empty(0),) * 2
+    if t.size < LEAST_BLOCKS or trend.end_s <= trend.start_s:
+        return np.empty(0), np.empty(0)
+    at = floors_at(y.tolist())
+    return t[at], y[at]
 
 
 def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_growth_fraction: float) -> Trend | None:
@@ -193,7 +208,8 @@ def _judge(
     if duration_s < needed_s:
         return replace(window, reason=f"too short: {duration_s:.0f} s recorded; about {needed_s:.0f} s are needed")
     if t.size < min_samples:
-        return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
+        needed = format_duration(duration_s * min_samples / t.size)
+        return replace(window, reason=f"too few samples: {t.size} after the warm-up; about {needed} are needed")
     peaks = evenly(t, y)[1]  # what is no level is a bound all the same
     t, y = evenly(t, without_blips(y))
     if t.size < LEAST_BLOCKS:
