@@ -119,6 +119,23 @@ def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
     assert "peak in DataFrame.to_numpy of prepare() (train.py:9), at 6.0 s, 3.0 × what it was at 7.0 s" in text
 
 
+def test_what_came_after_a_snapshot_is_whose_it_is_though_all_is_freed_at_the_end(tmp_path: Path) -> None:
+    """A full cache asks for more than the list that grows, and lets go of as much; the last telling is of the exit."""
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[(100 + n) * MiB for n in range(61)], every_s=1.0)
+    held = [{"path": "main() rows", "type_name": "list", "deep_bytes": 30 * MiB}]
+    builder.take(PARENT, 1, 30.0, holders=held, python_bytes=90 * MiB)
+    for number, at_s in enumerate((30.0, 40.0, 50.0, 58.0, 61.0)):
+        for line, kept, asked in ((9, 30 + 10 * number, 30 + 10 * number), (20, 60, 60 + 50 * number)):
+            live = 0 if at_s == 61.0 else kept * MiB
+            row = {"function": f"at{line}", "owner_file": "/a/store.py", "owner_line": line, "asked_bytes": asked * MiB}
+            builder.allocated(PARENT, at_s, live, f"/a/store.py:{line} at{line}", **row)
+    report = report_of(Case(builder.ends(at_s=60.5, exit_code=0).open()))
+    assert report.bill[1].asked_in is None, "it goes on growing: the end of that is no peak"
+    (came,) = [row for row in report.bill[1].rows if row.account == "since-snapshot"]
+    assert came.line == 9
+
+
 @pytest.mark.golden
 def test_it_is_a_few_lines_of_eighty_columns() -> None:
     report = report_of(Case(open_recording(GOLDEN / "caption_list_in_workers-leaky.parquet")))

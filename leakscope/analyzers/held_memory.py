@@ -25,6 +25,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
@@ -32,6 +34,7 @@ from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
+from ..facts.growth.filling import limit_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
@@ -53,6 +56,7 @@ NEEDS = retained.NEEDS
 TELLS = (HELD,)
 AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
+_NEEDED = "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
 _MOST_NAMED = FEWEST
 
 
@@ -230,6 +234,10 @@ def _finding(
     since = f"and has hardly grown since {format_duration(one.since_s)}"
     if not one.stood:
         since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
+    remedy = f"release it once it is no longer needed: that frees about {size}"
+    if (limit := limit_of(case.sources, place, np.array(takes_s))) is not None:
+        since = f"and may have {format_count(limit)} members"
+        remedy = f"nothing, if {size} is acceptable; a lower limit takes proportionally less"
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
     series = [Series(f"{HELD_BY} {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
@@ -242,10 +250,8 @@ def _finding(
         line=_line(lines) or defined_at(named),
         device="cpu",
         evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
-        doubts=[
-            "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
-        ],
-        remedy=[f"release it once it is no longer needed: that frees about {size}"],
+        doubts=[_NEEDED if limit is None else None],
+        remedy=[remedy],
         series=series,
         **about(named, place),
     )

@@ -109,7 +109,8 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     alike, waits = int_of(kind, "object_count"), text_of(kind, "text")
     did = "ran" if waits is None else f"were a {waits} that waited to run"
     ran = Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike})
-    each = f"about {format_bytes(bytes / max(started, 1))} of growth for each thread"
+    meanwhile = np.interp([case.growth.start_s, case.growth.end_s], pile.time_s, pile.count)
+    each = f"about {format_bytes(bytes / max(float(meanwhile[1] - meanwhile[0]), 1.0))} of growth for each thread"
     return case.finding(
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",

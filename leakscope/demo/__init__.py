@@ -24,11 +24,11 @@ def demo(folder: Path, *, browser: bool) -> int:
     needs_linux("demo")
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(Path(__file__).with_name(_PROGRAM), folder / _PROGRAM)
-    command = ["record", _PROGRAM, str(SECONDS)]
-    print(f"{folder / _PROGRAM} is a small service that leaks. In {folder}, this runs it for {SECONDS} s:\n")
+    command = ["record", "-o", str(folder / "run.parquet"), str(folder / _PROGRAM), str(SECONDS)]
+    print(f"{folder / _PROGRAM} is a small service that leaks. This runs it for {SECONDS} s:\n")
     print(f"$ leakscope {' '.join(command)}", flush=True)
     command.insert(1, "--force")  # a second demo takes the place of the first
-    status = subprocess.run([sys.executable, "-m", "leakscope", *command], cwd=folder, check=False).returncode
+    status = subprocess.run([sys.executable, "-m", "leakscope", *command], check=False).returncode
     if status != 0:
         raise LeakscopeError(f"the recording of {folder / _PROGRAM} ended with status {status}")
     page = folder / "report.html"

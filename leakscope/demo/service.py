@@ -21,19 +21,23 @@ class Sessions:
         self.open[client] = time.monotonic()
         self.history[client] = [random.choices(WORDS, k=100) for _ in range(10)]
 
+    def pages(self, client: int) -> int:
+        return len(self.history[client])
+
     def leave(self, client: int) -> None:
         del self.open[client]  # and not self.history[client]
 
 
 def main(seconds: float) -> None:
-    sessions, began, served = Sessions(), time.monotonic(), 0
+    sessions, began, served, pages = Sessions(), time.monotonic(), 0, 0
     while (passed := time.monotonic() - began) < seconds:
         while served < PER_SECOND * passed:  # on a busy machine, too
             sessions.connect(served)
+            pages += sessions.pages(served)
             sessions.leave(served)
             served += 1
         time.sleep(0.005)
-    print(f"{served:,} clients were served, {len(sessions.open)} are connected")
+    print(f"{served:,} clients have read {pages:,} pages, {len(sessions.open)} are connected")
 
 
 if __name__ == "__main__":

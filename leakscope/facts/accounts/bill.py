@@ -327,7 +327,7 @@ def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float
 
 def _asked_then(process: ProcessGrowth, at_s: float) -> Call | None:
     """Not at the end of what goes on growing: the most there is of it is no peak of whoever asks and lets go."""
-    goes_on = process.trend.verdict == GROWING and at_s >= process.trend.end_s
+    goes_on = process.trend.verdict == GROWING and at_s + _NEAR_S >= process.trend.end_s
     return None if goes_on else asked_at(process, at_s)
 
 

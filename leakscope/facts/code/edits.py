@@ -89,8 +89,9 @@ def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
 def _length_is_read(asked: Asked) -> str | None:
     """Where the program asks how many there are: it may count by that what has come so far."""
     for source, node in _nodes(asked.sources):
-        is_length = isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
-        if is_length and last_name(node.args[0]) == asked.variable:
+        if not isinstance(node, ast.Call) or last_name(node.func) != "len":
+            continue
+        if any(last_name(one) == asked.variable for one in node.args):
             place = f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
             return f"{place} reads how many are in {asked.variable}, which will be fewer"
     return None

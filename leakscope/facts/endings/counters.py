@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...units import ENDS_S
 from ..growth.limits import MACHINE, Limit, limits
 from ..tables import only, series
@@ -86,7 +88,7 @@ def nearest(recording: Recording, cgroup: str | None) -> Counter | None:
 
 def _counter(recording: Recording, name: str, rows: pd.DataFrame, hits: str | None = None) -> Counter:
     """``hits``: a column of the rows."""
-    kills, hit = (series(rows, column)[1] if column is not None else () for column in ("oom_kill_count", hits))
+    kills, hit = (series(rows, column)[1] if column else np.empty(0) for column in ("oom_kill_count", hits))
     return Counter(
         name=name,
         first=int(kills[0]) if len(kills) else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -154,15 +154,19 @@ def retained(
     assert place is not None
     named, lines = named_in(sources, place)
     link = _link_of(holder)
+    made = lines_of(growth, process, sources, NATIVE if _is_large(place) or holder.is_guess else OBJECTS)
+    under = max((_share_under(line, made) for line in lines), default=0.0)
+    is_sampled = holder.is_guess and place.type_name == GRAPH_TYPE and under > MOST
+    if is_sampled:  # of what nobody could weigh so much was allocated where it is added to
+        holder = replace(holder, growth_bytes=holder.growth_bytes / MOST * under)
     weighed = min(holder.growth_bytes, max(place.growth_bytes, 0.0))
-    is_weighed = holder.bytes_each is not None or not holder.is_guess
+    is_weighed = holder.bytes_each is not None or not holder.is_guess or is_sampled
     explained = holder.growth_bytes if is_weighed else weighed
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     held = holder.growth_bytes * _times(look, place, process, growth)
     untouched = is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
-    made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
     is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
     if lines and link is None and (is_once or all(line.kind == CALLS for line in lines)):
         adding = _by_what_they_make(lines, place, process, made)
@@ -239,14 +243,16 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
     if len(adding) < 2 or not made or lines[0].kind == CREATES:
         return lines
 
-    def allocated(line: Line) -> float:
-        own = line.file, line.function or MODULE
-        under = (one for one in made if one.bytes > 0)
-        return sum(one.bytes for one in under if any((call.file, call.function) == own for call in calls_of(one.stack)))
-
-    total = sum(one.bytes for one in made if one.bytes > 0)
-    adding.sort(key=lambda line: (line.is_once, allocated(line) < _SOME * total))  # else as they stand
+    adding.sort(key=lambda line: (line.is_once, _share_under(line, made) < _SOME))  # else as they stand
     return [*adding, *(line for line in lines if line.kind == CREATES)]
+
+
+def _share_under(line: Line, made: Sequence[GrowthLine]) -> float:
+    """Of what stays: the part that was allocated under the function of a line."""
+    own = line.file, line.function or MODULE
+    stays = [one for one in made if one.bytes > 0]
+    under = (one for one in stays if any((call.file, call.function) == own for call in calls_of(one.stack)))
+    return over(sum(one.bytes for one in under), sum(one.bytes for one in stays))
 
 
 def _by_what_they_make(

@@ -144,12 +144,15 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
 
 
 def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes: float) -> Call | None:
-    """Who asked for most of what came between two moments and is alive; None: it has less than ``least_bytes``."""
+    """Who asked for most of what came between two moments and is alive; None: it has less than ``least_bytes``.
+
+    What was freed after the second, as the program ended, was there then.
+    """
     kept: dict[Call, float] = {}
     for one in asked_in_turn(process):
         if one.until_s > since_s and one.since_s < at_s:
             call = one.own._replace(function=who_asked(one.calls, one.own))
-            kept[call] = kept.get(call, 0.0) + one.gained
+            kept[call] = kept.get(call, 0.0) + (one.gained if one.until_s <= at_s else max(0.0, one.gained))
     most = max(kept, key=kept.__getitem__, default=None)
     return most if most is not None and kept[most] >= least_bytes else None
 
