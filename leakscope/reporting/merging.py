@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..findings import Evidence, Finding
-from ..kinds import CRASH, KILL, PILE
+from ..kinds import CRASH, KILL, PILE, SIBLINGS
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings in their order; of those with one cause the first, which says what the others saw.
+    """Findings in their order; of those with one cause the first, which says what the others saw: or the one that is of
+    all the processes that are alike.
 
     Waste is told apart, since it was there from the start; and so is how the job ended.
     """
@@ -20,7 +21,8 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
         if at is None:
             order.append(finding)
         else:
-            order[at] = _with(order[at], finding)
+            is_of_all = finding.tells(SIBLINGS) and len({one.process for one in order[at].series}) > 1
+            order[at] = _with(finding, order[at]) if is_of_all else _with(order[at], finding)
     return order
 
 

@@ -297,9 +297,7 @@ def test_a_frame_of_polars_has_its_columns_and_what_two_have_is_theirs_together(
         "texts": polars.DataFrame({"s": [f"some text, and number {i}" for i in range(count)], "n": range(count)}),
         "lists": polars.DataFrame({"l": [[1, 2, 3]] * count}),
         "pieces": polars.concat([polars.DataFrame({"x": numbers(count)}) * 2 for _ in range(3)], rechunk=False),
-        "rows": polars.concat(
-            [polars.DataFrame({"x": numbers(400), "y": numbers(400)}) for _ in range(700)], rechunk=False
-        ),
+        "rows": polars.concat([polars.DataFrame({c: numbers(400) for c in "xy"}) for _ in range(700)], rechunk=False),
     }
     holders["same"] = holders["numbers"].select("c0", "c1")
     found = nodes()

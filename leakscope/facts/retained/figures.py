@@ -164,7 +164,7 @@ def retained(
     explained = holder.growth_bytes if is_weighed else weighed
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
-    held = holder.growth_bytes * _times(look, place, process, growth)
+    held = holder.growth_bytes * _times(holder, look, process, growth)
     untouched = is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
@@ -194,13 +194,15 @@ def retained(
     )
 
 
-def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth) -> float:
+def _times(holder: Accumulation, look: Look, process: ProcessGrowth, growth: TreeGrowth) -> float:
     """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
 
     By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
     weighed is no straight line by them, and is one over time. Before the first snapshot no more than it had in that.
     """
-    ends_s, weighed = np.array([growth.start_s, growth.end_s]), place.deep_bytes
+    assert holder.place is not None
+    ends_s, place = np.array([growth.start_s, growth.end_s]), holder.place
+    weighed = place.deep_bytes if holder.bytes_each is None else place.length  # each member stands for memory elsewhere
 
     def off(clock: Floats) -> float:
         return float(np.abs(weighed - np.interp(clock, clock[[0, -1]], weighed[[0, -1]])).max())
@@ -212,7 +214,8 @@ def _times(look: Look, place: Place, process: ProcessGrowth, growth: TreeGrowth)
     if growth.end_s <= growth.start_s or not np.ptp(at):
         return 1.0
     before, after = (at[0] - within[0]) / np.ptp(at), (within[1] - at[-1]) / np.ptp(at)
-    had = over(float(weighed[0]), float(np.ptp(weighed)))
+    is_weighed = not holder.is_guess or holder.bytes_each is not None
+    had = over(float(weighed[0]), float(np.ptp(weighed))) if is_weighed else before
     return 1.0 + float(min(before, had) + after)
 
 
