@@ -65,6 +65,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         grounds=[
             Ground(f"{share:.0%} of the growth is theirs", graded(share, NEUTRAL, SURE)),
             Ground("all of them grow alike", FAIR) if team.are_alike else None,
+            Ground("snapshots of their own saw the holder", FAIR) if suspect.finding is not None else None,
         ],
         severity=suspect.finding.severity if suspect.finding is not None else None,
         bytes=size,
