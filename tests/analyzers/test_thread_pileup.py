@@ -124,6 +124,9 @@ def test_what_each_holds_in_its_own_variables_counts_though_it_is_too_little_for
         rates = {"path": "app.rates", "edge_kind": "global", "owner": "app", "deep_bytes": 1000, "type_name": "dict"}
         builder.holds(PID, number, 4.0 * number, [rates])
         frames = {"node": 2, "type_name": "frame", "object_count": 20.0 * number, "retained_bytes": 50_000_000 * number}
+        group = {"node": 2, "path_node": 0, "dominator_node": 0, "root_kind": "thread", "is_named": True}
+        held = {"retained_bytes": 50_000_000 * number, "shallow_bytes": 0, "child_count": 20 * number}
+        builder.row("heap_nodes", 4.0 * number, PID, take=number, **group, **held)
         builder.row("heap_children", 4.0 * number, PID, take=number, **frames)
     (finding,), _ = looked(builder.open())
     assert finding.bytes > 90 * 2**20

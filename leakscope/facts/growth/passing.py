@@ -18,7 +18,8 @@ from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_count, 
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
 from ..heap.naming import MODULES
-from ..heap.place import Place
+from ..heap.owners import user_holder, user_place
+from ..heap.place import Place, upwards
 from ..series.arithmetic import level_at, per_second
 from ..series.trend import FLAT, GROWING, LEAST_BYTES, Trend, judge
 from ..tables import cells, narrow, only
@@ -36,6 +37,7 @@ ENOUGH = 0.75  # of the growth: so much may end by itself, and nobody can tell a
 _LEAST_READINGS = 3 * FEWEST  # of each third so many
 _VARIES = MUCH  # of what a process holds: by as much a heap varies with what is asked of it
 _LIBRARY = 50, SOME  # modules more, and of those that were there: a library
+_LEAST_INTERVALS = FEWEST  # between snapshots: of two, what grows steadily fills one by chance
 GPU_HISTORY_ON = "gpu-history-on"  # the agent's note
 MOST_HISTORY_BYTES = (
     100 * MiB
@@ -298,4 +300,74 @@ def started_s(recording: Recording, process: ProcessGrowth) -> float:
     return until_s
 
 
-_REASONS = _high_water, _need, _history, _inherited, _garbage, _before_first_step, _imports
+def _believed(grown: Grown) -> tuple[Heap, list[Accumulation], float] | None:
+    """The snapshots of the window that explain most of the growth, what piled up in them, and how much that is."""
+    looks = ((heap, found, sum(one.growth_bytes for one in found)) for heap, found in grown.heaps)
+    best = max(looks, key=lambda look: look[2], default=None)
+    return best if best is not None and best[2] > 0 else None
+
+
+def _at_once(grown: Grown) -> Passing | None:
+    """What it gained came to its holders at once, as a table that is read or built does; it may be all that comes."""
+    believed = _believed(grown)
+    if believed is None or len(believed[0].takes) <= _LEAST_INTERVALS:
+        return None
+    heap, found, held = believed
+    came = [one for one in found if _came_at_once(one)]
+    gained = sum(one.growth_bytes for one in came)
+    if gained < MOST * grown.bytes:
+        return None
+    largest = max(came, key=lambda one: one.growth_bytes).place
+    assert largest is not None  # else it did not come at once
+    largest = user_place(largest)
+    at = int(np.argmax(np.diff(largest.deep_bytes)))
+    between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
+    told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
+    return Passing(grown.bytes - (held - gained), f"{told}; a longer run would show whether more comes")
+
+
+def _came_at_once(one: Accumulation) -> bool:
+    """Seen at the user's name: what is in it may be another object each time, as a buffer that was made larger is.
+
+    Where the name has less, since others hold the same: no object of another time is known.
+    """
+    if one.place is None or one.is_guess:
+        return False
+    named = user_place(one.place)
+    gained = named.growth_bytes
+    return bool(gained >= MOST * one.place.growth_bytes and np.diff(named.deep_bytes).max() >= ENOUGH * gained > 0)
+
+
+def _emptied(grown: Grown) -> Passing | None:
+    """What holds most of it held much less in a snapshot after the judged window, while what leads to it was there."""
+    believed = _believed(grown)
+    if believed is None:
+        return None
+    heap, found, held = believed
+    to_the_end = heaps(grown.recording, grown.process.pid, grown.window_s[0], float("inf"))
+    whole = next((h for h in to_the_end if h.is_exact == heap.is_exact), None)
+    if whole is None or not (whole.time_s > heap.time_s[-1]).any():
+        return None
+    at, last_s = int(np.argmax(whole.time_s > heap.time_s[-1])), float(heap.time_s[-1])
+    places = {place.path: place for place in whole.places}
+    named = [(one.growth_bytes, user_holder(one.place)) for one in found if one.place is not None]
+    let_go = [
+        (gained, place, places[place.path])
+        for gained, place in named
+        if place.path in places
+        and [*upwards(places[place.path])][-1].count[at] > 0
+        and places[place.path].deep_bytes[at] < MOST * place.deep_bytes[-1]
+    ]
+    gone = sum(gained for gained, *_ in let_go)
+    if gone < MOST * held:
+        return None
+    _, place, later = max(let_go, key=lambda one: one[0])
+    first, then = format_bytes(place.deep_bytes[-1]), format_bytes(later.deep_bytes[at])
+    seen = f"{first} at {format_duration(last_s)} and {then} at {format_duration(whole.time_s[at])}"
+    text = f"{place.path} held {seen}: it is emptied, and a longer run would show whether it is each time"
+    return Passing(grown.bytes, text)
+
+
+_REASONS = (
+    _high_water, _need, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
+)  # fmt: skip
