@@ -110,6 +110,11 @@ def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False
     return f"{format_bytes(bytes_per_hour, signed)} per hour"
 
 
+def per_clock(watched_s: float) -> tuple[str, float]:
+    """``per minute`` and how many of an hour's bytes that is; ``per hour`` of what was watched for an hour or more."""
+    return ("per minute", 1 / 60) if watched_s < 3600 else ("per hour", 1.0)
+
+
 STEP = "step"
 EXIT_NOTE = "exit"  # of the agent: the program has ended, and shuts down
 COUNTS_NOTE = "counts"  # of the agent, as agent/main.py writes it: what a step is, where it is none of training

@@ -10,7 +10,7 @@ from ..pages.page import cell, page
 from ..units import format_bytes, per_step, steps_together
 from ._comparison import BETTER, GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, WORSE, Comparison, History, Overlay
 from ._curves import STEP
-from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rate, rows
+from ._words import WORDS, clock_of, closing, history_closing, history_headline, history_table, names, rate, rows
 
 _TONES = {BETTER: "good", WORSE: "bad"}
 _CHANGES = {GONE: "Gone", ONLY_BEFORE: "Found only before", STILL: "Still there", NEW: "New"}
@@ -65,16 +65,16 @@ def _values(comparison: Comparison, plot: plots.Plot | None) -> dict[str, Any]:
 def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     one, two = comparison.before, comparison.after
     if comparison.aligned_by == STEP:
-        together = steps_together(comparison.step_unit)
+        together: float = steps_together(comparison.step_unit)
         name, smallest = f"Growth {per_step(comparison.step_unit)}", comparison.smallest_leak_bytes_per_step
-        smallest = None if smallest is None else smallest * together
         each = one.growth_bytes_per_step, two.growth_bytes_per_step
-        rates = [None if value is None else value * together for value in each]
     else:
-        name, smallest = "Growth per hour", comparison.smallest_leak_bytes_per_hour
-        rates = [one.growth_bytes_per_hour, two.growth_bytes_per_hour]
+        clock, together = clock_of(comparison)
+        name, smallest = f"Growth {clock}", comparison.smallest_leak_bytes_per_hour
+        each = one.growth_bytes_per_hour, two.growth_bytes_per_hour
     if smallest is not None:
-        before, after = (rate(side.grows, v, smallest, format_bytes, "+") for side, v in zip((one, two), rates))
+        sides = zip((one, two), each)
+        before, after = (rate(s.grows, v, smallest, lambda size: format_bytes(size * together), "+") for s, v in sides)
         yield name, before, after
     yield "Peak of the whole run", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
 
@@ -120,7 +120,7 @@ def _history_plots(history: History) -> Iterator[tuple[str, plots.Plot]]:
     unit = STEP if history.aligned_by == STEP else "hour"
     rates = [getattr(side, f"growth_bytes_per_{unit}") for side in sides]
     if all(rate is not None for rate in rates):
-        each, together = "per hour", 1
+        each, together = clock_of(history)
         if unit == STEP:
             each, together = per_step(history.step_unit), steps_together(history.step_unit)
         title = f"Growth {each} of each run"

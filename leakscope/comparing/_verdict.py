@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..findings import Report
 from ..kinds import CRASH
 from ..reporting import report_of
-from ..units import MOST, MiB, format_bytes, format_count, format_duration, format_per_step
+from ..units import MOST, MiB, format_bytes, format_count, format_duration, format_per_step, per_clock
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, ONLY_AFTER, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
 from ._pace import MAX_SLOWDOWN, MIN_CHANGE, Pace, PacePair
@@ -328,7 +328,10 @@ def _rates(pair: PacePair) -> str:
 
 
 def _said(slope: float, pair: PacePair) -> str:
-    return format_per_step(slope, pair.step_unit) if pair.unit == STEP else f"{format_bytes(slope * 3600)} per hour"
+    if pair.unit == STEP:
+        return format_per_step(slope, pair.step_unit)
+    clock, share = per_clock(max(pair.before.lasted, pair.after.lasted))
+    return f"{format_bytes(slope * 3600 * share)} {clock}"
 
 
 def _lasted(pace: Pace, pair: PacePair) -> str:

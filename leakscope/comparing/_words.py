@@ -5,7 +5,15 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterator
 
-from ..units import format_bytes, format_count, format_duration, format_per_step, per_step, steps_together
+from ..units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_per_step,
+    per_clock,
+    per_step,
+    steps_together,
+)  # fmt: skip
 from ..words import BILL_NAMES, ending
 from ._comparison import (
     BETTER,
@@ -39,7 +47,7 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     if comparison.aligned_by == STEP:
         unit = comparison.step_unit
         yield f"growth {per_step(unit)}", _growth(comparison, one, True), _growth(comparison, two, True)
-    yield "growth per hour", _growth(comparison, one, False), _growth(comparison, two, False)
+    yield f"growth {clock_of(comparison)[0]}", _growth(comparison, one, False), _growth(comparison, two, False)
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
@@ -70,8 +78,14 @@ def _yes_no(side: Side) -> str:
     return {True: "yes", False: "no", None: "cannot tell"}[side.grows]
 
 
+def clock_of(told: Comparison | History) -> tuple[str, float]:
+    """``per minute`` and how many of an hour's bytes that is: all runs are told alike."""
+    sides = [run.side for run in told.runs] if isinstance(told, History) else [told.before, told.after]
+    return per_clock(max(side.duration_s for side in sides))
+
+
 def _growth(told: Comparison | History, side: Side, by_step: bool) -> str:
-    name, smallest, together = "hour", told.smallest_leak_bytes_per_hour, 1
+    name, smallest, together = "hour", told.smallest_leak_bytes_per_hour, clock_of(told)[1]
     if by_step:
         name, smallest, together = "step", told.smallest_leak_bytes_per_step, steps_together(told.step_unit)
     value, low, high = (getattr(side, f"growth_bytes_per_{name}{end}") for end in ("", "_low", "_high"))
@@ -92,8 +106,9 @@ def rate(
         return "not known"
     if not grows and value < smallest:
         return f"less than {said(smallest)}"
-    text = f"{sign if value >= 0 else ''}{said(value)}"
-    return f"{NO_STEADY_GROWTH}, {text}" if grows is False else text
+    if grows is False:
+        return f"{NO_STEADY_GROWTH} ({said(value)} on average)"
+    return f"{sign if value >= 0 else ''}{said(value)}"
 
 
 def _workers(count: int, bytes_each: int) -> str:
@@ -110,8 +125,8 @@ def closing(comparison: Comparison) -> Iterator[str]:
         least = format_per_step(smallest or 0.0, unit)
     else:
         over = f"{format_duration(end - start)} in which both were busy, by time"
-        smallest = comparison.smallest_leak_bytes_per_hour
-        least = f"{format_bytes(smallest or 0.0)} per hour"
+        smallest, (clock, share) = comparison.smallest_leak_bytes_per_hour, clock_of(comparison)
+        least = f"{format_bytes((smallest or 0.0) * share)} {clock}"
     if end > start:
         yield f"Compared over {over}."
     if smallest is not None:
@@ -138,7 +153,13 @@ def history_headline(history: History) -> str:
 def history_table(history: History) -> tuple[list[str], list[list[str]]]:
     """The head, and a row for each run."""
     by_step, unit = history.aligned_by == STEP, history.step_unit
-    heads = ["run", "against the first", "keeps growing", f"growth {per_step(unit) if by_step else 'per hour'}", "peak"]
+    heads = [
+        "run",
+        "against the first",
+        "keeps growing",
+        f"growth {per_step(unit) if by_step else clock_of(history)[0]}",
+        "peak",
+    ]
     found = []
     for name, run in zip(names(history), history.runs):
         verdict = WORDS[run.verdict] if run.verdict is not None else ""
@@ -152,7 +173,8 @@ def history_closing(history: History) -> Iterator[str]:
     by_step = history.aligned_by == STEP
     smallest = history.smallest_leak_bytes_per_step if by_step else history.smallest_leak_bytes_per_hour
     if smallest is not None:
-        least = f"{format_bytes(smallest)} per hour"
+        clock, share = clock_of(history)
+        least = f"{format_bytes(smallest * share)} {clock}"
         if by_step:
             least = format_per_step(smallest, history.step_unit)
         yield f"Between the first and the last a difference below {least} would not have been seen."
