@@ -365,7 +365,7 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
 enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };
 
 /* Members of a container, or the results that an lru_cache keeps. */
-static uint64_t length_of(const object *one, uint8_t base)
+INTERNAL uint64_t length_of(const object *one, uint8_t base)
 {
     switch (base) {
     case DICT:

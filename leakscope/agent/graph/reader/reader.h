@@ -435,6 +435,7 @@ INTERNAL uint64_t count_of(const object *one);
 INTERNAL struct keys keys_at(const char *at);
 INTERNAL int copy_from(uint64_t address, void *to, size_t bytes);
 INTERNAL uint64_t members_of_array(const object *array);
+INTERNAL uint64_t length_of(const object *one, uint8_t base);
 INTERNAL uint64_t own_bytes(const object *one, const struct kind *kind);
 INTERNAL struct values values_of(const object *one, const type *cls);
 INTERNAL const object *name_at(struct values values, uint64_t i);
