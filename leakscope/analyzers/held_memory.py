@@ -34,10 +34,10 @@ from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
-from ..facts.growth.filling import limit_of
+from ..facts.growth.filling import limited
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, downwards
 from ..facts.heap.standing import Standing, has_key, held_by_users, shared_table, standing
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
@@ -235,7 +235,10 @@ def _finding(
     if not one.stood:
         since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
     remedy = f"release it once it is no longer needed: that frees about {size}"
-    if (limit := limit_of(case.sources, place, np.array(takes_s))) is not None:
+    inside = (below for below in downwards([place]) if below.deep_bytes[-1] >= MOST * one.held_bytes)
+    kept = limited(case.sources, max(inside, key=lambda below: below.has_length), np.array(takes_s))
+    limit = kept.limit if kept is not None else None
+    if limit is not None:
         since = f"and may have {format_count(limit)} members"
         remedy = f"nothing, if {size} is acceptable; a lower limit takes proportionally less"
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))

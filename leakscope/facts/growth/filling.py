@@ -150,29 +150,18 @@ def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Fillin
     held = standing(heap, least, last - then)
     if not held or not held[0].stood:
         return None
-    place = _container(held[0].place, least)
-    filling = _limited(sources_of(recording), place, heap.time_s)
+    inside = (one for one in downwards(held[0].place.children) if one.growth_bytes >= least)  # what it keeps that in
+    place = max((held[0].place, *inside), key=lambda one: one.has_length)
+    filling = limited(sources_of(recording), place, heap.time_s)
     return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
 
 
-def limit_of(sources: Sequence[Source], place: Place, time_s: Floats) -> int | None:
-    """How many members what is held may have; None: no limit is known."""
-    filling = _limited(sources, _container(place, MOST * float(place.deep_bytes[-1])), time_s)
-    return filling.limit if filling is not None else None
-
-
-def _container(place: Place, least: float) -> Place:
-    """What keeps most of it: in an object of a class a list or dict of its own."""
-    inside = (one for one in downwards(place.children) if one.growth_bytes >= least)
-    return max((place, *inside), key=lambda one: one.has_length)
-
-
 def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
-    filling = _limited(sources, place, time_s)
+    filling = limited(sources, place, time_s)
     return filling if filling is not None and _explains(filling, time_s, window_s) else None
 
 
-def _limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
+def limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
     """A container that became longer, with the limit that it is kept to; None: none is known to be there."""
     if not (place.has_length and place.count[-1] == 1 and place.length[-1] > place.length[0]):
         return None

@@ -35,10 +35,6 @@ class Look:
     in_use_bytes: float
 
     @property
-    def seconds(self) -> float:
-        return _seconds(self.heap)
-
-    @property
     def steps(self) -> float:
         """Training steps between the snapshots; 0 where they are not known."""
         steps = self.heap.step[np.isfinite(self.heap.step)]
@@ -65,7 +61,7 @@ def look_at(heap: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: f
     """**Units** ``min_share`` of what is in use and ``min_bytes``: less, and a holder is not what ate the memory."""
     gained = float(heap.rss_bytes[-1] - heap.rss_bytes[0])
     if process.is_hidden or not gained > 0:
-        gained = over(process.growth_bytes * _seconds(heap), growth.end_s - growth.start_s)
+        gained = over(process.growth_bytes * float(np.ptp(heap.time_s)), growth.end_s - growth.start_s)
     freed = 0.0 if process.is_hidden else float(heap.free_bytes[-1] - heap.free_bytes[0])
     free = min(max(freed, 0.0), gained)
     threshold = max(float(min_bytes), min_share * (gained - free), _MIN_PINNING_SHARE * gained)
@@ -97,10 +93,6 @@ def _was_filled_before(holder: Accumulation, heap: Heap) -> bool:
         values[-1] - np.interp(half_s, heap.time_s, values) >= LEAST_LATELY * (values[-1] - values[0])
         for values in (place.deep_bytes, *([place.length] if place.has_length else []))
     )
-
-
-def _seconds(heap: Heap) -> float:
-    return float(heap.time_s[-1] - heap.time_s[0])
 
 
 def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
