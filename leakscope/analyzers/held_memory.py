@@ -235,8 +235,8 @@ def _finding(
     if not one.stood:
         since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
     remedy = f"release it once it is no longer needed: that frees about {size}"
-    inside = (below for below in downwards([place]) if below.deep_bytes[-1] >= MOST * one.held_bytes)
-    kept = limited(case.sources, max(inside, key=lambda below: below.has_length), np.array(takes_s))
+    inside = (below for below in downwards(place.children) if below.deep_bytes[-1] >= MOST * one.held_bytes)
+    kept = limited(case.sources, max((place, *inside), key=lambda below: below.has_length), np.array(takes_s))
     limit = kept.limit if kept is not None else None
     if limit is not None:
         since = f"and may have {format_count(limit)} members"
