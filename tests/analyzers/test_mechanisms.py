@@ -85,6 +85,7 @@ TENSORS = """def main():
 """
 TENSORS_IN_TUPLES = TENSORS.replace("frames[best, :8]", "(step, frames[best, :8])")
 COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
+BY_KEY = TENSORS.replace("frames[best, :8]", '(step, frames["recon"])')  # a whole that a dict has
 
 
 VANISH = in_class("""def __init__(self):
@@ -272,6 +273,7 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (TENSORS_IN_TUPLES, of_tuples, "views", ["has a part of a larger tensor", ".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
+        (BY_KEY, of_tuples, "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
         (EXPIRES, rows_of("dict"), "removal-not-reached", ["train.py:9", "only if get() is asked", "train.py:15"]),
         (READS, rows_of("collections.defaultdict"), "made-by-reading", ["self.rows.get(key)", "train.py:6"]),
@@ -293,8 +295,8 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
     ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
-         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "twins",
-         "other keys", "groups", "failed", "match", "element", "anew", "text", "spans"],
+         "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset",
+         "twins", "other keys", "groups", "failed", "match", "element", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -480,7 +480,13 @@ def stores_part(found: Statement) -> bool:
 
 def _is_part(node: ast.Subscript, found: Statement) -> bool:
     index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return all(isinstance(one, (ast.Slice, ast.Constant, ast.UnaryOp)) or _is_number(one, found) for one in index)
+    return all(_is_plain(one) or _is_number(one, found) for one in index)
+
+
+def _is_plain(index: ast.expr) -> bool:
+    """A slice or a number; a string is a key of a dict, whose value may be a whole."""
+    is_key = isinstance(index, ast.Constant) and isinstance(index.value, str)
+    return isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp)) and not is_key
 
 
 def _is_number(node: ast.expr, found: Statement) -> bool:
