@@ -234,7 +234,8 @@ def advice(
 
 def also_held_by(found: Retained) -> list[str]:
     """Names of the other holders of what multiplies there, at most two."""
-    below = [child for child in found.place.children if child.growth_bytes >= MOST * found.place.growth_bytes > 0]
+    children = found.place.children
+    below = [child for child in children if child.growth_bytes >= MOST * found.place.growth_bytes > 0] or children
     return list(dict.fromkeys(holder_name(user_place(other)) for child in below for other in child.also_held_by))[:2]
 
 
@@ -647,7 +648,7 @@ def _callables(one: Held) -> dict[str, str] | None:
 def _bound(one: Held) -> list[str]:
     """How to bound it, by its type."""
     place, named, variable = one.place, one.named, one.variable
-    beside = f", and from {one.others} as well" if one.others else ""
+    beside = f", and do the same with {one.others}, which refers to them as well" if one.others else ""
     if not named.has_members and named.type_name not in _FILLED:  # an optimizer, a parser
         is_inside = named is not place or one.found.holder.largest is not None
         unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"

@@ -27,12 +27,16 @@ _LEAST_REST = 0.01  # of what it held: the interpreter alone, say
 
 @dataclass(frozen=True)
 class Culprit:
-    """``clause`` goes on from "the kernel killed train.py"; ``finding`` is where the report says more, if it does."""
+    """``clause`` goes on from "the kernel killed train.py"; ``finding`` is where the report says more, if it does.
+
+    ``share``: of ``whole_bytes``, which its process held, or all those that are alike.
+    """
 
     clause: str
     subject: Subject
     bytes: int
     share: float
+    whole_bytes: int
     finding: Finding | None = None
     bytes_per_s: float | None = None  # as it grew; None: it did not, or unclear
 
@@ -78,7 +82,7 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
         title = finding.title.partition(": ")[0] if finding.wasted else finding.title  # it lists what is wasted itself
         clause = f"{title[:1].lower()}{title[1:]}"
     clause += f": {share:.0%} of what {who} held"
-    return Culprit(clause, finding.subject, finding.bytes, share, finding, per_s)
+    return Culprit(clause, finding.subject, finding.bytes, share, held, finding, per_s)
 
 
 def _came_since(case: Case, hog: Process, looked_s: float, per_s: float) -> float:
@@ -95,19 +99,22 @@ def _name(holder: str) -> str:
     return holder.rpartition(" (")[0] or holder
 
 
-def would_have_been_enough(case: Case, hog: Process, blamed: Culprit | None) -> Evidence | None:
-    """How much memory the process would have needed without what filled it, and how long more of it would have lasted.
+def would_have_been_enough(
+    case: Case, hog: Process, blamed: Culprit | None, limit_bytes: int | None = None
+) -> Evidence | None:
+    """How much memory the process would have needed without what filled it, or all that were under the limit; and how
+    long more of it would have lasted.
 
     None: nothing is known to have filled it, and it did not grow; or it was there at once, as waste is, of which
     ``enough`` tells.
     """
     if blamed is not None and blamed.finding is not None and blamed.finding.wasted:
         return None
-    held = hog.held_bytes or 0
     per_s = blamed.bytes_per_s if blamed is not None else None
     parts, figures = [], dict[str, object]()
     if blamed is not None and blamed.subject.holder:
-        rest = round(max(_LEAST_REST, 1 - blamed.share) * held)
+        whole = max(limit_bytes or 0, blamed.whole_bytes)
+        rest = round(max(_LEAST_REST * whole, whole - blamed.share * blamed.whole_bytes))
         parts.append(
             f"without what {_name(blamed.subject.holder)} held, about {format_bytes(rest)} would have been enough"
         )
@@ -149,10 +156,10 @@ def _held_most(case: Case, hog: Process, held: int) -> Culprit | None:
     seconds = float(seen.time_s[at] - seen.time_s[0])
     if not has_grown:
         clause = f"{name} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-        return Culprit(clause, subject, size, share)
+        return Culprit(clause, subject, size, share, held)
     clause = f"{name} grew from {format_bytes(first)} to {format_bytes(size)} in {format_duration(seconds)}"
     clause += f": at least {share:.0%} of what the process held"
-    return Culprit(clause, subject, size, share, bytes_per_s=over(size - first, seconds))
+    return Culprit(clause, subject, size, share, held, bytes_per_s=over(size - first, seconds))
 
 
 def hog_of(victim: Process | None, others: Sequence[Process], at_s: float | None) -> Process | None:
