@@ -78,7 +78,7 @@ def test_of_tasks_that_do_not_end_it_is_told_where_one_waits(tmp_path: Path) -> 
 
 
 def test_what_is_as_long_beside_it_holds_the_same_few_large_members(tmp_path: Path) -> None:
-    """Optimizers in a list, and their schedulers in another: each refers to its optimizer, and few of them are large."""
+    """Few and large: optimizers in a list, and their schedulers in another, of which each refers to its optimizer."""
     builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "made = []\n", module="app")
     for take in (1, 2, 3):
         for node in (

@@ -65,8 +65,9 @@ def give_to_holder(members: Place, sharers: Mapping[int, Sharer], places: Mappin
 
 
 def give_members(above: Place) -> None:
-    """To a container of the user's: several objects of one type that are named by it, and that others hold as well, such
-    as one that hangs beside it and is as long in each snapshot.
+    """To a container of the user's: several objects of one type that are named by it, and that others hold as well.
+
+    Who does is seen where it hangs beside the container and is as long in each snapshot.
     """
     groups: dict[tuple[int, str], list[Place]] = {}
     for child in above.children:
