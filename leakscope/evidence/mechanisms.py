@@ -26,7 +26,7 @@ from ..facts.code.statements import (
     guard_of,
     has_default,
     is_looked_up_first,
-    is_never_read,
+    latest_read,
     new_each_time,
     only_read,
     removed_beside,
@@ -441,7 +441,7 @@ def _is_never_read(one: Held) -> bool:
     cls = one.statement.cls if one.statement is not None else None
     is_own = one.named is one.place and one.place.is_user and one.named.type_name in _FILLED and one.is_added_to
     is_derived = cls is not None and bool(cls.bases)  # what a class is derived from may know the name
-    return is_own and not is_derived and is_never_read(one.sources, str(one.named.reference.variable))
+    return is_own and not is_derived and latest_read(one.sources, str(one.named.reference.variable)) == 0
 
 
 def _rebuilt(one: Held) -> str | None:
@@ -675,6 +675,9 @@ def _how_to_bound(one: Held, kind: str) -> str:
         return (
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
+    if kind == "list" and name and (read := latest_read(one.sources, name.rpartition(".")[2])):
+        keep = f" (del {name}[:-{read}])" if len(name) <= _SHORT else ""
+        return f"keep only the latest {read} of {variable}{filled}{keep}: the program reads no others"
     if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
         return f"empty {variable}{filled} once it has been used{keep}"

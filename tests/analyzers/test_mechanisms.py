@@ -75,6 +75,7 @@ COUNTS = in_class("""def __init__(self):
 def add(self, row):
     self.rows.append(row)
     self.count += 1""")
+LATEST = COUNTS.replace("self.count += 1", "print('rows', self.rows[-1], sum(self.rows[-3:]))")
 TENSORS = """def main():
     rows = []
     while True:
@@ -270,6 +271,7 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (SHELF, rows_of("dict"), "unbounded-container", ["row.name", "delete each entry"]),
         (COUNTS, rows_of("list"), "never-read", ["nothing in the sources reads Kept.rows", "train.py:7"]),
         (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
+        (LATEST, rows_of("list"), "unbounded-container", ["keep only the latest 3 of Kept.rows", "del self.rows[:-3]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (TENSORS_IN_TUPLES, of_tuples, "views", ["has a part of a larger tensor", ".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
@@ -294,9 +296,9 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (SPANS, of_context, "context-not-reset", ["default=[]"]),
     ],
-    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
-         "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset",
-         "twins", "other keys", "groups", "failed", "match", "element", "anew", "text", "spans"],
+    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest", "views",
+         "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs",
+         "comment", "reset", "twins", "other keys", "groups", "failed", "match", "element", "anew", "text", "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
