@@ -163,6 +163,7 @@ JOBS = in_class("""def __init__(self):
 def add(self, row):
     self.rows[row] = time()
     show(self.rows)""")
+LISTS = JOBS.replace("self.rows[row] = ", "self.rows[row.id].append(row)  # ")
 GROUPS = JOBS.replace("self.rows[row]", "self.rows.setdefault(row.user, {})[row.path]")
 
 
@@ -242,6 +243,13 @@ def of_tuples(f: float) -> list[dict[str, Any]]:
     return [*listed(member_type="tuple")(f), tensor]
 
 
+def of_fixed_keys(f: float) -> list[dict[str, Any]]:
+    """As many lists as there are samples, of which each gets longer."""
+    kept, rows = rows_of("collections.defaultdict")(f)
+    own = {"object_count": 4000, "variable": None, "edge_kind": "item", "parent": "main() kept.rows"}
+    return [kept, {**rows, "length": 4000}, place("main() kept.rows[*]", 238 * MB * f, type_name="list", **own)]
+
+
 def of_frame(f: float) -> list[dict[str, Any]]:
     kept, rows = rows_of("pandas.DataFrame")(f)
     inside = {"type_name": "numpy.ndarray", "variable": None, "edge_kind": "reference", "is_user": False}
@@ -288,6 +296,7 @@ def of_context(f: float) -> list[dict[str, Any]]:
         (TWINS, rows_of("dict"), "removed-beside", ["train.py:16 removes from self.store", "add() gives both"]),
         (TWINS.replace("self.rows[key] = row", "self.rows[row.id] = row"), rows_of("dict"), "unbounded-container",
          ["row.id", "delete each entry"]),
+        (LISTS, of_fixed_keys, "unbounded-container", ["empty self.rows[row.id]", "del self.rows[row.id][:-N]"]),
         (GROUPS, rows_of("dict"), "unbounded-container", ["a new one for each row.user"]),
         (FUTURES, of_failed, "tracebacks", ["once it is done", "also where it failed", "clear_frames"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
@@ -298,7 +307,8 @@ def of_context(f: float) -> list[dict[str, Any]]:
     ],
     ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest", "views",
          "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs",
-         "comment", "reset", "twins", "other keys", "groups", "failed", "match", "element", "anew", "text", "spans"],
+         "comment", "reset", "twins", "other keys", "lists", "groups", "failed", "match", "element", "anew", "text",
+         "spans"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

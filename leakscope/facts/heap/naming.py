@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..tables import cells
-from .nodes import CONTAINERS, Node, lengths_of
-from .place import GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Place, Reference
+from .nodes import Node, lengths_of
+from .place import CONTAINERS, GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Place, Reference
 
 if TYPE_CHECKING:
     import pandas as pd
