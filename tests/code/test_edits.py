@@ -83,11 +83,19 @@ def test_the_one_statement_is_another(mechanism: str, line: str, new: str, about
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
 def test_a_container_keeps_its_latest_members(line: str, kind: str, new: list[str], end: str) -> None:
-    text = IN_A_LOOP.format(line=line).replace("\n", end)
+    text = IN_A_LOOP.format(line=line).replace("return rows", "return len(rows)").replace("\n", end)
     found = edited("unbounded-container", text, line, type_name=kind)
     gone, came = changed(found)
     assert (gone, came) == ([], new) and "500" in found.note
     assert found.text.count("\r\n") == (text.count("\r\n") + len(new) if end == "\r\n" else 0)
+
+
+@pytest.mark.parametrize("read", ["return rows", "return sum(rows)", "for row in rows: show(row)"])
+def test_what_is_read_as_a_whole_may_lose_nothing(read: str) -> None:
+    """A mean over an epoch would be one of its last batches, and nobody would notice."""
+    text = IN_A_LOOP.format(line="rows.append(batch)").replace("return rows", read)
+    found = edit("unbounded-container", asked(text, "rows.append", type_name="list of Batch"))
+    assert isinstance(found, Unsure) and "train.py:8 reads all that rows has" in found.why
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
 _FIGURES = ("subplots", "figure", "subplot_mosaic")
 _UP_TO_YOU = "what to change depends on what the program needs"
+_ALL_OF_A_DICT = ("values", "items")
 _MISSES = "whoever reads older ones misses them"
 _MOST_WAITING = "1 << 20"  # bytes that wait for a reader
 _Node = TypeVar("_Node")
@@ -103,6 +104,19 @@ def _length_is_read(asked: Asked) -> str | None:
         if any(last_name(one) == asked.variable for one in node.args):
             place = f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
             return f"{place} reads how many are in {asked.variable}, which will be fewer"
+    return None
+
+
+def _reads_all(asked: Asked) -> str | None:
+    """Where the program looks at all that is in it: whatever goes, its result is another."""
+    for source, outer in _nodes(asked.sources):
+        is_counted = isinstance(outer, ast.Call) and last_name(outer.func) == "len"
+        if is_counted or isinstance(outer, (ast.Compare, ast.Subscript)):
+            continue
+        is_part = isinstance(outer, ast.Attribute) and outer.attr not in _ALL_OF_A_DICT
+        for node in ast.iter_child_nodes(outer) if not is_part else ():
+            if last_name(node) == asked.variable and isinstance(getattr(node, "ctx", None), ast.Load):
+                return f"{source.file.rsplit('/', 1)[-1]}:{getattr(node, 'lineno', 0)}"
     return None
 
 
@@ -231,6 +245,8 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
         is_it = not isinstance(container, ast.Call)
     _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
     note = f"{name} keeps the latest {most:,}; {_MISSES if not read else 'the program reads no others'}"
+    place = _reads_all(asked)
+    _need(place is None, f"{place} reads all that {asked.variable} has: which of it may go is yours to know")
     if kind == "list" and not isinstance(node, ast.Assign):
         beside = next(_filled_beside(found, container), None)
         _need(beside is None, f"{beside} is filled together with {name}: both have to keep the same items")
