@@ -130,7 +130,7 @@ class Retained:
         found = [Ground(f"it is {self.share:.0%} of what came into use", graded(self.share, NEUTRAL, STRONG))]
         if len(heap.takes) > FEWEST:
             found.append(Ground(f"{len(heap.takes)} snapshots weighed it", WEAK))
-        if place.has_length and keeps_growing(place.length, min_persistence=0.9):
+        if place.has_length and keeps_growing(heap.time_s, place.length, min_persistence=0.9):
             found.append(Ground("it has more and more members", FAIR))
         if self.line is not None and self.line.kind == "adds":
             found.append(Ground("a line adds to it", WEAK))
