@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
 from ...units import FEWEST, GOOD_PART, HARDLY, LITTLE, MOST, MUCH, SOME, MiB, format_bytes, format_duration
-from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
+from .arithmetic import Floats, evenly, gained, per_second, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
 LEVEL, STEPS, RAMP, SATURATION = "level", "steps", "ramp that ends", "saturation"
@@ -230,10 +230,11 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
 
     def growing(reason: str, values: Floats, odds: float, steps_s: Sequence[float] = ()) -> Trend:
         slope, low, high, _ = slope_interval(at, values)
-        start_s, end_s = _of_growth((float(t[start]), window.end_s), t, retained(y), steps_s)
-        known_s = np.clip([start_s, end_s], at[0], at[-1])
-        gain = float(np.diff(np.interp(known_s, at, retained(floors)))[0])
-        gain += slope * (end_s - start_s - float(np.ptp(known_s)))
+        known = slice(at_floors[-1] + 1)  # what comes after the last floor may be given back
+        levels_s, levels = t[known], retained(y[known])
+        start_s, end_s = _of_growth((float(t[start]), window.end_s), levels_s, levels, steps_s, (low, high))
+        gain = float(np.diff(np.interp([start_s, end_s], levels_s, levels))[0])
+        gain += slope * max(0.0, end_s - float(at[-1]))
         told = f"grew by {format_bytes(gain)} in {end_s - start_s:.0f} s{reason}"
         if steps_s and gain < MOST * least:
             return cannot_tell(f"{told}, but for steps; a longer run would show", STEPS)
@@ -308,15 +309,33 @@ def _stands(t: Floats, y: Floats) -> bool:
     return bool(gains[-1] < min(before.min(), HARDLY * float(np.median(before))))
 
 
-def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float]) -> tuple[float, float]:
-    """From when until when it grew by itself: the longest stretch without a step, from where it began to rise."""
+def _of_growth(
+    window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float], slopes: tuple[float, float]
+) -> tuple[float, float]:
+    """From when until when it grew by itself: the longest stretch without a step, from where the growth begins.
+
+    That is where the curve bends: before, a load rose faster, or nothing did. It is no bend where the curve is as far
+    from a straight line afterwards too, or rose as it did then; and the last third is what the growth was judged by.
+    """
     borders_s = [window_s[0], *sorted(steps_s), window_s[1]]
     start_s, end_s = max(zip(borders_s, borders_s[1:]), key=lambda pair: pair[1] - pair[0])
-    inside = (t > start_s) & (t <= end_s)
-    rise = kept[inside] - kept[inside][0]
-    began = int(np.argmax(rise > _LITTLE * rise[-1]))
-    is_late = began > 2 * inside.sum() / BLOCKS
-    return (float(t[inside][began - 1]) if is_late else start_s), end_s
+    latest_s = end_s - (end_s - start_s) / FEWEST
+    inside = (t >= start_s) & (t <= end_s)
+    t, kept = t[inside], kept[inside]
+    while t.size > FEWEST:
+        bend, off = _bend(t, kept)
+        pace = per_second(float(kept[bend] - kept[0]), float(t[bend] - t[0]))
+        is_as_after = (1 - PART) * slopes[0] <= pace <= (1 + PART) * slopes[1]
+        if is_as_after or t[bend] > latest_s or off <= 2 * _bend(t[bend:], kept[bend:])[1]:
+            break
+        t, kept, start_s = t[bend:], kept[bend:], float(t[bend])
+    return start_s, end_s
+
+
+def _bend(t: Floats, y: Floats) -> tuple[int, float]:
+    """Where a curve is furthest from the straight line between its ends, and how far."""
+    off = np.abs(y - np.interp(t, t[[0, -1]], y[[0, -1]]))
+    return int(np.argmax(off)), float(off.max())
 
 
 def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
