@@ -1014,6 +1014,22 @@ def test_a_list_that_grows_beside_a_cache_that_is_emptied_now_and_then_is_named(
     assert says(found.title, "Gateway.failures")
 
 
+def test_a_doubt_counts_in_how_sure_a_holder_is(tmp_path: Path) -> None:
+    """Three snapshots, of which the last saw as much more as the one before, or much less as of what fills up."""
+
+    def told(folder: str, late: float) -> Finding:
+        at = {2.0: 2.0, 12.0: 12.0, 22.0: 12.0 + 10 * late}
+        rows = {s / 24: history(10 * MB * n, 1000 * n) for s, n in at.items()}
+        (tmp_path / folder).mkdir()
+        return first(recorded(tmp_path / folder, rows.__getitem__, takes_s=tuple(at)))
+
+    steady, slower = told("steady", 1.0), told("slower", 0.4)
+    is_doubted = ["cache" in " ".join(one.doubts) for one in (steady, slower)]
+    assert is_doubted == [False, True]
+    assert slower.confidence < steady.confidence
+    assert any(not ground.is_for for ground in slower.grounds)
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_table_that_was_loaded_early_keeps_growing_no_more(tmp_path: Path, goes_on: bool) -> None:
     """Another list goes on: three snapshots, of which the first saw the table half loaded."""

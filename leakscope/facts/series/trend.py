@@ -220,11 +220,13 @@ def _judge(
 def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: float | None) -> Trend:
     """Questions 2 to 5 of the module's list, on a window without warm-up."""
     at_floors = floors_at(y.tolist())
-    roofs = peaks[floors_at((-peaks).tolist())]
+    at_roofs = floors_at((-peaks).tolist())
+    roofs = peaks[at_roofs]
     at, floors = t[at_floors], y[at_floors]
     rises = np.diff(retained(floors))
     growth, to_end = float(rises[:-1].sum()), float(rises.sum())
-    start, end = _ends(t, y, to_end / float(at[-1] - at[0]))
+    usual_per_s = to_end / float(at[-1] - at[0])
+    start, end = _ends(t, y, usual_per_s)
     whole = rise_of(at.tolist(), floors.tolist(), least)
     window = Trend(FLAT, "", float(t[0]), float(t[end]), int(growth), model=LEVEL, odds=1 - whole.odds)
 
@@ -268,7 +270,9 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if flat.model == RAMP and not is_one:
             return flat
         return replace(flat, reason=f"grew in {seen} only", model=STEPS)
-    if _narrows(roofs - taken, others, np.diff(taken) > 0):
+    # What rises between the floor and the roof of one stretch, over a hole in the samples most, does not come and go.
+    teeth = roofs - floors - usual_per_s * (t[at_roofs] - at)
+    if _narrows(teeth, roofs - taken, others, np.diff(taken) > 0):
         return stood(UPS_AND_DOWNS, up_to=float(roofs.max()))
     rises_late = rest.keeps_rising and rest.late >= PART * least
     if rises_late and rest.is_spread:
@@ -306,7 +310,7 @@ def _stands(t: Floats, y: Floats) -> bool:
     ends_s = t[t >= t[0] + tail_s]
     gains = np.interp(ends_s, t, kept) - np.interp(ends_s - tail_s, t, kept)
     before = gains[ends_s <= t[-1] - tail_s]
-    return bool(gains[-1] < min(before.min(), HARDLY * float(np.median(before))))
+    return bool(before.size and gains[-1] < min(before.min(), HARDLY * float(np.median(before))))
 
 
 def _of_growth(
@@ -346,16 +350,16 @@ def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
     return int(first[0]), int(last[-1])
 
 
-def _narrows(roofs: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
+def _narrows(teeth: Floats, roofs: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
     """Whether what comes and goes becomes less, and roofs hardly rise as floors do: they have a ceiling.
 
     Of two stretches the higher roof: a tooth may end in every second one.
     """
-    heights, tops = (np.maximum(of[1:], of[:-1])[~has_step] for of in (roofs - floors, roofs))
-    if heights.size < LEAST_BLOCKS // 2 or share_that_rises((-heights).tolist()) < 1 - PART:
+    teeth, roofs, floors = (np.maximum(of[1:], of[:-1])[~has_step] for of in (teeth, roofs, floors))
+    if teeth.size < LEAST_BLOCKS // 2 or share_that_rises((-teeth).tolist()) < 1 - PART:
         return False
     lifted, rose = (
-        float(np.median(later) - np.median(early)) for early, later in (np.array_split(of, 2) for of in (tops, floors))
+        float(np.median(later) - np.median(early)) for early, later in (np.array_split(of, 2) for of in (roofs, floors))
     )
     return rose > 0 and lifted < _LIFTED * rose
 
