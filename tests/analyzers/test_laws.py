@@ -60,7 +60,7 @@ def test_what_was_loaded_first_changes_no_rate_of_a_leak(seed, loaded_s, loaded_
     trend = judge(t, (20 + loaded + leaked + np.random.default_rng(seed).normal(0, 0.2, t.size)) * MiB)
     if trend.verdict == GROWING:
         rate = trend.growth_bytes / (trend.end_s - trend.start_s) / MiB * 60
-        assert rate == pytest.approx(mib_per_min, rel=0.15)
+        assert rate == pytest.approx(mib_per_min, rel=0.25)
 
 
 @given(st.sampled_from(SHAPES), seeds, st.floats(0.25, 4))

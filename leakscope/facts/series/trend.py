@@ -272,7 +272,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         return replace(flat, reason=f"grew in {seen} only", model=STEPS)
     # What rises between the floor and the roof of one stretch, over a hole in the samples most, does not come and go.
     teeth = roofs - floors - usual_per_s * (t[at_roofs] - at)
-    if _narrows(teeth, roofs - taken, others, np.diff(taken) > 0):
+    if _narrows(teeth, (t[at_roofs], roofs - taken), (at, others), np.diff(taken) > 0):
         return stood(UPS_AND_DOWNS, up_to=float(roofs.max()))
     rises_late = rest.keeps_rising and rest.late >= PART * least
     if rises_late and rest.is_spread:
@@ -318,19 +318,25 @@ def _of_growth(
 ) -> tuple[float, float]:
     """From when until when it grew by itself: the longest stretch without a step, from where the growth begins.
 
-    That is where the curve bends: before, a load rose faster, or nothing did. It is no bend where the curve is as far
-    from a straight line afterwards too, or rose as it did then; and the last third is what the growth was judged by.
+    That is where it begins to rise, or where the curve bends: before, a load rose much faster, or hardly anything did.
+    It is no bend where the curve is as far from a straight line afterwards too. The last third is what tells of growth,
+    and after a load as much is left as can be judged.
     """
     borders_s = [window_s[0], *sorted(steps_s), window_s[1]]
     start_s, end_s = max(zip(borders_s, borders_s[1:]), key=lambda pair: pair[1] - pair[0])
-    latest_s = end_s - (end_s - start_s) / FEWEST
+    third_s = (end_s - start_s) / FEWEST
     inside = (t >= start_s) & (t <= end_s)
     t, kept = t[inside], kept[inside]
+    began = int(np.argmax(kept - kept[0] > _LITTLE * (kept[-1] - kept[0])))
+    if began > 2 * t.size / BLOCKS:
+        t, kept, start_s = t[began - 1 :], kept[began - 1 :], float(t[began - 1])
     while t.size > FEWEST:
         bend, off = _bend(t, kept)
         pace = per_second(float(kept[bend] - kept[0]), float(t[bend] - t[0]))
-        is_as_after = (1 - PART) * slopes[0] <= pace <= (1 + PART) * slopes[1]
-        if is_as_after or t[bend] > latest_s or off <= 2 * _bend(t[bend:], kept[bend:])[1]:
+        is_load = pace > slopes[1] / MOST
+        is_as_after = pace >= MOST * slopes[0] and not is_load
+        left_s = max(third_s, LEAST_S) if is_load else third_s
+        if is_as_after or t[bend] > end_s - left_s or off <= 2 * _bend(t[bend:], kept[bend:])[1]:
             break
         t, kept, start_s = t[bend:], kept[bend:], float(t[bend])
     return start_s, end_s
@@ -350,18 +356,25 @@ def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
     return int(first[0]), int(last[-1])
 
 
-def _narrows(teeth: Floats, roofs: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
+def _narrows(
+    teeth: Floats, roofs: tuple[Floats, Floats], floors: tuple[Floats, Floats], has_step: NDArray[np.bool_]
+) -> bool:
     """Whether what comes and goes becomes less, and roofs hardly rise as floors do: they have a ceiling.
 
-    Of two stretches the higher roof: a tooth may end in every second one.
+    Of two stretches the higher roof: a tooth may end in every second one. ``roofs``, ``floors``: when, and how high.
     """
-    teeth, roofs, floors = (np.maximum(of[1:], of[:-1])[~has_step] for of in (teeth, roofs, floors))
+    higher = (np.arange(teeth.size - 1) + (roofs[1][1:] > roofs[1][:-1]))[~has_step]
+    teeth = np.maximum(teeth[1:], teeth[:-1])[~has_step]
     if teeth.size < LEAST_BLOCKS // 2 or share_that_rises((-teeth).tolist()) < 1 - PART:
         return False
-    lifted, rose = (
-        float(np.median(later) - np.median(early)) for early, later in (np.array_split(of, 2) for of in (roofs, floors))
-    )
+    lifted, rose = (_pace(at_s, levels) for at_s, levels in ((roofs[0][higher], roofs[1][higher]), floors))
     return rose > 0 and lifted < _LIFTED * rose
+
+
+def _pace(at_s: Floats, levels: Floats) -> float:
+    """From the usual level of the first half to that of the second."""
+    passed, rose = (np.diff([np.median(half) for half in np.array_split(of, 2)])[0] for of in (at_s, levels))
+    return per_second(float(rose), float(passed))
 
 
 def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> tuple[Floats, list[tuple[float, float]]]:
