@@ -23,7 +23,7 @@ from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.strays import Stray, Strays, piles_up, strays_of
+from ..facts.growth.strays import Stray, Strays, strays_of
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import Definition
@@ -153,7 +153,7 @@ def findings(
     garbage_bytes = max(0.0, strays.gained(strays.unreached_bytes, window_s))
     out_of_reach = max(0, process.growth_bytes - round(max(0.0, strays.gained(strays.reached_bytes, window_s))))
     cycles = _most_cycles(case, strays)
-    is_much = garbage_bytes >= min_garbage_share * process.growth_bytes and piles_up(strays.unreached_bytes)
+    is_much = garbage_bytes >= min_garbage_share * process.growth_bytes and strays.pile_up(strays.unreached_bytes)
     if cycles is not None and cycles.gained >= min_unweighed and _has_no_size(strays, cycles):
         out_of_reach = max(0, out_of_reach - _reached_tensors(case, process, strays))
         is_much |= out_of_reach >= min_share * process.growth_bytes
@@ -175,7 +175,7 @@ def _most_cycles(case: Case, strays: Strays) -> _Cycles | None:
     """
     found = []
     for stray in strays.types:
-        if piles_up(stray.unreached_count):
+        if strays.pile_up(stray.unreached_count):
             # The other nodes of a graph of autograd are held by it, in C++.
             others = stray.outside_count if is_graph_node(stray.type_name) else 0.0
             found.append(_Cycles(stray, class_place(case.sources, stray.type_name), stray.unreached_count + others))
@@ -201,7 +201,7 @@ def _frozen(case: Case, process: ProcessGrowth, strays: Strays, min_objects: int
 def _has_no_size(strays: Strays, cycles: _Cycles) -> bool:
     """What hangs on the cycles is C++'s: a graph of autograd, or tensors whose storages the heap's graph has not."""
     tensors = (stray for stray in strays.types if stray.type_name in _TENSORS)
-    has_tensors = not strays.weighs_tensors and any(piles_up(stray.unreached_count) for stray in tensors)
+    has_tensors = not strays.weighs_tensors and any(strays.pile_up(stray.unreached_count) for stray in tensors)
     return has_tensors or is_graph_node(cycles.stray.type_name)
 
 

@@ -240,6 +240,7 @@ class _Survivors(NamedTuple):
     objects: float
     bytes: float
     pinned_bytes: float
+    are_ever_more: bool  # members of the place
 
 
 def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int, other: str | None) -> Finding:
@@ -262,7 +263,7 @@ def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int,
     pinned_by = f", pinned perhaps by what {name} holds" if name else ""
     if survivors is not None and name:
         pinned_by = f", pinned by {format_count(survivors.objects)} survivors that {name} holds"
-    is_endless = pin is not None and pin.has_length and keeps_growing(pin.length)
+    is_endless = survivors.are_ever_more if survivors is not None else pin is not None
     filled = f" (filled at {line.place})" if line is not None else ""
     bound = f"bound {name}{filled}: its members lie between what is freed, and each new one keeps more of that from "
     copied = f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory "
@@ -320,7 +321,7 @@ def _other_way(process: ProcessGrowth, free: int, other: str | None) -> str:
 
 def _pins(pin: Place | None, survivors: _Survivors | None) -> Evidence | None:
     if survivors is not None:
-        _, objects, size, pinned = survivors
+        _, objects, size, pinned, _ = survivors
         text = f"{format_count(objects)} objects of {format_bytes(size)} that {holder_name(survivors.place)} holds lie "
         text += f"in pools and arenas that are mostly free, and pin {format_bytes(pinned)} of free memory"
         return Evidence(text, {"survivors": objects, "survivor_bytes": size, "pinned_bytes": pinned})
@@ -366,7 +367,9 @@ def _survivors(
     passed_s = float(heap.time_s[heap.takes.index(takes[-1])] - heap.time_s[heap.takes.index(takes[0])])
     if best is None or sums[id(best)][-1] * (growth.end_s - growth.start_s) < min_share * free * passed_s:
         return None
-    return _Survivors(best, *map(float, sums[id(best)][:-1]))
+    more = best.has_length and keeps_growing(heap.time_s, best.length)
+    objects, size, pinned, _ = map(float, sums[id(best)])
+    return _Survivors(best, objects, size, pinned, more)
 
 
 def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:
@@ -377,9 +380,11 @@ def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None
     heap = heap_of(case.recording, process.pid, case.growth.start_s, case.growth.end_s)
     arenas = process.rows("malloc_arenas").groupby("time_s")["free_chunk_count"].sum()
     at_s, pieces = arenas.index.to_numpy(dtype=np.float64), arenas.to_numpy(dtype=np.float64)
+    if heap is None:
+        return None
     found = []
-    for place in heap.places if heap is not None else ():
-        if heap is not None and place.has_length and user_place(place).is_user and keeps_growing(place.length):
+    for place in heap.places:
+        if place.has_length and user_place(place).is_user and keeps_growing(heap.time_s, place.length):
             pieces_then = np.interp(heap.time_s, at_s, pieces) if at_s.size > 1 else None
             is_in_step = pieces_then is not None and in_step(place.length, pieces_then) is not None
             if is_in_step or place.length[-1] - place.length[0] >= min_count:

@@ -75,7 +75,7 @@ class _Gain(NamedTuple):
 
     @property
     def are_ever_more(self) -> bool:
-        return keeps_growing(self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= FEWEST
+        return keeps_growing(self.time_s, self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= FEWEST
 
     @property
     def files(self) -> str:

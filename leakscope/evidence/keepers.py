@@ -176,7 +176,7 @@ def _rise_together(counts: Floats, time_s: Floats, counted: tuple[Floats, Floats
     risen, gained = float(at_last - at_first), float(counts[-1] - counts[0])
     least = 0.0 if all(place.type_name in _POOLS for place in objects) else MOST * risen
     is_fitting = max(least, FEWEST) <= gained <= _MOST_SHARE * risen
-    return is_fitting and keeps_growing(counts, min_persistence=NEARLY_ALL)
+    return is_fitting and keeps_growing(time_s, counts, min_persistence=NEARLY_ALL)
 
 
 def _outermost(places: Iterable[Place], types: frozenset[str]) -> list[Place]:

@@ -20,7 +20,7 @@ from ..facts.code.imports import STANDARD_LIBRARY, package_in
 from ..facts.code.index import index_of
 from ..facts.code.keeping import given_to
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.strays import outside_once, piles_up, strays_of
+from ..facts.growth.strays import outside_once, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
@@ -102,7 +102,7 @@ def _most_alone(process: ProcessGrowth, growth: TreeGrowth) -> Leaked | None:
         for count, bytes, is_exact in (
             (one.outside_count, one.outside_bytes, True), (one.loose_count, one.loose_bytes, False)
         )
-        if piles_up(count) and piles_up(bytes)
+        if strays.pile_up(count) and strays.pile_up(bytes)
     ]  # fmt: skip
     return max(found, key=lambda one: one.bytes, default=None)
 
@@ -125,7 +125,7 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> Leaked | None:
         # Those that the collector does not know, such as arrays, are seen in a sample of pools.
         for count, is_exact in ((one.outside_count, True), (one.loose_count, False)):
             step = in_step if is_exact else in_step_by_sample
-            each = step(count, held) if piles_up(count) else None
+            each = step(count, held) if strays.pile_up(count) else None
             gained = 0.0 if each is None else strays.gained(count, growth.end_s - growth.start_s) * each
             if gained >= MOST * process.growth_bytes:
                 bytes = min(gained, process.growth_bytes)
@@ -140,7 +140,7 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     """
     growth = case.growth
     strays, window_s = strays_of(process, growth.start_s, growth.end_s), growth.end_s - growth.start_s
-    loose = [one.loose_bytes for one in strays.types if piles_up(one.loose_bytes)] if strays is not None else []
+    loose = [one.loose_bytes for one in strays.types if strays.pile_up(one.loose_bytes)] if strays is not None else []
     in_graph: float = growth_of(case.ledger, "python-objects", process.label)
     in_arrays = sum(growth_of(case.ledger, account, process.label) for account in ("arrays", "tensors"))
     may_be_arrays = in_arrays < _IN_GRAPH * process.growth_bytes and not is_partly_read(process)

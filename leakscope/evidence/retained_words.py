@@ -201,10 +201,10 @@ def doubts(found: Retained) -> Iterator[str]:
         yield "what its members hold outside Python cannot be measured: it grew in step with their number"
     elif found.share < MOST and found.look.explained_share < NEARLY_ALL:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
-    if len(heap.takes) <= FEWEST:
-        few = f"only {len(heap.takes)} snapshots"
-        fills = place.has_length and not found.is_graph and not holds_hooks(found)
-        yield f"{few}: this could be a bounded cache still filling" if fills else f"{few} of its growth"
+    if found.may_be_filling and not holds_hooks(found):
+        yield f"only {len(heap.takes)} snapshots: this could be a bounded cache still filling"
+    elif len(heap.takes) <= FEWEST:
+        yield f"only {len(heap.takes)} snapshots of its growth"
     if found.constructor is not None:
         running = f"{found.constructor}() still ran at the last of these snapshots"
         yield f"{running}: a load that ends when it returns would look the same"

@@ -252,9 +252,11 @@ class Case:
         rests_on = [ground for ground in grounds if ground is not None]
         confidence = how_sure(rests_on)
         if severity is None:
-            severity = severity_of(self.growth, bytes) if confidence >= LIKELY else "warning"
+            severity = severity_of(self.growth, bytes)
             if bytes_per_hour is None:
                 bytes_per_hour, bytes_per_step = self.bytes_per_hour(bytes), self.bytes_per_step(bytes)
+        if confidence < LIKELY and severity == "critical":  # something else is likelier
+            severity = "warning"
         return Finding(
             kind=kind,
             title=title,

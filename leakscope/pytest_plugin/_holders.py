@@ -110,7 +110,7 @@ def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float,
     if heap is None:
         return
     sources = sources_of(recording)
-    for holder in accumulations(heap.roots, _MIN_SHARE * growth_bytes):
+    for holder in accumulations(heap, _MIN_SHARE * growth_bytes):
         if holder.place is None or _is_ours(holder.place):
             continue
         place = user_place(holder.place)

@@ -244,7 +244,10 @@ def _power(growth: TreeGrowth) -> str:
     if growth.least_bytes_per_hour is None:
         return ""
     gained = growth.least_bytes_per_hour * (growth.end_s - growth.start_s) / 3600
-    return f" A leak above {format_rate(growth.least_bytes_per_hour, gained)} would have shown."
+    told = f" A leak above {format_rate(growth.least_bytes_per_hour, gained)} would have shown"
+    if growth.enough_s is None:
+        return f"{told}."
+    return f"{told}; one that matters within a day shows in a run of about {format_duration(growth.enough_s)}."
 
 
 def _clause(reason: str) -> str:

@@ -651,12 +651,13 @@ def test_what_is_in_use_and_stays_is_no_leak_below_the_same(tmp_path):
     assert saw_over(tmp_path, [min(6 + 4 * n, 50) for n in range(60)]).leaking is not True
 
 
-def of_a_day(folder, per_minute_mib, horizon_s=None):
+def of_a_day(folder, per_minute_mib, horizon_s=None, lasted_s=7200.0):
     """Two hours of a process on a machine of 64 GiB."""
-    held = [round((300 + per_minute_mib * n / 3 + (n % 2) * 0.1) * MiB) for n in range(360)]
-    builder = RecordingBuilder(folder).process(1).samples(1, held, every_s=20.0)
-    builder.host([40 << 30] * 360, 64 << 30, every_s=20.0)
-    return tree_growth(builder.ends(7200.0).open(), horizon_s)
+    every_s = lasted_s / 360
+    held = [round((300 + per_minute_mib * n * every_s / 60 + (n % 2) * 0.1) * MiB) for n in range(360)]
+    builder = RecordingBuilder(folder).process(1).samples(1, held, every_s=every_s)
+    builder.host([40 << 30] * 360, 64 << 30, every_s=every_s)
+    return tree_growth(builder.ends(lasted_s).open(), horizon_s)
 
 
 def test_growth_that_does_not_matter_within_a_day_is_no_leak_and_is_said(tmp_path):
@@ -668,6 +669,17 @@ def test_growth_that_does_not_matter_within_a_day_is_no_leak_and_is_said(tmp_pat
 @pytest.mark.parametrize(("horizon_s", "leaking"), [(None, False), (30 * 86400, True)], ids=("a day", "a month"))
 def test_how_far_ahead_it_has_to_matter_is_the_users_to_say(tmp_path, horizon_s, leaking):
     assert of_a_day(tmp_path, 0.2, horizon_s).leaking is leaking
+
+
+def test_no_leak_in_a_short_run_says_how_long_one_shows_a_leak_that_matters(tmp_path):
+    """One that does matter within a day shows in a run of that length, and not in this one."""
+    short, long = (tmp_path / name for name in ("short", "long"))
+    short.mkdir()
+    long.mkdir()
+    growth = of_a_day(short, 0.0, lasted_s=60.0)
+    assert growth.leaking is False
+    assert growth.enough_s > 60.0
+    assert of_a_day(long, 0.0, lasted_s=1.3 * growth.enough_s).enough_s is None
 
 
 def test_no_leak_for_a_horizon_needs_the_power_to_have_seen_one(tmp_path):

@@ -50,6 +50,19 @@ def test_more_of_the_same_leak_is_no_less_of_one(shape, seed, mib, times):
         assert judge(t, y + times * leaked).verdict != FLAT
 
 
+@given(seeds, st.floats(2, 20), st.floats(30, 300), st.floats(40, 200))
+@settings(max_examples=60)
+def test_what_was_loaded_first_changes_no_rate_of_a_leak(seed, loaded_s, loaded_mib, mib_per_min):
+    """Its window begins where it begins: no step of a training tells."""
+    t = np.arange(0, 60, 0.25)
+    loaded = loaded_mib * np.clip(t / loaded_s, 0, 1)
+    leaked = mib_per_min / 60 * np.clip(t - loaded_s, 0, None)
+    trend = judge(t, (20 + loaded + leaked + np.random.default_rng(seed).normal(0, 0.2, t.size)) * MiB)
+    if trend.verdict == GROWING:
+        rate = trend.growth_bytes / (trend.end_s - trend.start_s) / MiB * 60
+        assert rate == pytest.approx(mib_per_min, rel=0.25)
+
+
 @given(st.sampled_from(SHAPES), seeds, st.floats(0.25, 4))
 @settings(max_examples=60)
 def test_a_longer_rest_makes_no_leak(shape, seed, times):

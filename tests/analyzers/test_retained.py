@@ -9,6 +9,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.facts.heap.accumulation import accumulations, keeps_growing
+from leakscope.facts.heap.comparable import Heap
 from leakscope.facts.heap.place import Place, Reference
 from leakscope.findings import Finding, Report
 from tests.builders import RecordingBuilder
@@ -622,21 +623,24 @@ def test_a_small_list_does_not_answer_for_a_heap_full_of_holes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("values", "time_s", "expected"),
     [
-        ([1, 2, 3, 4, 5, 6], True),
-        ([1, 1, 3, 3, 5, 5], True),  # in jumps
-        ([5, 9, 2, 8, 3, 9], False),  # up and down
-        ([1, 5, 9, 9, 9, 9, 9, 9, 9], False),  # filled early
-        ([6, 5, 4, 3], False),
-        ([1, 2], True),
-        ([2, 2], False),
+        ([1, 2, 3, 4, 5, 6], None, True),
+        ([1, 1, 3, 3, 5, 5], None, True),  # in jumps
+        ([5, 9, 2, 8, 3, 9], None, False),  # up and down
+        ([1, 5, 9, 9, 9, 9, 9, 9, 9], None, False),  # filled early
+        ([1, 3, 5, 7, 9, 9], [1, 2, 3, 4, 5, 60], False),  # the same: snapshots had become dear
+        ([1, 9, 9, 9, 9, 9, 14], [1, 54, 55, 56, 57, 58, 90], True),  # they came often for a while
+        ([6, 5, 4, 3], None, False),
+        ([1, 2], None, True),
+        ([2, 2], None, False),
     ],
 )
-def test_what_keeps_growing(values: list[float], expected: bool) -> None:
+def test_what_keeps_growing(values: list[float], time_s: list[float] | None, expected: bool) -> None:
     import numpy as np
 
-    assert keeps_growing(np.array(values, dtype=float)) is expected
+    at_s = np.array(time_s or range(len(values)), dtype=float)
+    assert keeps_growing(at_s, np.array(values, dtype=float)) is expected
 
 
 LISTENERS = """
@@ -1010,6 +1014,22 @@ def test_a_list_that_grows_beside_a_cache_that_is_emptied_now_and_then_is_named(
     assert says(found.title, "Gateway.failures")
 
 
+def test_a_doubt_counts_in_how_sure_a_holder_is(tmp_path: Path) -> None:
+    """Three snapshots, of which the last saw as much more as the one before, or much less as of what fills up."""
+
+    def told(folder: str, late: float) -> Finding:
+        at = {2.0: 2.0, 12.0: 12.0, 22.0: 12.0 + 10 * late}
+        rows = {s / 24: history(10 * MB * n, 1000 * n) for s, n in at.items()}
+        (tmp_path / folder).mkdir()
+        return first(recorded(tmp_path / folder, rows.__getitem__, takes_s=tuple(at)))
+
+    steady, slower = told("steady", 1.0), told("slower", 0.4)
+    is_doubted = ["cache" in " ".join(one.doubts) for one in (steady, slower)]
+    assert is_doubted == [False, True]
+    assert slower.confidence < steady.confidence
+    assert any(not ground.is_for for ground in slower.grounds)
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_table_that_was_loaded_early_keeps_growing_no_more(tmp_path: Path, goes_on: bool) -> None:
     """Another list goes on: three snapshots, of which the first saw the table half loaded."""
@@ -1041,7 +1061,9 @@ def test_a_chain_of_objects_may_be_of_any_length(grows: bool) -> None:
             below.children.append(here)
         below = here
     assert top is not None
-    assert [one.place for one in accumulations((top,), MB)] == ([below] if grows else [])
+    none = np.zeros(4)
+    heap = Heap(1, np.arange(4.0), none, none, none, (1, 2, 3, 4), False, (top,), (top,))
+    assert [one.place for one in accumulations(heap, MB)] == ([below] if grows else [])
 
 
 TRACED = """import tracelib

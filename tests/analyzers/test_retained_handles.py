@@ -183,7 +183,9 @@ def test_what_could_be_weighed_of_the_members_is_not_counted_twice(tmp_path):
     item = replace(own, edge_kind="item")
     trees = Place(f"{path}[*]", "boostlib._core.Tree", item, weighed, lengths, none, opaque=True, parent=versions)
     versions.children.append(trees)
-    heap = Heap(100, none, np.array([0.0, 50.0, 100.0]) * MB, none, none, (1, 2, 3), False, (), (versions, trees))
+    heap = Heap(
+        100, np.arange(3.0), np.array([0.0, 50.0, 100.0]) * MB, none, none, (1, 2, 3), False, (), (versions, trees)
+    )
     (found,) = handles(heap, [], 100.0 * MB, None)
     assert 90 * MB <= found.growth_bytes <= 100 * MB
 

@@ -489,3 +489,21 @@ def test_what_stands_for_a_fifth_of_the_run_is_not_said_to_be_growing_still(last
 def test_growth_in_bursts_that_ends_in_a_pause_like_those_before_is_growth():
     t = np.arange(0, 120, 0.5)
     assert judge(t, (60 + 60 * np.floor((t + 2) / 20)) * MiB).verdict == GROWING
+
+
+def test_what_leaks_is_hardly_ever_called_flat_since_few_samples_were_taken():
+    """A stretch that spans a hole in them rises more than the others, by itself: nothing comes and goes."""
+    words = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        t = np.cumsum(rng.pareto(1.2, 40) + 0.2)
+        words.append(judge(t, (30 + 2 * t + rng.normal(0, 1, t.size)) * MiB).verdict)
+    assert words.count(FLAT) <= 1
+
+
+@pytest.mark.parametrize("seed", [101, 134])
+def test_a_job_that_was_stopped_for_most_of_the_recording_gets_a_verdict(seed):
+    rng = np.random.default_rng(seed)
+    stopped, before, after = rng.uniform(0.5, 0.7), rng.integers(14, 30), rng.integers(8, 20)
+    t = 90 * np.concatenate([np.sort(rng.uniform(0, 0.4, before)), np.sort(rng.uniform(0.4 + 0.6 * stopped, 1, after))])
+    assert judge(t, (30 + t + rng.normal(0, 1, t.size)) * MiB).verdict != FLAT

@@ -121,7 +121,7 @@ def fills(recording: Recording, pid: int, growth_bytes: int, window_s: tuple[flo
     found: list[Filling] = []
     others = 0.0
     sources = sources_of(recording)
-    for one in accumulations(heap.roots, _LEAST_SHARE * gained):
+    for one in accumulations(heap, _LEAST_SHARE * gained):
         filling = _filling(sources, one.place, heap.time_s, window_s) if one.place is not None else None
         if filling is not None:
             found.append(filling)

@@ -34,7 +34,7 @@ def frozen_in(process: ProcessGrowth, growth: TreeGrowth, *, min_rises: int = FE
     tables = [narrow(process.rows(name), "time_s", "gc_frozen_count") for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
     rows = only(rows, (rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1))
-    counts = rows.sort_values("time_s")["gc_frozen_count"].to_numpy(dtype=np.float64)
-    if (np.diff(counts) > 0).sum() < min_rises or not keeps_growing(counts):
+    time_s, counts = rows.sort_values("time_s").to_numpy(dtype=np.float64).T
+    if (np.diff(counts) > 0).sum() < min_rises or not keeps_growing(time_s, counts):
         return None
     return Frozen(int(counts[0]), int(counts[-1]))

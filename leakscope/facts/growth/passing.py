@@ -69,7 +69,7 @@ class Grown:
     def heaps(self) -> list[tuple[Heap, list[Accumulation]]]:
         """The sets of its snapshots, with what piled up in each."""
         found = heaps(self.recording, self.process.pid, *self.window_s)
-        return [(heap, list(accumulations(heap.roots, (1 - ENOUGH) / 10 * self.bytes))) for heap in found]
+        return [(heap, list(accumulations(heap, (1 - ENOUGH) / 10 * self.bytes))) for heap in found]
 
     def held(self, *, without_limit: bool = False) -> float:
         """What holders were seen to gain, by the snapshots that explain most."""

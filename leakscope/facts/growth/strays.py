@@ -64,6 +64,9 @@ class Strays:
         """In a window of this length, if it went on as between the snapshots."""
         return float(values[-1] - values[0]) / self.passed_s * window_s
 
+    def pile_up(self, values: Floats) -> bool:
+        return _piles_up(self.time_s, values)
+
 
 def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_end: bool = False) -> Strays | None:
     """None where no two snapshots of the window, with one before it, tell of them: there is no graph.
@@ -167,7 +170,7 @@ def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
 def kept_by_c(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
     """What C code keeps of Python's allocator. None where that does not pile up, or growing objects may explain it."""
     blocks = blocks_of(process, start_s, end_s)
-    if blocks is None or not piles_up(blocks.other_bytes):
+    if blocks is None or not _piles_up(blocks.time_s, blocks.other_bytes):
         return None
     other, objects = (float(values[-1] - values[0]) for values in (blocks.other_bytes, blocks.object_bytes))
     return blocks if other >= _LARGEST_BLOCK * max(objects, 0.0) else None
@@ -197,6 +200,6 @@ def _by_type(rows: pd.DataFrame, takes: list[int]) -> Iterator[Stray]:
         yield Stray(str(name), chains.get(number), *figures[:, number])
 
 
-def piles_up(values: Floats) -> bool:
+def _piles_up(time_s: Floats, values: Floats) -> bool:
     """Ever more of it, and not what waits at one time and is gone at another."""
-    return keeps_growing(values, min_persistence=0.8)
+    return keeps_growing(time_s, values, min_persistence=0.8)

@@ -42,6 +42,7 @@ class TreeGrowth:
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
     ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
+    ``enough_s``: how long a run shows one that matters within a day, where this one was too short for that.
     ``is_harmless``: it grows without end, too slowly to matter within the horizon. ``judged``: what the witness who was
     believed says; ``trend`` is of all processes.
     """
@@ -57,6 +58,7 @@ class TreeGrowth:
     processes: tuple[ProcessGrowth, ...] = field(default=())
     fills: Fills | None = None
     least_bytes_per_hour: float | None = None
+    enough_s: float | None = None
     is_harmless: bool = False
     judged: Trend = _NO_SAMPLES
 
@@ -86,7 +88,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     """Trends of every process and of their sum, and the verdict on them.
 
     Growth is a leak if it matters within ``horizon_s``. Where that was asked for, a leak that matters has to be one
-    that would have shown; None: a day, for which the length of hardly any recording is enough.
+    that would have shown; None: a day, for which the length of hardly any recording is enough, so that it is only told.
     """
     processes = process_growths(recording)
     if not processes:
@@ -137,8 +139,10 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
         reason = f"it grows by {rate}, less than {_MATTERS:.0%} of {limit.label} {within}"
         return replace(growth, leaking=False, reason=reason, is_harmless=True)
     least = growth.least_bytes_per_hour
-    if growth.leaking is False and horizon_s is not None and least is not None and least > least_per_hour:
+    if growth.leaking is False and least is not None and least > least_per_hour > 0:
         needed_s = (growth.end_s - growth.start_s) * least / least_per_hour
+        if horizon_s is None:
+            return replace(growth, enough_s=needed_s)
         reason = f"a leak of {format_rate(least, 0)} would not have shown, and matters {within}"
         return replace(growth, leaking=None, reason=f"{reason}; record for about {format_duration(needed_s)}")
     return growth

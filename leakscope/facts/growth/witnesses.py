@@ -257,7 +257,7 @@ class Riser:
         """In step with the work, where all that holders gained is little of what the process did: nobody knows of the
         rest whether it goes on.
         """
-        held = sum(one.growth_bytes for one in accumulations(self.heap.roots, DRIFT_BYTES))
+        held = sum(one.growth_bytes for one in accumulations(self.heap, DRIFT_BYTES))
         levels = (level_at(self.process.time_s, self.process.held_bytes, at_s) for at_s in self.heap.time_s[[0, -1]])
         return self.is_in_step and held < _LITTLE * -(next(levels) - next(levels))
 
@@ -308,7 +308,7 @@ def _riser(heap: Heap, process: ProcessGrowth) -> Riser | None:
     held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
     found = [
         Riser(process, heap, place, _is_steady(heap, place), _is_in_step(heap.step, place))
-        for one in accumulations(heap.roots, DRIFT_BYTES)
+        for one in accumulations(heap, DRIFT_BYTES)
         if one.place is not None
         for place in (user_holder(one.place),)
         if float(place.deep_bytes[-1]) <= held[1]  # more: buffers that nobody has written to

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,16 +16,19 @@ from ...units import FEWEST, MOST
 from .owners import is_module_dict
 from .place import OUTSIDE, RUNNING, Floats, Place
 
+if TYPE_CHECKING:
+    from .comparable import Heap
+
 THREADS_ALIVE = "threading._active"
 _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
 
 
-LEAST_LATELY = 0.15  # of what was gained, in the second half: where it was filled early 0, of a steady rise 0.5, and
-# where it rises at a few evaluations still something
+_LEAST_LATELY = 0.15  # of what was gained, in the second half of the time: where it was filled early 0, of a steady
+# rise 0.5, and where it rises at a few evaluations still something
 
 
-def keeps_growing(values: Floats, *, min_persistence: float = 0.6) -> bool:
-    """Rose more than it fell, and also lately.
+def keeps_growing(time_s: Floats, values: Floats, *, min_persistence: float = 0.6) -> bool:
+    """Rose more than it fell, and also lately: by time, since snapshots come seldom once they have become dear.
 
     ``min_persistence``: net growth over the sum of all changes; a saw-tooth is near 0, a steady rise is 1.
     """
@@ -33,10 +37,8 @@ def keeps_growing(values: Floats, *, min_persistence: float = 0.6) -> bool:
     net = float(values[-1] - values[0])
     if total <= 0 or net <= 0 or net / total < min_persistence:
         return False
-    if len(values) <= FEWEST:
-        return True
-    middle = values[(len(values) - 1) // 2]
-    return float(values[-1] - middle) >= LEAST_LATELY * net
+    half_s = (time_s[0] + time_s[-1]) / 2
+    return float(values[-1] - np.interp(half_s, time_s, values)) >= _LEAST_LATELY * net
 
 
 def multiplies(place: Place, *, min_ratio: float = 1.25) -> bool:
@@ -74,31 +76,32 @@ class Accumulation:
     largest: Place | None = None
 
 
-def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
+def accumulations(heap: Heap, threshold_bytes: float) -> Iterator[Accumulation]:
     """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order.
 
     Not where Python itself lists the threads that run: what piles up there are threads.
     """
-    for found in _accumulations(roots, threshold_bytes):
+    for found in _accumulations(heap.roots, heap.time_s, threshold_bytes):
         place = found.place
         if place is None or (place.path != THREADS_ALIVE and place.is_certain_to_grow):
             yield found
 
 
-def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
+def _accumulations(roots: Sequence[Place], time_s: Floats, threshold_bytes: float) -> Iterator[Accumulation]:
     for root in roots:
         if _is_on_its_way(root) or root.path == RUNNING:
             continue  # ever more threads, each with its locals: that is thread-pileup's finding
-        if _grows(root, threshold_bytes) and multiplies(root):
+        is_growing = _grows(root, time_s, threshold_bytes)
+        if is_growing and multiplies(root):
             if root.root_kind == "thread":
                 continue
             if root.root_kind in ("task", "generator", "frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
                 continue
-        yield from _below(root, threshold_bytes, is_growing=_grows(root, threshold_bytes))
+        yield from _below(root, time_s, threshold_bytes, is_growing=is_growing)
 
 
-def _below(root: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:
+def _below(root: Place, time_s: Floats, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:
     """Also in places that do not grow: what comes and goes in one may be more than what one thing in it gains.
 
     Without recursion: a chain of objects may be of any length.
@@ -106,10 +109,13 @@ def _below(root: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator
     order = [(root, is_growing)]
     parts: list[tuple[list[Place], list[Place], list[Place]]] = []  # of each: what grows in it, its members, the others
     for place, grows in order:  # which becomes longer
-        growing = [c for c in place.children if _grows(c, threshold_bytes) and (grows or _by_itself(c))]
-        arrived = _arrived(place, growing)
+        growing = [c for c in place.children if _grows(c, time_s, threshold_bytes) and (grows or _by_itself(c, time_s))]
+        is_longer = place.has_length and keeps_growing(time_s, place.length)
+        arrived = _arrived(place, growing) if is_longer else []
         members = [
-            c for c in growing if c in arrived or (_may_be_member(c) and (multiplies(c) or _are_ever_more(c, place)))
+            c
+            for c in growing
+            if c in arrived or (_may_be_member(c) and (multiplies(c) or (is_longer and _are_together(c))))
         ]
         others = [c for c in place.children if c not in members]
         parts.append((growing, members, others))
@@ -129,8 +135,10 @@ def _below(root: Place, threshold_bytes: float, *, is_growing: bool) -> Iterator
         told[id(place)] = sum(told[id(c)] for c in others) + (rest if is_told else 0.0)
 
 
-def _grows(place: Place, threshold_bytes: float) -> bool:
-    return place.growth_bytes >= threshold_bytes and (keeps_growing(place.deep_bytes) or _is_filled(place))
+def _grows(place: Place, time_s: Floats, threshold_bytes: float) -> bool:
+    if place.growth_bytes < threshold_bytes:
+        return False
+    return keeps_growing(time_s, place.deep_bytes) or _is_filled(place, time_s)
 
 
 def _is_on_its_way(root: Place) -> bool:
@@ -140,13 +148,14 @@ def _is_on_its_way(root: Place) -> bool:
     return root.root_kind == "frame" and not root.is_user
 
 
-def _by_itself(place: Place) -> bool:
-    return _in_many_steps(place.deep_bytes) or _is_filled(place)
+def _by_itself(place: Place, time_s: Floats) -> bool:
+    return _in_many_steps(place.deep_bytes) or _is_filled(place, time_s)
 
 
-def _is_filled(place: Place) -> bool:
+def _is_filled(place: Place, time_s: Floats) -> bool:
     """It has ever more members, whatever they hold alone: what others hold with them counts there now, and now here."""
-    return place.has_length and keeps_growing(place.length, min_persistence=0.9) and _in_many_steps(place.length)
+    has_more = place.has_length and keeps_growing(time_s, place.length, min_persistence=0.9)
+    return has_more and _in_many_steps(place.length)
 
 
 def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
@@ -159,14 +168,12 @@ def _arrived(place: Place, growing: Sequence[Place], *, least: int = FEWEST) -> 
     """Members so large that each is told alone: none of them grew, but there are ever more in the container."""
     kinds = ("global",) if place.reference.edge_kind == "namespace" else ("item", "reference")
     new = [child for child in growing if child.reference.edge_kind in kinds and child.deep_bytes[0] == 0]
-    more = float(place.length[-1] - place.length[0]) if place.has_length else 0.0
-    return new if len(new) >= least and more >= len(new) and keeps_growing(place.length) else []
+    return new if least <= len(new) <= place.length[-1] - place.length[0] else []
 
 
-def _are_ever_more(members: Place, container: Place) -> bool:
-    """Told together, while in an earlier snapshot most had rows of their own: the container has the count."""
-    are_together = members.node is None and members.reference.edge_kind == "item"
-    return are_together and container.has_length and keeps_growing(container.length)
+def _are_together(members: Place) -> bool:
+    """Told so, while in an earlier snapshot most had rows of their own: the container has the count."""
+    return members.node is None and members.reference.edge_kind == "item"
 
 
 def _may_be_member(place: Place) -> bool:

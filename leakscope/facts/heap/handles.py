@@ -59,7 +59,7 @@ def _is_below(place: Place, above: Container[int]) -> bool:
 
 
 def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _Candidate | None:
-    if not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
+    if not place.has_length or not keeps_growing(heap.time_s, place.length, min_persistence=0.9):
         return None
     gained = np.diff(place.length)
     if len(gained) > 1 and (gained[-1] <= 0 or not gained[:-1].any()):

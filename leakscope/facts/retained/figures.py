@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
+from ...rising import PART
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
 from ..calls import MODULE, calls_of
 from ..code.adding import CALLS, CREATES, Line, Source, adding_lines
@@ -102,6 +103,15 @@ class Retained:
         return self.place.length_limit if self.link is None else None
 
     @property
+    def may_be_filling(self) -> bool:
+        """Too few snapshots saw it to tell it from a cache that fills, unless it rises lately as it did at first."""
+        heap, place = self.look.heap, self.place
+        if not place.has_length or self.is_graph or len(heap.takes) > FEWEST:
+            return False
+        late = place.length[-1] - np.interp(heap.time_s[[0, -1]].mean(), heap.time_s, place.length)
+        return bool(len(heap.takes) < FEWEST or late < (1 - PART) * MOST * (place.length[-1] - place.length[0]))
+
+    @property
     def constructor(self) -> str | None:
         """``Dataset.__init__``, where that runs still and nothing else holds what it fills."""
         place = self.place
@@ -130,7 +140,9 @@ class Retained:
         found = [Ground(f"it is {self.share:.0%} of what came into use", graded(self.share, NEUTRAL, STRONG))]
         if len(heap.takes) > FEWEST:
             found.append(Ground(f"{len(heap.takes)} snapshots weighed it", WEAK))
-        if place.has_length and keeps_growing(place.length, min_persistence=0.9):
+        elif self.may_be_filling:
+            found.append(Ground("few snapshots weighed it, and what fills up would look the same", AGAINST))
+        if place.has_length and keeps_growing(heap.time_s, place.length, min_persistence=0.9):
             found.append(Ground("it has more and more members", FAIR))
         if self.line is not None and self.line.kind == "adds":
             found.append(Ground("a line adds to it", WEAK))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...units import FEWEST, LISTED, MOST, over
+from ...units import LISTED, MOST, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.accumulation import LEAST_LATELY, Accumulation, accumulations
+from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap
 from ..heap.handles import handles
 from ..heap.owners import user_place
@@ -65,7 +65,7 @@ def look_at(heap: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: f
     freed = 0.0 if process.is_hidden else float(heap.free_bytes[-1] - heap.free_bytes[0])
     free = min(max(freed, 0.0), gained)
     threshold = max(float(min_bytes), min_share * (gained - free), _MIN_PINNING_SHARE * gained)
-    return Look(heap, list(accumulations(heap.roots, threshold)), gained, gained - free)
+    return Look(heap, list(accumulations(heap, threshold)), gained, gained - free)
 
 
 def holders_of(look: Look, package: str | None = None, *, max_count: int = LISTED) -> list[Accumulation]:
@@ -78,21 +78,7 @@ def holders_of(look: Look, package: str | None = None, *, max_count: int = LISTE
         missing = look.in_use_bytes - look.explained_bytes
         endless = _endless_graph(look.heap, holders, missing)
         holders += endless or handles(look.heap, holders, missing, lambda kind: kind.split(".", 1)[0] == package)
-    going_on = [one for one in _by_user_place(holders) if not _was_filled_before(one, look.heap)]
-    return sorted(going_on, key=lambda h: -h.growth_bytes)[:max_count]
-
-
-def _was_filled_before(holder: Accumulation, heap: Heap) -> bool:
-    """What it has came in the first half of the time, bytes and members: a table that was loaded keeps growing no more,
-    whatever else does.
-    """
-    place, half_s = holder.place, float(heap.time_s[[0, -1]].mean())
-    if place is None or holder.is_guess or len(heap.takes) < FEWEST:
-        return False
-    return not any(
-        values[-1] - np.interp(half_s, heap.time_s, values) >= LEAST_LATELY * (values[-1] - values[0])
-        for values in (place.deep_bytes, *([place.length] if place.has_length else []))
-    )
+    return sorted(_by_user_place(holders), key=lambda h: -h.growth_bytes)[:max_count]
 
 
 def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from ...rising import BLOCKS, LEAST_BLOCKS, PART, WARM_UP, floors_at, rise_of, share_that_rises, stretches
 from ...units import FEWEST, GOOD_PART, HARDLY, LITTLE, MOST, MUCH, SOME, MiB, format_bytes, format_duration
-from .arithmetic import Floats, evenly, gained, retained, slope_interval, without_blips
+from .arithmetic import Floats, evenly, gained, per_second, retained, slope_interval, without_blips
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
 LEVEL, STEPS, RAMP, SATURATION = "level", "steps", "ramp that ends", "saturation"
@@ -220,20 +220,23 @@ def _judge(
 def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: float | None) -> Trend:
     """Questions 2 to 5 of the module's list, on a window without warm-up."""
     at_floors = floors_at(y.tolist())
-    roofs = peaks[floors_at((-peaks).tolist())]
+    at_roofs = floors_at((-peaks).tolist())
+    roofs = peaks[at_roofs]
     at, floors = t[at_floors], y[at_floors]
     rises = np.diff(retained(floors))
     growth, to_end = float(rises[:-1].sum()), float(rises.sum())
-    start, end = _ends(t, y, to_end / float(at[-1] - at[0]))
+    usual_per_s = to_end / float(at[-1] - at[0])
+    start, end = _ends(t, y, usual_per_s)
     whole = rise_of(at.tolist(), floors.tolist(), least)
     window = Trend(FLAT, "", float(t[0]), float(t[end]), int(growth), model=LEVEL, odds=1 - whole.odds)
 
     def growing(reason: str, values: Floats, odds: float, steps_s: Sequence[float] = ()) -> Trend:
         slope, low, high, _ = slope_interval(at, values)
-        start_s, end_s = _of_growth((float(t[start]), window.end_s), t, retained(y), steps_s)
-        known_s = np.clip([start_s, end_s], at[0], at[-1])
-        gain = float(np.diff(np.interp(known_s, at, retained(floors)))[0])
-        gain += slope * (end_s - start_s - float(np.ptp(known_s)))
+        known = slice(at_floors[-1] + 1)  # what comes after the last floor may be given back
+        levels_s, levels = t[known], retained(y[known])
+        start_s, end_s = _of_growth((float(t[start]), window.end_s), levels_s, levels, steps_s, (low, high))
+        gain = float(np.diff(np.interp([start_s, end_s], levels_s, levels))[0])
+        gain += slope * max(0.0, end_s - float(at[-1]))
         told = f"grew by {format_bytes(gain)} in {end_s - start_s:.0f} s{reason}"
         if steps_s and gain < MOST * least:
             return cannot_tell(f"{told}, but for steps; a longer run would show", STEPS)
@@ -267,7 +270,9 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if flat.model == RAMP and not is_one:
             return flat
         return replace(flat, reason=f"grew in {seen} only", model=STEPS)
-    if _narrows(roofs - taken, others, np.diff(taken) > 0):
+    # What rises between the floor and the roof of one stretch, over a hole in the samples most, does not come and go.
+    teeth = roofs - floors - usual_per_s * (t[at_roofs] - at)
+    if _narrows(teeth, (t[at_roofs], roofs - taken), (at, others), np.diff(taken) > 0):
         return stood(UPS_AND_DOWNS, up_to=float(roofs.max()))
     rises_late = rest.keeps_rising and rest.late >= PART * least
     if rises_late and rest.is_spread:
@@ -305,18 +310,42 @@ def _stands(t: Floats, y: Floats) -> bool:
     ends_s = t[t >= t[0] + tail_s]
     gains = np.interp(ends_s, t, kept) - np.interp(ends_s - tail_s, t, kept)
     before = gains[ends_s <= t[-1] - tail_s]
-    return bool(gains[-1] < min(before.min(), HARDLY * float(np.median(before))))
+    return bool(before.size and gains[-1] < min(before.min(), HARDLY * float(np.median(before))))
 
 
-def _of_growth(window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float]) -> tuple[float, float]:
-    """From when until when it grew by itself: the longest stretch without a step, from where it began to rise."""
+def _of_growth(
+    window_s: tuple[float, float], t: Floats, kept: Floats, steps_s: Sequence[float], slopes: tuple[float, float]
+) -> tuple[float, float]:
+    """From when until when it grew by itself: the longest stretch without a step, from where the growth begins.
+
+    That is where it begins to rise, or where the curve bends: before, a load rose much faster, or hardly anything did.
+    It is no bend where the curve is as far from a straight line afterwards too. The last third is what tells of growth,
+    and after a load as much is left as can be judged.
+    """
     borders_s = [window_s[0], *sorted(steps_s), window_s[1]]
     start_s, end_s = max(zip(borders_s, borders_s[1:]), key=lambda pair: pair[1] - pair[0])
-    inside = (t > start_s) & (t <= end_s)
-    rise = kept[inside] - kept[inside][0]
-    began = int(np.argmax(rise > _LITTLE * rise[-1]))
-    is_late = began > 2 * inside.sum() / BLOCKS
-    return (float(t[inside][began - 1]) if is_late else start_s), end_s
+    third_s = (end_s - start_s) / FEWEST
+    inside = (t >= start_s) & (t <= end_s)
+    t, kept = t[inside], kept[inside]
+    began = int(np.argmax(kept - kept[0] > _LITTLE * (kept[-1] - kept[0])))
+    if began > 2 * t.size / BLOCKS:
+        t, kept, start_s = t[began - 1 :], kept[began - 1 :], float(t[began - 1])
+    while t.size > FEWEST:
+        bend, off = _bend(t, kept)
+        pace = per_second(float(kept[bend] - kept[0]), float(t[bend] - t[0]))
+        is_load = pace > slopes[1] / MOST
+        is_as_after = pace >= MOST * slopes[0] and not is_load
+        left_s = max(third_s, LEAST_S) if is_load else third_s
+        if is_as_after or t[bend] > end_s - left_s or off <= 2 * _bend(t[bend:], kept[bend:])[1]:
+            break
+        t, kept, start_s = t[bend:], kept[bend:], float(t[bend])
+    return start_s, end_s
+
+
+def _bend(t: Floats, y: Floats) -> tuple[int, float]:
+    """Where a curve is furthest from the straight line between its ends, and how far."""
+    off = np.abs(y - np.interp(t, t[[0, -1]], y[[0, -1]]))
+    return int(np.argmax(off)), float(off.max())
 
 
 def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
@@ -327,18 +356,25 @@ def _ends(t: Floats, y: Floats, slope_per_s: float) -> tuple[int, int]:
     return int(first[0]), int(last[-1])
 
 
-def _narrows(roofs: Floats, floors: Floats, has_step: NDArray[np.bool_]) -> bool:
+def _narrows(
+    teeth: Floats, roofs: tuple[Floats, Floats], floors: tuple[Floats, Floats], has_step: NDArray[np.bool_]
+) -> bool:
     """Whether what comes and goes becomes less, and roofs hardly rise as floors do: they have a ceiling.
 
-    Of two stretches the higher roof: a tooth may end in every second one.
+    Of two stretches the higher roof: a tooth may end in every second one. ``roofs``, ``floors``: when, and how high.
     """
-    heights, tops = (np.maximum(of[1:], of[:-1])[~has_step] for of in (roofs - floors, roofs))
-    if heights.size < LEAST_BLOCKS // 2 or share_that_rises((-heights).tolist()) < 1 - PART:
+    higher = (np.arange(teeth.size - 1) + (roofs[1][1:] > roofs[1][:-1]))[~has_step]
+    teeth = np.maximum(teeth[1:], teeth[:-1])[~has_step]
+    if teeth.size < LEAST_BLOCKS // 2 or share_that_rises((-teeth).tolist()) < 1 - PART:
         return False
-    lifted, rose = (
-        float(np.median(later) - np.median(early)) for early, later in (np.array_split(of, 2) for of in (tops, floors))
-    )
+    lifted, rose = (_pace(at_s, levels) for at_s, levels in ((roofs[0][higher], roofs[1][higher]), floors))
     return rose > 0 and lifted < _LIFTED * rose
+
+
+def _pace(at_s: Floats, levels: Floats) -> float:
+    """From the usual level of the first half to that of the second."""
+    passed, rose = (np.diff([np.median(half) for half in np.array_split(of, 2)])[0] for of in (at_s, levels))
+    return per_second(float(rose), float(passed))
 
 
 def _steps(t: Floats, y: Floats, floors_at: NDArray[np.int_], least: float) -> tuple[Floats, list[tuple[float, float]]]:

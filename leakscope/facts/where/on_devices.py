@@ -55,7 +55,7 @@ def device_holders(
     if heap is None:
         return None
     found = []
-    for one in accumulations(heap.roots, _LEAST_BYTES):
+    for one in accumulations(heap, _LEAST_BYTES):
         if one.place is None or one.growth_bytes < _LEAST_BYTES:
             continue
         named, lines = named_in(sources, one.place)
