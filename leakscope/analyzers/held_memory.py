@@ -72,7 +72,7 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
     looked = has_idle = False
-    found: dict[tuple[str, str], list[tuple[Standing, ProcessGrowth, list[float]]]] = {}
+    found: dict[tuple[str, str], tuple[Standing, ProcessGrowth, list[float]]] = {}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
         heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
         if heap is None:
@@ -91,14 +91,13 @@ def findings(
                 {one.place.said, holder_name(one.place)} & told or _is_explained(case, process, one.place, idle, so_far)
             ):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
-                found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
+                found.setdefault((process.name, one.place.said), (one, process, takes_s))
     # Where one is made after the other, that is told, and of whom.
     is_told = any(f.kind == "process-pileup" for f in so_far)
     resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share))
     resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share)
     yield from resting
-    for (one, process, takes_s), *alike in found.values():
-        yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
+    yield from (_finding(case, *one) for one in found.values())
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
     elif not (found or has_idle or resting):
@@ -224,10 +223,7 @@ def _after(process: ProcessGrowth, last_s: float, min_share: float = 0.15) -> fl
     return end - last
 
 
-def _finding(
-    case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float], of_others: Sequence[float]
-) -> Finding:
-    """``of_others``: bytes that it holds in other processes of the same name."""
+def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float]) -> Finding:
     place = one.place
     named, lines = named_in(case.sources, place)
     name, size = holder_name(named), format_bytes(one.held_bytes)
@@ -252,22 +248,12 @@ def _finding(
         process=process,
         line=_line(lines) or defined_at(named),
         device="cpu",
-        evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
+        evidence=_evidence(one, takes_s, share),
         doubts=[_NEEDED if limit is None else None],
         remedy=[remedy],
         series=series,
         **about(named, place),
     )
-
-
-def _in_others(process: ProcessGrowth, held_bytes: Sequence[float]) -> Iterator[Evidence]:
-    """Each may have its own, or what it shares with the one that it was forked from: so there is no sum."""
-    if held_bytes:
-        text = (
-            f"{format_count(len(held_bytes))} more processes of {process.name} have one each, "
-            f"of up to {format_bytes(max(held_bytes))}"
-        )
-        yield Evidence(text, {"process_count": len(held_bytes), "most_bytes": round(max(held_bytes))})
 
 
 def _line(lines: Sequence[Line], sure_score: float = 0.7) -> Line | None:
