@@ -10,6 +10,7 @@ from dataclasses import dataclass
 GROWTH = "growth"
 WASTE = "waste"
 SIBLINGS = "siblings"
+MAKES = "makes"
 WHEN = "when"
 ELSEWHERE = "elsewhere"
 PILE = "pile"
@@ -25,6 +26,7 @@ MEANINGS = {
     GROWTH: "names what made memory of the job grow",
     WASTE: "names memory that is held needlessly from the start, or once in each process",
     SIBLINGS: "its bytes are those of all processes that are alike; its subject is one of them",
+    MAKES: "counts what makes that grow which others name: code, and caches of its library",
     WHEN: "shows when memory grows, not what holds it: its bytes are explained by others",
     ELSEWHERE: "a leak even while the memory of the processes is flat; the headline begins with HEADLINE",
     PILE: "what runs out although memory does not grow",

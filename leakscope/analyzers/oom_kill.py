@@ -76,14 +76,15 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     blamed = culprit(case, hog, so_far) if hog is not None else None
     step = _step(case, hog, moment)
     rise = _rise(case, kill, hog, blamed)
+    without = would_have_been_enough(case, hog, blamed) if hog is not None else None
     return case.finding(
         _KIND,
-        _title(case, kill, sure, hog, blamed, step, rise),
+        _title(case, kill, sure, hog, blamed, step, rise) + _room(without, blamed, rise),
         severity="critical" if kill.confidence >= LIKELY and kill.victim is not None else "warning",
         grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=_subject(hog, blamed, rise),
-        evidence=_evidence(case, kill, sure, hog, blamed, rise),
+        evidence=_evidence(case, kill, sure, hog, blamed, rise, without),
         doubts=_doubts(seen, kill),
         remedy=[_enough(case, kill, so_far, rise), *_remedy(kill, blamed)],
         mechanism=blamed.finding.mechanism if blamed is not None and blamed.finding is not None else None,
@@ -130,6 +131,14 @@ def _title(
         text += f"; {_came(rise)}{_by(rise)}"
         text += ", on top of what was there" if blamed is not None else ""
     return f"{text}; {blamed.clause}" if blamed is not None else text
+
+
+def _room(without: Evidence | None, blamed: Culprit | None, rise: LastRise | None) -> str:
+    """What the job needed without what grew; nothing where the rest came at once, which needs room of its own."""
+    if without is None or blamed is None or blamed.bytes_per_s is None or rise is not None:
+        return ""
+    enough_bytes = without.figures.get("enough_bytes")
+    return f"; without it {format_bytes(enough_bytes)} would have been enough" if isinstance(enough_bytes, int) else ""
 
 
 def _came(rise: LastRise) -> str:
@@ -215,7 +224,13 @@ def _evidence(
     hog: Process | None,
     blamed: Culprit | None,
     rise: LastRise | None,
+    without: Evidence | None,
 ) -> Iterator[Evidence]:
+    if blamed is not None and blamed.finding is not None:  # that it was killed stands in the title
+        yield from blamed.finding.evidence[:2]
+        yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
+    if without is not None:
+        yield without
     if kill.event is not None:
         from ..oom import describe  # the sentences of `leakscope oom`
 
@@ -227,11 +242,6 @@ def _evidence(
         yield Evidence(f"the killed process did not hold most: {text}", figures)
     if rise is not None:
         yield _of_rise(rise)
-    if blamed is not None and blamed.finding is not None:
-        yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
-        yield from blamed.finding.evidence[:2]
-    if hog is not None and (without := would_have_been_enough(case, hog, blamed)) is not None:
-        yield without
     for held in _curve(case, hog):
         first, last = round(held.y[0]), round(held.y[-1])
         text = f"{held.name} went from {format_bytes(first)} to {format_bytes(last)} in"

@@ -3,8 +3,10 @@
 Looks for:     compiled graphs whose number still rises after the warm-up; memory that stays of what jax, tf.function or
                numba compiled.
 Why:           every graph and the guards in front of it stay in memory, and the step that compiles takes seconds.
-Decides by:    min_recompiles compilations of functions that were compiled before, both in the middle and in the last
-               third of the run, and min_pace of the pace kept up to the end. Of other compilers, samples: most of what
+Decides by:    min_recompiles compilations of functions that were compiled before, or one in nearly every training step,
+               both in the middle and in the last third of the run, and min_pace of the pace kept up to the end. Of what
+               others found to grow, it claims torch's own caches and code that no line of the program adds. Of other
+               compilers, samples: most of what
                stays and was asked for below the program's functions was so while they compiled, that rises up to the
                end, and memory grows.
 Mistaken when: the inputs have a few hundred shapes only, and the recording ends before all of them came by.
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
+from ..evidence.explained import is_made_by_a_compiler
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, find_calls
 from ..facts.code.index import Source
@@ -32,8 +35,8 @@ from ..facts.tables import int_of, only, text_of
 from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..kinds import GROWTH
-from ..units import FEWEST, MOST, format_bytes, over
+from ..kinds import GROWTH, MAKES
+from ..units import FEWEST, MOST, NEARLY_ALL, format_bytes, over
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
-TELLS = (GROWTH,)
+TELLS = (GROWTH, MAKES)
 AFTER = ("*", "eval-accumulation")  # it claims what the others leave
 _KIND = "recompilation"
 _MENDS = {
@@ -77,6 +80,7 @@ class _Compiled:
     middle: int
     late: int
     is_traced: bool  # by tf.function
+    steps: float  # of training, in the middle and at the end; infinitely many where nobody counts any
 
     @property
     def name(self) -> str:
@@ -111,7 +115,11 @@ def findings(
     for one in compiled:
         if one.time_s.size <= FEWEST or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few snapshots of {one.process.label} to see whether it keeps compiling")
-        elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
+        elif (
+            one.after_warm_up >= min(min_recompiles, max(FEWEST, NEARLY_ALL * one.steps))
+            and one.late >= max(1.0, min_pace * one.middle)
+            and one.middle
+        ):
             yield _finding(case, one, so_far)
         else:
             yield _ruled_out(one)
@@ -159,7 +167,17 @@ def _counted(process: ProcessGrowth, rows: pd.DataFrame, is_traced: bool) -> _Co
     third_s = (time_s[-1] - begin_s) / 3
     first, second = (_count_after(time_s, again, begin_s + n * third_s, third_s / 2) for n in (1, 2))
     middle, late = round(second - first), round(again[-1] - second)
-    return _Compiled(process, rows.iloc[-1], time_s, again, int(_never_falling(graphs)[-1]), middle, late, is_traced)
+    all = int(_never_falling(graphs)[-1])
+    return _Compiled(
+        process, rows.iloc[-1], time_s, again, all, middle, late, is_traced, _steps_since(process, begin_s + third_s)
+    )
+
+
+def _steps_since(process: ProcessGrowth, since_s: float) -> float:
+    rows = process.rows("sentinels")
+    rows = only(rows, rows["step"].notna())
+    steps = rows["step"].to_numpy(dtype=np.float64)
+    return float(steps[-1] - np.interp(since_s, rows["time_s"], steps)) if len(rows) else float("inf")
 
 
 def _count_after(time_s: Floats, count: NDArray[Any], at_s: float, within_s: float) -> float:
@@ -249,8 +267,9 @@ def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding]) ->
 
 
 def _left(process: ProcessGrowth, so_far: Sequence[Finding]) -> int:
-    """What no other finding claims of its growth."""
-    explained = sum(f.bytes for f in so_far if f.subject.pid == process.pid and not f.wasted)
+    """What no other finding claims of its growth, but for what the compiler makes."""
+    own = (f for f in so_far if f.subject.pid == process.pid and not f.wasted and not is_made_by_a_compiler(f))
+    explained = sum(f.bytes for f in own)
     return max(0, process.growth_bytes - explained)
 
 

@@ -10,6 +10,9 @@ from ..findings import Finding
 from ..kinds import GROWTH, WHEN
 from ..units import MOST
 
+_CODE = ("code", "function")
+_WITHIN_TORCH = "torch._"  # dynamo and what it stands on: no program calls these
+
 
 def explained_bytes(so_far: Iterable[Finding], process: Whose | None = None) -> int:
     """Of one process, or of all. Waste did not grow; what tells only when memory grows leaves open what holds it."""
@@ -20,6 +23,13 @@ def explained_bytes(so_far: Iterable[Finding], process: Whose | None = None) -> 
 def is_explained(so_far: Iterable[Finding], process: ProcessGrowth) -> bool:
     """Most of what it gained: named holders never cover all, since allocators round up, and keep some."""
     return explained_bytes(so_far, process) >= MOST * process.growth_bytes
+
+
+def is_made_by_a_compiler(finding: Finding) -> bool:
+    """Whether what grows is code, which no line of a program adds, or within torch: what compiling leaves behind."""
+    of_what = (finding.subject.type or "").rpartition(" of ")[2]
+    is_within_torch = (finding.subject.module or "").startswith(_WITHIN_TORCH)
+    return finding.tells(GROWTH) and (is_within_torch or of_what in _CODE)
 
 
 def growing_holder(so_far: Iterable[Finding]) -> str | None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..facts.code.adding import adding_lines
 from ..facts.processes.table import Process
 from ..facts.subject import subject_of
@@ -55,7 +57,6 @@ def _is_about(finding: Finding, hog: Process) -> bool:
 
 
 def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culprit:
-    weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.is_of_holder]  # with its beginning
     who = "the process"
     if finding.tells(SIBLINGS):  # its bytes are those of all of them
         alike = [
@@ -63,10 +64,13 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
         ]
         held = max(held, sum(m.held_bytes or 0 for m in alike))
         who = "the process" if len(alike) == 1 else "all of them"
-    share = min(1.0, max([finding.bytes, *weighed]) / held)
     growth = case.growth
     seconds = growth.end_s - growth.start_s
     per_s = finding.bytes_per_hour / 3600 if finding.bytes_per_hour and not finding.wasted else None
+    weighed = [
+        s.y[-1] + _came_since(case, hog, s.x[-1], per_s or 0.0) for s in finding.series[:1] if s.y and s.is_of_holder
+    ]  # with its beginning
+    share = min(1.0, max([finding.bytes, *weighed]) / held)
     if finding.subject.holder and per_s is not None:
         rate = format_rate(3600 * per_s, per_s * seconds)
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
@@ -75,6 +79,15 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
         clause = f"{title[:1].lower()}{title[1:]}"
     clause += f": {share:.0%} of what {who} held"
     return Culprit(clause, finding.subject, finding.bytes, share, finding, per_s)
+
+
+def _came_since(case: Case, hog: Process, looked_s: float, per_s: float) -> float:
+    """What a holder has got since it was last weighed: as it grew, and no more than its process did."""
+    process = case.growth.process(hog.pid)
+    if process is None or not process.time_s.size:
+        return 0.0
+    gained = (hog.held_bytes or 0) - float(np.interp(looked_s, process.time_s, process.held_bytes))
+    return max(0.0, min(gained, per_s * (hog.died_s - looked_s)))
 
 
 def _name(holder: str) -> str:

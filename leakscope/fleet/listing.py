@@ -21,8 +21,9 @@ from .columns import COLUMNS, TYPES
 from .index import read_index
 from .rules import check_column, matching
 
+_RATE = "growth_bytes_per_hour"
 _SHOWN = (
-    "job", "attempt", "rank", "node", "verdict", "growth_bytes_per_hour", "peak_bytes", "limit_bytes", "duration_s",
+    "job", "attempt", "rank", "node", "verdict", _RATE, "peak_bytes", "limit_bytes", "duration_s",
     "ended", "kill_count", "state", "url",
 )  # fmt: skip
 _UNITS = {column.name: column.unit for column in COLUMNS}
@@ -34,7 +35,7 @@ def listed(
     path: Path,
     rules: Sequence[str] = (),
     *,
-    sort: str = "-growth_bytes_per_hour",
+    sort: str = f"-{_RATE}",
     limit: int = 50,
     columns: Sequence[str] | None = None,
     format_name: str = "terminal",
@@ -44,7 +45,10 @@ def listed(
     frame = found.frame()
     rules = [*rules, *([] if any(rule.startswith("state") for rule in rules) else ["state!=foreign"])]
     name = check_column(sort.lstrip("-"))
-    frame = matching(frame, rules).sort_values(
+    frame = matching(frame, rules)
+    if format_name == "terminal":  # what a run gained while it loaded is no rate, and belongs not above one that leaks
+        frame = frame.assign(**{_RATE: frame[_RATE].mask(frame["leaking"].eq(False).fillna(False))})
+    frame = frame.sort_values(
         [name, "url"], ascending=[not sort.startswith("-"), True], na_position="last", kind="stable"
     )
     chosen = None if columns is None else list(TYPES) if list(columns) == ["all"] else list(columns)
@@ -149,7 +153,7 @@ def _common_folder(urls: Sequence[str]) -> str:
 
 
 def _heading(name: str) -> str:
-    return {"growth_bytes_per_hour": "growth/h", "url": "recording", "kill_count": "killed"}.get(
+    return {_RATE: "growth/h", "url": "recording", "kill_count": "killed"}.get(
         name,
         name.replace("_bytes", "").replace("_s", "") if name in ("peak_bytes", "limit_bytes", "duration_s") else name,
     )

@@ -121,7 +121,8 @@ def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
     if not total:
         return "No recordings"
     parts = [f"{counts['leaking']:,} of {total:,} recordings leak"] if counts["leaking"] else []
-    parts += [f"{counts['killed']:,} were killed for lack of memory"] if counts["killed"] else []
+    if counts["killed"]:
+        parts.append(f"{counts['killed']:,} {'was' if counts['killed'] == 1 else 'were'} killed for lack of memory")
     odd, causes = sum(claim.kind == ODD for claim in claims), sum(map(_grows, claims))
     if counts["leaking"] and causes:
         parts[0] += f", by {causes} cause{'s' if causes > 1 else ''}"

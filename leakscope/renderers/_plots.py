@@ -148,7 +148,10 @@ def _descended(view: HeapView) -> Iterator[int]:
 
 
 def _related(view: HeapView, one: int, other: int) -> bool:
-    return one in _above(view, other) or other in _above(view, one)
+    """By the last snapshot, or by name: in another, one may have been the only way to what hangs beside it there."""
+    paths = view.holders[one].path, view.holders[other].path
+    named_within = any(inner.startswith((f"{outer}.", f"{outer}[")) for outer, inner in (paths, paths[::-1]))
+    return named_within or one in _above(view, other) or other in _above(view, one)
 
 
 def _above(view: HeapView, number: int) -> Sequence[int]:

@@ -208,7 +208,7 @@ def _most_telling(report: Report, size: _Size) -> Iterator[RenderableType]:
     about = report.findings[0].subject if report.findings else Subject()
     if about.device not in (None, "cpu"):
         order = ["lines", "tensors", "on-gpus"]
-    elif report.verdict.leaking:
+    elif report.verdict.leaking and not report.verdict.killed:
         order = ["growth", "holders", "processes"]
     else:
         order = ["bill", "processes", "holders", "growth"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..evidence.explained import is_made_by_a_compiler
 from ..findings import Evidence, Finding
-from ..kinds import CRASH, KILL, PILE, SIBLINGS
+from ..kinds import CRASH, KILL, MAKES, PILE, SIBLINGS
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
@@ -22,17 +23,20 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
             order.append(finding)
         else:
             is_of_all = finding.tells(SIBLINGS) and len({one.process for one in order[at].series}) > 1
-            order[at] = _with(finding, order[at]) if is_of_all else _with(order[at], finding)
-    return order
+            is_why = is_of_all or finding.tells(MAKES)
+            order[at] = _with(finding, order[at]) if is_why else _with(order[at], finding)
+    return order if len(order) == len(findings) else folded(order)  # one that took a place may explain more
 
 
 def _have_one_cause(first: Finding, other: Finding) -> bool:
     """Whether they are about one path of one process, or the other's begins with it; or about things that pile up
-    because one variable keeps what they belong to: processes and their pipes.
+    because one variable keeps what they belong to: processes and their pipes; or one counts what makes the other grow.
     """
     one, two = first.subject, other.subject
     if one.pid != two.pid or any(f.wasted or f.tells(KILL, CRASH) for f in (first, other)):
         return False
+    if any(maker.tells(MAKES) and is_made_by_a_compiler(made) for maker, made in ((first, other), (other, first))):
+        return not (first.tells(MAKES) and other.tells(MAKES))
     if one.path is not None and two.path is not None and _is_within(two.path, one.path):
         return True
     return first.tells(PILE) and other.tells(PILE) and one.variable is not None and one.variable == two.variable

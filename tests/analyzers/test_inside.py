@@ -133,3 +133,12 @@ def test_an_agent_that_fell_silent_is_admitted(
         builder.note(5, exit_s, "exit")
     said = analyze(builder.ends(102.0).open()).recording.notes
     assert any(says(note, "train.py[5]", "inside", f"{told_s}.0 s") for note in said) is is_said, said
+
+
+def test_snapshots_that_fell_short_later_are_told_from_when_on(tmp_path: Path) -> None:
+    """All before it were whole: what they say was not read too little."""
+    builder = RecordingBuilder(tmp_path).process(5, cmdline="python train.py").samples(5, [50_000_000] * 60)
+    builder.note(5, 0.1, "loaded", "Python 3.11").row("heap_graphs", 10.0, 5, take=1, is_sampled=False)
+    builder.note(5, 50.0, "reduced-take", "there was too little memory to work out who holds what")
+    said = analyze(builder.ends(60.0).open()).recording.notes
+    assert any(says(note, "train.py[5], from 50.0 s on: there was too little memory") for note in said), said

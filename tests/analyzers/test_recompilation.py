@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from leakscope.analyzers import kinds
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject
+from leakscope.reporting.merging import folded
 
 from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
@@ -85,6 +89,32 @@ def test_torch_2_0_counts_graphs_only(tmp_path):
 def test_a_reset_of_dynamo_hides_nothing(tmp_path):
     (finding,), _, _ = looked(compiled(tmp_path, [(2 * i) % 7 for i in range(20)]).open())
     assert finding
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_few_compilations_are_many_where_each_slow_step_is_one(tmp_path, steps):
+    """Seven after the warm-up: as many as training steps, or a third of them, which settle."""
+    again = [i // 2 for i in range(20)]
+    builder = compiled(tmp_path, again, leak=0)
+    sentinels(builder, in_use=0, step=[steps * count for count in again])
+    findings, ruled_out, _ = looked(builder.open())
+    assert (len(findings), len(ruled_out)) == ((1, 0) if steps == 1 else (0, 1))
+
+
+def test_code_and_caches_within_torch_grow_since_it_compiles(tmp_path):
+    from leakscope.analyzers import recompilation
+
+    recording = compiled(tmp_path, RISING).open()
+    grows = {"severity": "critical", "confidence": 0.9, "bytes": 60 * MiB, "means": kinds()["retained-objects"]}
+    code = Finding("retained-objects", "globals grow", subject=Subject(pid=PID, type="dict of code"), **grows)
+    cache = Subject(pid=PID, path="torch._subclasses.cache", module="torch._subclasses", type="dict of Key")
+    history = Finding("retained-objects", "history grows", subject=Subject(pid=PID, type="list of float"), **grows)
+    others = [code, Finding("retained-objects", "a cache grows", subject=cache, **grows), history]
+    (why,) = recompilation.findings(Case(recording), so_far=others)
+    why = dataclasses.replace(why, means=kinds()["recompilation"])
+    (alone,) = recompilation.findings(Case(recording), so_far=[history])
+    assert why.bytes == alone.bytes
+    assert [finding.kind for finding in folded([*others, why])] == ["recompilation", "retained-objects"]
 
 
 INNOCENT = {

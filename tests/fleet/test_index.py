@@ -220,6 +220,20 @@ def test_list_filters_and_sorts(tmp_path, capsys):
     assert "no column 'nonsense'" in capsys.readouterr().err
 
 
+def test_what_a_run_gained_that_does_not_leak_is_no_rate_and_stands_below(tmp_path, capsys):
+    output = str(tmp_path / "fleet.parquet")
+    for name, leaking, rate in (("loads", False, 9e9), ("leaks", True, 5e9)):
+        verdict = {"leaking": leaking, "growth_bytes": 5, "growth_bytes_per_hour": rate, "findings": []}
+        footer = {"host": name, "start_mono_ns": 0, "last_mono_ns": 10**9, "verdict": verdict}
+        rows = {"host_samples": {"time_mono_ns": [1], "mem_total_bytes": [2]}}
+        write_recording(tmp_path / f"{name}.parquet", rows, footer)
+    main(["fleet", "index", "-q", str(tmp_path), "-o", output])
+    main(["fleet", "list", output])
+    first, second = capsys.readouterr().out.splitlines()[2:4]
+    assert ("leaks.parquet" in first, "GiB" in first) == (True, True)
+    assert ("loads.parquet" in second, "GiB" in second) == (True, False)
+
+
 def test_the_same_seed_gives_the_same_fleet_to_the_byte(tmp_path):
     def fleet(seed, name):
         made, _ = planted(seed, ["large-rank"], nodes=4, hours=1.0)

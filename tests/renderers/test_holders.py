@@ -7,6 +7,7 @@ import dataclasses
 from leakscope.findings import Band, HeapHolder, HeapTake, HeapView, Report
 from leakscope.renderers import render
 from leakscope.renderers._holders import largest_holders
+from leakscope.renderers._plots import views
 
 from .reports import EMPTY
 
@@ -110,3 +111,12 @@ def test_who_carries_nearly_all_is_told_by_a_name_of_its_own() -> None:
 def test_what_does_not_gain_and_is_small_beside_others_is_left_out() -> None:
     ((_, held),) = largest_holders(with_heap(*HOLDERS, holder("linecache.cache", "dict", 3, 3)))
     assert "linecache.cache" not in [one.path for one in held]
+
+
+def test_a_chart_of_holders_counts_nothing_twice() -> None:
+    """In the first snapshot ``study`` was the only way to the trials, which hang beside it in the last."""
+    study, trials = holder("main() study", "Study", 60, 1), holder("main() study.trials", "list", 59, 70)
+    report = with_heap(study, trials, holder("shop.CACHE", "dict", 40, 40))
+    named = [curve.name for curve in views(report)["holders-0"].curves]
+    assert len({"main() study", "main() study.trials"} & {*named}) == 1
+    assert "shop.CACHE" in named

@@ -104,9 +104,15 @@ def _reduced(recording: Recording) -> list[str]:
     if not len(notes):
         return []
     known = process_names(records(recording.tables["processes"]))
+    graphs = recording.tables["heap_graphs"]
+    whole = graphs[~graphs["is_sampled"].fillna(False).astype(bool)].groupby("pid")["time_s"].min()
+
+    def who(pid: Any, ticks: Any, time_s: float) -> str:
+        since = f", from {format_duration(time_s)} on" if whole.get(pid, time_s) < time_s else ""  # not all along
+        return f"{known.get((pid, ticks), '')}[{int(pid)}]{since}"
+
     return _of_each_reason(
-        (text, f"{known.get((pid, ticks), '')}[{int(pid)}]")
-        for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
+        (text, who(*process)) for *process, text in cells(notes, "pid", "start_ticks", "time_s", "text")
     )
 
 
