@@ -25,8 +25,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
@@ -34,10 +32,9 @@ from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
-from ..facts.growth.filling import limited
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
-from ..facts.heap.place import Place, downwards
+from ..facts.heap.place import Place
 from ..facts.heap.standing import Standing, has_key, held_by_users, shared_table, standing
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
@@ -230,13 +227,6 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
     since = f"and has hardly grown since {format_duration(one.since_s)}"
     if not one.stood:
         since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
-    remedy = f"release it once it is no longer needed: that frees about {size}"
-    inside = (below for below in downwards(place.children) if below.deep_bytes[-1] >= MOST * one.held_bytes)
-    kept = limited(case.sources, max((place, *inside), key=lambda below: below.has_length), np.array(takes_s))
-    limit = kept.limit if kept is not None else None
-    if limit is not None:
-        since = f"and may have {format_count(limit)} members"
-        remedy = f"nothing, if {size} is acceptable; a lower limit takes proportionally less"
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
     series = [Series(f"{HELD_BY} {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
@@ -249,8 +239,8 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
         line=_line(lines) or defined_at(named),
         device="cpu",
         evidence=_evidence(one, takes_s, share),
-        doubts=[_NEEDED if limit is None else None],
-        remedy=[remedy],
+        doubts=[_NEEDED],
+        remedy=[f"release it once it is no longer needed: that frees about {size}"],
         series=series,
         **about(named, place),
     )

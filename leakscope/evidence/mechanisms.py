@@ -320,10 +320,11 @@ def _registered(one: Held) -> dict[str, str] | None:
 
 def _chain(one: Held) -> dict[str, str] | None:
     most = MOST * one.place.growth_bytes
-    below = (part for part in downwards(one.place.children) if part.chained and part.growth_bytes > most)
-    link = one.found.link or next(below, None)
-    by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
-    return {"kind": tail(link.type_name), "by": by} if link is not None else None
+    link = next((part for part in downwards([one.place]) if part.chained and part.growth_bytes > most), None)
+    if link is None:
+        return None
+    by = f"as its {link.reference.variable}" if link.reference.edge_kind == "attribute" else "before it"
+    return {"kind": tail(link.type_name), "by": by}
 
 
 def _history(one: Held) -> dict[str, str] | None:
@@ -458,11 +459,9 @@ def _slow_consumer(one: Held) -> str | None:
 _ONLY = {
     "raises": "only if nothing raises before: put it into the finally of {text}",
     "uncalled": "in {text}(), which nothing calls: call it {when}. They are added{where}",
-    "handler": "only after {text} ({at}): remove them also where none is raised. They are added{where}",
     "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
     "due also where members are added{where}",
     "condition": "only if {text} ({at}): see that it comes to this as often as members are added{where}",
-    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as members are added{where}",
 }
 
 

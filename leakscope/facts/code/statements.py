@@ -13,7 +13,6 @@ from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, 
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
-_ABRUPT = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +44,10 @@ class Statement:
 class Guard(NamedTuple):
     """Why a statement may not run. ``text``: as the source has it; ``place``: where that stands.
 
-    ``kind``: handler or condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else;
-    ``asked``: it removes what its function was asked for, and found to be of no more use; ``early``: a
-    return, raise or continue may come before; ``raises``: something may raise before, and ``text`` is the try to
-    remove it in. ``call``: where the statement's function is called, of which all this is true.
+    ``kind``: condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else; ``asked``: it
+    removes what its function was asked for, and found to be of no more use; ``raises``: something may raise before,
+    and ``text`` is the try to remove it in. ``call``: where the statement's function is called, of which all this is
+    true.
     """
 
     kind: str
@@ -147,9 +146,6 @@ def _guard(sources: Sequence[Source], found: Statement, adding: Sequence[Stateme
     for outer in reversed(found.around):
         if isinstance(outer, FUNCTIONS):
             break
-        if isinstance(outer, ast.ExceptHandler):
-            raised = ast.unparse(outer.type) if outer.type is not None else "an exception"
-            return Guard("handler", raised, _place(source, outer))
         if isinstance(outer, ast.If) and not _is_of_length(outer.test) and (source.file, outer.lineno) not in together:
             is_other = inner in outer.orelse
             test = ast.unparse(outer.test)
@@ -157,7 +153,7 @@ def _guard(sources: Sequence[Source], found: Statement, adding: Sequence[Stateme
                 return Guard("asked", f"{function.name}()", _place(source, function))
             return Guard("condition", f"not ({test})" if is_other else test, _place(source, outer))
         inner = outer
-    return _early(found, [one.node.lineno for one in adding if one.source.file == source.file])
+    return None
 
 
 def _runs(found: Statement, adding: Sequence[Statement]) -> bool:
@@ -496,19 +492,3 @@ def _mentions(tree: ast.AST, name: str) -> int:
         names = (last_name(node), getattr(node, "name", None))
         found += name in names or (isinstance(text, str) and word.search(text) is not None)
     return found
-
-
-def _early(found: Statement, adding: Sequence[int]) -> Guard | None:
-    """A statement before it, of its own function, by which the function or the round of its loop may end.
-
-    ``adding``: lines of what is added; what ends before that as well removes as often.
-    """
-    function = found.function
-    if function is None:
-        return None
-    first = max((line for line in adding if function.lineno <= line < found.node.lineno), default=0)
-    for one in ast.walk(function):
-        is_between = isinstance(one, ast.If) and first < one.lineno and (one.end_lineno or 0) < found.node.lineno
-        if is_between and isinstance(one, ast.If) and isinstance(one.body[-1], _ABRUPT):
-            return Guard("early", ast.unparse(one.test), _place(found.source, one.body[-1]))
-    return None
