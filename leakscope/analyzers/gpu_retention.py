@@ -24,7 +24,7 @@ from ..evidence.sentences import at_line, curve
 from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.gpu.budget import DeviceBudget
-from ..facts.gpu.kept import LEAST_STEPS, Kept, is_growth, no_steps
+from ..facts.gpu.kept import LEAST_BYTES, LEAST_SHARE, LEAST_STEPS, Kept, is_growth, no_steps
 from ..facts.gpu.roles import ACTIVATIONS
 from ..facts.growth.limits import gpu_processes, gpu_series
 from ..facts.heap.place import OUTSIDE, Floats
@@ -41,6 +41,7 @@ from ..units import (
     MUCH,
     NEARLY_ALL,
     WORTH,
+    changed,
     format_bytes,
     format_count,
     format_per_step,
@@ -306,8 +307,11 @@ def _filled(use: DeviceUse, min_growth_bytes: int, min_samples: int = 5) -> Tren
 def _kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Finding | RuledOut | Skipped:
     """The finding of one device, or why there is none."""
     device, kept = budget.device, budget.kept
+    mine = device.pid, device.device
+    alike = [one for one in case.gpu_budgets if (one.device.pid, one.device.device) == mine]
+    earlier = alike[: alike.index(budget)]
     if kept is None:
-        return Skipped(_KIND, f"{device.label}: {no_steps(device)}")
+        return _between(earlier, budget) if earlier else Skipped(_KIND, f"{device.label}: {no_steps(device)}")
     count, size = len(kept.whole), format_bytes(kept.bytes)
     if count < LEAST_STEPS:
         return Skipped(_KIND, f"{device.label}: its history shows {count} whole steps, which is too few")
@@ -333,6 +337,24 @@ def _kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> F
         remedy=[f"{_mend(kept)}: frees about {size}"],
         series=allocated_curve(device),
     )
+
+
+def _between(earlier: Sequence[DeviceBudget], last: DeviceBudget) -> RuledOut | Skipped:
+    """What changed from the first snapshot to the last, by line: two moments do not show whether it continues."""
+    first, device = earlier[0], last.device
+    change = device.requested_bytes - first.device.requested_bytes
+    by_line = {(line.role, line.stack.place): line.end_bytes for line in last.lines}
+    for line in first.lines:
+        key = line.role, line.stack.place
+        by_line[key] = by_line.get(key, 0) - line.end_bytes
+    most = sorted(by_line.items(), key=lambda pair: -pair[1])[:3]
+    told = ", ".join(f"{place} {format_bytes(size, signed=True)} ({role})" for (role, place), size in most if size > 0)
+    said = f"{device.label}: from snapshot {first.device.number} to {device.number} what is in use {changed(change)}"
+    said += f": {told}" if told else ""
+    if change < max(LEAST_BYTES, LEAST_SHARE * device.peak_bytes):
+        return RuledOut(_KIND, said, {"change_bytes": change, **{place: size for (_, place), size in most}})
+    moments = f"{len(earlier) + 1} moments do not show whether it continues"
+    return Skipped(_KIND, f"{said}; the histories show no steps, and {moments}")
 
 
 def _of_steps(kept: Kept) -> Iterator[Evidence]:
