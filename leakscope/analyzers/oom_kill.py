@@ -76,7 +76,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     blamed = culprit(case, hog, so_far) if hog is not None else None
     step = _step(case, hog, moment)
     rise = _rise(case, kill, hog, blamed)
-    without = would_have_been_enough(case, hog, blamed) if hog is not None else None
+    without = would_have_been_enough(case, hog, blamed, _limit(case, kill)) if hog is not None else None
     return case.finding(
         _KIND,
         _title(case, kill, sure, hog, blamed, step, rise) + _room(without, blamed, rise),

@@ -23,7 +23,7 @@ from ..facts.code.statements import (
     Statement,
     guard_of,
     is_looked_up_first,
-    is_never_read,
+    latest_read,
     new_each_time,
     only_read,
     statement_at,
@@ -221,7 +221,8 @@ def advice(
 
 def also_held_by(found: Retained) -> list[str]:
     """Names of the other holders of what multiplies there, at most two."""
-    below = [child for child in found.place.children if child.growth_bytes >= MOST * found.place.growth_bytes > 0]
+    children = found.place.children
+    below = [child for child in children if child.growth_bytes >= MOST * found.place.growth_bytes > 0] or children
     return list(dict.fromkeys(holder_name(user_place(other)) for child in below for other in child.also_held_by))[:2]
 
 
@@ -396,7 +397,7 @@ def _is_never_read(one: Held) -> bool:
     cls = one.statement.cls if one.statement is not None else None
     is_own = one.named is one.place and one.place.is_user and one.named.type_name in _FILLED and one.is_added_to
     is_derived = cls is not None and bool(cls.bases)  # what a class is derived from may know the name
-    return is_own and not is_derived and is_never_read(one.sources, str(one.named.reference.variable))
+    return is_own and not is_derived and latest_read(one.sources, str(one.named.reference.variable)) == 0
 
 
 def _rebuilt(one: Held) -> str | None:
@@ -585,7 +586,7 @@ def _callables(one: Held) -> dict[str, str] | None:
 def _bound(one: Held) -> list[str]:
     """How to bound it, by its type."""
     place, named, variable = one.place, one.named, one.variable
-    beside = f", and from {one.others} as well" if one.others else ""
+    beside = f", and do the same with {one.others}, which refers to them as well" if one.others else ""
     if not named.has_members and named.type_name not in _FILLED:  # an optimizer, a parser
         is_inside = named is not place or one.found.holder.largest is not None
         unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"
@@ -612,6 +613,9 @@ def _how_to_bound(one: Held, kind: str) -> str:
         return (
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
+    if kind == "list" and name and (read := latest_read(one.sources, name.rpartition(".")[2])):
+        keep = f" (del {name}[:-{read}])" if len(name) <= _SHORT else ""
+        return f"keep only the latest {read} of {variable}{filled}{keep}: the program reads no others"
     if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
         return f"empty {variable}{filled} once it has been used{keep}"

@@ -27,12 +27,16 @@ _LEAST_REST = 0.01  # of what it held: the interpreter alone, say
 
 @dataclass(frozen=True)
 class Culprit:
-    """``clause`` goes on from "the kernel killed train.py"; ``finding`` is where the report says more, if it does."""
+    """``clause`` goes on from "the kernel killed train.py"; ``finding`` is where the report says more, if it does.
+
+    ``filled_bytes``: what its holder had by the end; ``share``: that of what its process held, or all that are alike.
+    """
 
     clause: str
     subject: Subject
     bytes: int
     share: float
+    filled_bytes: int
     finding: Finding | None = None
     bytes_per_s: float | None = None  # as it grew; None: it did not, or unclear
 
@@ -46,6 +50,11 @@ def culprit(case: Case, hog: Process, so_far: Sequence[Finding]) -> Culprit | No
         own = [f for f in so_far if f.tells(meaning) and _is_about(f, hog) and f.bytes >= SOME * held]
         if own:
             return _of_finding(case, in_order(own)[0], hog, held)
+    of_job = [f for f in so_far if f.tells(GROWTH, SIBLINGS) and f.bytes >= MOST * case.growth.growth_bytes > 0]
+    for finding in in_order(of_job)[:1]:  # others of the job filled it, of which the kernel chose this one
+        filler = next((m for m in case.processes if m.pid == finding.subject.pid and m.held_bytes), None)
+        if filler is not None:
+            return _of_finding(case, finding, filler, filler.held_bytes or 0)
     return _held_most(case, hog, held)
 
 
@@ -70,7 +79,8 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
     weighed = [
         s.y[-1] + _came_since(case, hog, s.x[-1], per_s or 0.0) for s in finding.series[:1] if s.y and s.is_of_holder
     ]  # with its beginning
-    share = min(1.0, max([finding.bytes, *weighed]) / held)
+    filled = round(max([finding.bytes, *weighed]))
+    share = min(1.0, filled / held)
     if finding.subject.holder and per_s is not None:
         rate = format_rate(3600 * per_s, per_s * seconds)
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
@@ -78,7 +88,7 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
         title = finding.title.partition(": ")[0] if finding.wasted else finding.title  # it lists what is wasted itself
         clause = f"{title[:1].lower()}{title[1:]}"
     clause += f": {share:.0%} of what {who} held"
-    return Culprit(clause, finding.subject, finding.bytes, share, finding, per_s)
+    return Culprit(clause, finding.subject, finding.bytes, share, filled, finding, per_s)
 
 
 def _came_since(case: Case, hog: Process, looked_s: float, per_s: float) -> float:
@@ -95,19 +105,22 @@ def _name(holder: str) -> str:
     return holder.rpartition(" (")[0] or holder
 
 
-def would_have_been_enough(case: Case, hog: Process, blamed: Culprit | None) -> Evidence | None:
-    """How much memory the process would have needed without what filled it, and how long more of it would have lasted.
+def would_have_been_enough(
+    case: Case, hog: Process, blamed: Culprit | None, limit_bytes: int | None = None
+) -> Evidence | None:
+    """How much memory the process would have needed without what filled it, or all that were under the limit; and how
+    long more of it would have lasted.
 
     None: nothing is known to have filled it, and it did not grow; or it was there at once, as waste is, of which
     ``enough`` tells.
     """
     if blamed is not None and blamed.finding is not None and blamed.finding.wasted:
         return None
-    held = hog.held_bytes or 0
     per_s = blamed.bytes_per_s if blamed is not None else None
     parts, figures = [], dict[str, object]()
     if blamed is not None and blamed.subject.holder:
-        rest = round(max(_LEAST_REST, 1 - blamed.share) * held)
+        whole = limit_bytes or hog.held_bytes or 0
+        rest = round(max(_LEAST_REST * whole, whole - blamed.filled_bytes))
         parts.append(
             f"without what {_name(blamed.subject.holder)} held, about {format_bytes(rest)} would have been enough"
         )
@@ -149,10 +162,10 @@ def _held_most(case: Case, hog: Process, held: int) -> Culprit | None:
     seconds = float(seen.time_s[at] - seen.time_s[0])
     if not has_grown:
         clause = f"{name} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-        return Culprit(clause, subject, size, share)
+        return Culprit(clause, subject, size, share, size)
     clause = f"{name} grew from {format_bytes(first)} to {format_bytes(size)} in {format_duration(seconds)}"
     clause += f": at least {share:.0%} of what the process held"
-    return Culprit(clause, subject, size, share, bytes_per_s=over(size - first, seconds))
+    return Culprit(clause, subject, size, share, size, bytes_per_s=over(size - first, seconds))
 
 
 def hog_of(victim: Process | None, others: Sequence[Process], at_s: float | None) -> Process | None:

@@ -113,8 +113,12 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         text += f"; its length {grew}"
     longer = found.named.longer_member
     if longer is not None:
-        figures |= {"member_type": longer.type_name, "member_length": int(longer.length[-1])}
-        if longer is not place:
+        figures |= {"member_type": longer.type_name}
+        if not longer.has_length:
+            text += f"; its {format_count(longer.count[-1])} members of type {longer.type_name} grew"
+        else:
+            figures |= {"member_length": int(longer.length[-1])}
+        if longer is not place and longer.has_length:
             first, last = format_count(longer.length[0]), format_count(longer.length[-1])
             text += f", one of them, {longer.type_name}, from {first} to {last}"
     yield Evidence(text, figures)

@@ -111,17 +111,34 @@ told = {"after": len(looked) - before, "trains": phase.current == phases.TRAIN}
     assert told == {"after": 1, "trains": True}
 
 
-def test_ever_new_optimizers_do_not_make_the_step_jump(forks: Forks) -> None:
-    """As a search makes one for each trial: the step is that of the longest trial."""
+def test_an_optimizer_that_follows_on_another_goes_on_from_there(forks: Forks) -> None:
+    """As warm restarts, folds and trials make one each: training takes as many steps as all of them."""
     told = ran(
         forks,
         """
 kept, counts = [], []
 for trial in range(150):
     kept.append(optimizer())
-    for _ in range(10): kept[-1].step()
+    for at in range(100):
+        if at % 50 == 0: steps.look()
+        kept[-1].step()
     counts.append(steps.count)
-told = {"most": max(counts), "falls": sum(b < a for a, b in zip(counts, counts[1:]))}
+told = {"last": counts[-1], "falls": sum(b < a for a, b in zip(counts, counts[1:]))}
 """,
     )
-    assert told["most"] <= 40 and told["falls"] == 0
+    assert told["last"] == pytest.approx(15000, rel=0.06) and told["falls"] == 0
+
+
+def test_nobody_asks_and_there_are_ever_new_optimizers(forks: Forks) -> None:
+    told = ran(
+        forks,
+        """
+kept, counts = [], []
+for trial in range(1000):
+    kept.append(optimizer())
+    kept[-1].step()
+    counts.append(steps.count)
+told = {"known": len(steps._looked_at), "falls": sum(b < a for a, b in zip(counts, counts[1:]))}
+""",
+    )
+    assert told["known"] <= 64 and told["falls"] == 0

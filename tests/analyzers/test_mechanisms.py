@@ -75,6 +75,7 @@ COUNTS = in_class("""def __init__(self):
 def add(self, row):
     self.rows.append(row)
     self.count += 1""")
+LATEST = COUNTS.replace("self.count += 1", "print('rows', self.rows[-1], sum(self.rows[-3:]))")
 TENSORS = """def main():
     rows = []
     while True:
@@ -85,6 +86,7 @@ TENSORS = """def main():
 """
 TENSORS_IN_TUPLES = TENSORS.replace("frames[best, :8]", "(step, frames[best, :8])")
 COPIES = TENSORS.replace("frames[best, :8]", "frames[frames > 3]")
+BY_KEY = TENSORS.replace("frames[best, :8]", '(step, frames["recon"])')  # a whole that a dict has
 
 
 VANISH = in_class("""def __init__(self):
@@ -152,6 +154,7 @@ JOBS = in_class("""def __init__(self):
 def add(self, row):
     self.rows[row] = time()
     show(self.rows)""")
+LISTS = JOBS.replace("self.rows[row] = ", "self.rows[row.id].append(row)  # ")
 GROUPS = JOBS.replace("self.rows[row]", "self.rows.setdefault(row.user, {})[row.path]")
 
 
@@ -211,6 +214,13 @@ def of_tuples(f: float) -> list[dict[str, Any]]:
     return [*listed(member_type="tuple")(f), tensor]
 
 
+def of_fixed_keys(f: float) -> list[dict[str, Any]]:
+    """As many lists as there are samples, of which each gets longer."""
+    kept, rows = rows_of("collections.defaultdict")(f)
+    own = {"object_count": 4000, "variable": None, "edge_kind": "item", "parent": "main() kept.rows"}
+    return [kept, {**rows, "length": 4000}, place("main() kept.rows[*]", 238 * MB * f, type_name="list", **own)]
+
+
 def of_frame(f: float) -> list[dict[str, Any]]:
     kept, rows = rows_of("pandas.DataFrame")(f)
     inside = {"type_name": "numpy.ndarray", "variable": None, "edge_kind": "reference", "is_user": False}
@@ -230,9 +240,11 @@ def of_frame(f: float) -> list[dict[str, Any]]:
         (SHELF, rows_of("dict"), "unbounded-container", ["row.name", "delete each entry"]),
         (COUNTS, rows_of("list"), "never-read", ["nothing in the sources reads Kept.rows", "train.py:7"]),
         (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
+        (LATEST, rows_of("list"), "unbounded-container", ["keep only the latest 3 of Kept.rows", "del self.rows[:-3]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
         (TENSORS_IN_TUPLES, of_tuples, "views", ["has a part of a larger tensor", ".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
+        (BY_KEY, of_tuples, "unbounded-container", ["del rows[:-N]"]),
         (VANISH, rows_of("set"), "removal-not-reached", ["train.py:8", "finally", "train.py:6"]),
         (EXPIRES, rows_of("dict"), "removal-not-reached", ["train.py:9", "only if get() is asked", "train.py:15"]),
         (READS, rows_of("collections.defaultdict"), "made-by-reading", ["self.rows.get(key)", "train.py:6"]),
@@ -242,6 +254,7 @@ def of_frame(f: float) -> list[dict[str, Any]]:
         (JOBS, of_jobs, "finished-work", ["add_done_callback(lambda _: self.rows.pop(row, None))"]),
         (EXPIRED, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "no longer needed"]),
         (RESET, rows_of("dict"), "removal-not-reached", ["forget(), which nothing calls", "once they have been used"]),
+        (LISTS, of_fixed_keys, "unbounded-container", ["empty self.rows[row.id]", "del self.rows[row.id][:-N]"]),
         (GROUPS, rows_of("dict"), "unbounded-container", ["a new one for each row.user"]),
         (FUTURES, of_failed, "tracebacks", ["once it is done", "also where it failed", "clear_frames"]),
         (FUTURES, of_members("re.Match"), "views", [".group()"]),
@@ -249,9 +262,9 @@ def of_frame(f: float) -> list[dict[str, Any]]:
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
     ],
-    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "views", "views in tuples",
-         "copies", "raised", "expires", "reads", "changes", "done", "unread", "jobs", "comment", "reset", "groups",
-         "failed", "match", "element", "anew", "text"],
+    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest", "views",
+         "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs",
+         "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from leakscope import analyze
-from leakscope.findings import Finding, Report
+from leakscope.analyzers import kinds, oom_kill
+from leakscope.facts.case import Case
+from leakscope.findings import Finding, Report, Subject
 from tests.builders import START_MONO_NS, RecordingBuilder
 
 MiB = 1024**2
@@ -107,7 +109,7 @@ def test_the_culprit_of_the_other_analyzers_is_named(tmp_path: Path) -> None:
     report = answer(builder, whole=True)
     kill = found(report)
     assert "Trainer.history grew" in kill.title
-    assert kill.title.endswith("; without it 20.0 MiB would have been enough")  # 100 less 80
+    assert kill.title.endswith("; without it 60.0 MiB would have been enough")  # 900 less 80 and 19 s of 40
     assert kill.evidence[0].text.startswith("main() trainer.history held")  # the title has who killed it already
     assert "(step 380)" in kill.title
     assert (kill.subject.variable, kill.subject.pid) == ("history", PID)
@@ -209,6 +211,27 @@ def test_a_pid_that_is_the_same_by_chance_is_not_believed(tmp_path: Path) -> Non
     lines = kill_lines(comm="java", cgroup="/elsewhere", limit="/elsewhere", vm_mib=9000, anon_mib=8000)
     text = other_answer(answer(logged(counted(job(tmp_path), host=1, own=0), *lines)))
     assert "stayed at 0" in text
+
+
+def test_what_filled_the_limit_is_named_though_the_kernel_chose_another_process(tmp_path: Path) -> None:
+    """Two workers grow, and the parent of the same size, which did not, is the victim."""
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python train.py").samples(PID, [300 * MiB] * 20)
+    for worker in (WORKER, WORKER + 1):
+        builder.process(worker, role="dataloader-worker", comm="pt_data_worker", ppid=PID)
+        builder.samples(worker, [100 * MiB + 12 * MiB * s for s in range(20)])
+    builder = logged(counted(builder.ends(END_S, signal=9), host=1, own=1), *kill_lines(anon_mib=300))
+    case = Case(builder.open())
+    subject = Subject(
+        pid=WORKER, role="dataloader-worker", holder="Scans.cache (dict)", file="/home/me/train.py", line=9
+    )
+    each = {"severity": "critical", "confidence": 0.9, "subject": subject, "bytes_per_hour": 24.0 * MiB * 3600}
+    workers = Finding(
+        "dataloader-workers", "Each keeps more", bytes=456 * MiB, means=kinds()["dataloader-workers"], **each
+    )
+    (kill,) = oom_kill.findings(case, so_far=[workers])
+    assert isinstance(kill, Finding) and f"killed train.py[{PID}]" in kill.title
+    assert (kill.subject.holder, kill.subject.line) == ("Scans.cache (dict)", 9)
+    assert "Scans.cache grew" in kill.title and "without it 444 MiB would have been enough" in kill.title
 
 
 def test_a_worker_that_was_killed_though_the_job_exited_in_order(tmp_path: Path) -> None:

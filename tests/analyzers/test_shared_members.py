@@ -77,6 +77,28 @@ def test_of_tasks_that_do_not_end_it_is_told_where_one_waits(tmp_path: Path) -> 
     assert waits_in(holders["app.waiting"], places) == []
 
 
+def test_what_is_as_long_beside_it_holds_the_same_few_large_members(tmp_path: Path) -> None:
+    """Few and large: optimizers in a list, and their schedulers in another, of which each refers to its optimizer."""
+    builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "made = []\n", module="app")
+    for take in (1, 2, 3):
+        for node in (
+            _node(MODULES, 1, None, None, "dict", retained_bytes=take << 20),
+            _node(20, MODULES, "key", "app", "module", owner_file="/home/me/app.py"),
+            _node(21, 20, "namespace", None, "dict", retained_bytes=take << 20),
+            _node(22, 21, "key", "made", "list", length=2 * take),
+            _node(23, 21, "key", "plans", "list", length=2 * take),
+            _node(24, 21, "key", "names", "list", length=7),
+            *(
+                _node(30 + at, 22, "index", str(at), "Adam", dominator_node=21, retained_bytes=1 << 19)
+                for at in range(2 * take)
+            ),
+        ):
+            builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
+    made = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}["app.made"]
+    assert (made.member_type, len(made.children)) == ("Adam", 6)
+    assert {other.path for member in made.children for other in member.also_held_by} == {"app.plans"}
+
+
 @pytest.mark.parametrize("less", [0, 60])  # percent of all that the program's own list has less than the cache
 def test_rather_at_the_users_own_than_in_a_cache_of_a_library(tmp_path: Path, less: int) -> None:
     builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "routes = []\n", module="app")

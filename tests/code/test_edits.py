@@ -105,10 +105,11 @@ def test_what_is_looked_for_first_may_go_also_where_it_is_read_by_keys(look: str
 
 
 def test_what_is_edited_does_as_before_with_the_latest() -> None:
-    text = "rows = []\nfor n in range(2000):\n    rows.append(n)  # é\nlast = rows[-1]\n"
-    names: dict[str, Any] = {}
-    exec(edited("unbounded-container", text, "append").text, names)
-    assert (len(names["rows"]), names["last"]) == (500, 1999)
+    text = "rows = []\nfor n in range(2000):\n    rows.append(n)  # é\nlast = rows[-1], sum(rows[-3:])\n"
+    for read, kept in (("", 3), ("first = rows[0]\n", 500)):  # as many as are read, or as may be enough
+        names: dict[str, Any] = {}
+        exec(edited("unbounded-container", text + read, "append").text, names)
+        assert (len(names["rows"]), names["last"]) == (kept, (1999, 1997 + 1998 + 1999))
 
 
 @pytest.mark.parametrize(

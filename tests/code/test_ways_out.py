@@ -108,3 +108,22 @@ def test_a_private_name_is_known_as_python_has_it_and_one_comes_before_all() -> 
 
 def test_what_has_several_of_them_offers_one_itself() -> None:
     assert LIBRARY.methods("store.scoped.Scheduler", "stores", ["remove_job"]) == ["end"]
+
+
+METRIC = """
+class Metric:
+    def reset(self):
+        for name in self._defaults:
+            getattr(self, name).clear()
+
+    def sync(self):
+        for name in self._defaults:
+            getattr(self, name).pop()
+
+class Recall(Metric):
+    pass
+"""
+
+
+def test_what_resets_all_that_an_object_has_lets_go_of_each() -> None:
+    assert Library([Source("metrics", "/lib/metrics.py", METRIC)]).methods("metrics.Recall", "preds") == ["reset"]

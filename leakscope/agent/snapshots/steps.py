@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from ..life.hooks import Hooks
 
 
-MOST_OPTIMIZERS = 64  # that are told apart: a job may make one for each of its trials
-_FORMER = -1  # stands for those before
+MOST_OPTIMIZERS = 64  # that are told apart at a time: a job may make one for each of its trials
 FIRST, BURST = 64, 16  # steps that are looked at as training begins, and each time that the agent's thread asks for it
 
 
@@ -24,8 +23,8 @@ class Steps:
     """Optimizer steps, counted by torch's global post-step hook. Installed when torch.optim is imported, never by us.
 
     Each step is counted by a function of C. To look at one takes 40 us, a sixth of the shortest: so a few are looked at
-    twice a second, and all while a snapshot waits for one. With several optimizers (GAN) the step is that of the one
-    that steps most often; of steps that were not looked at each gets the part that it had of those looked at last. A
+    twice a second, and all while a snapshot waits for one. Of several optimizers at a time (GAN) those count of the one
+    that steps most often, by its part of the steps looked at last; one that follows on another goes on from there. A
     service has requests instead.
     """
 
@@ -40,9 +39,8 @@ class Steps:
         self._count_step, self._counts_of_steps = doors.counted(int)
         self._way_in = doors.door(self._after_step)
         self._ways_in = [self._way_in]  # none while no step is to be looked at
-        self._counts: dict[int, int] = {}  # by optimizer, up to the last looked at; of an only one all steps are
-        self._looked_at: dict[int, int] = {}  # of these since it was last asked for
-        self._closed_at = 0  # steps by then
+        self._looked_at: dict[int, int] = {}  # by optimizer, since more were asked for
+        self._before = self._begun_at = 0  # counted by the last look at what comes next, and all steps by then
         self._left = FIRST
         self._is_asked = False  # somebody will ask for more
         self._on_step = on_step
@@ -52,17 +50,14 @@ class Steps:
     def count(self) -> int | None:
         """None before the first."""
         steps = self._steps()
-        if len(self._counts) < 2:
-            return steps or None
-        leader = max(self._counts, key=self._counts.__getitem__)
-        return self._counts[leader] + (0 if self._ways_in else self._part_of(steps - self._closed_at, leader))
+        return self._before + self._of_leader(steps - self._begun_at) if steps else None
 
     def _steps(self) -> int:
         return int(next(iter(self._counts_of_steps)))
 
-    def _part_of(self, steps: int, key: int) -> int:
-        """Of steps nobody looked at."""
-        return steps * self._looked_at.get(key, 0) // max(1, sum(self._looked_at.values()))
+    def _of_leader(self, steps: int) -> int:
+        looked_at = self._looked_at
+        return steps * max(looked_at.values()) // sum(looked_at.values()) if len(looked_at) > 1 else steps
 
     def look(self) -> None:
         """At the next steps. On the agent's thread, now and then."""
@@ -75,10 +70,7 @@ class Steps:
 
     def _look(self, steps: int) -> None:
         if not self._ways_in:
-            missed, self._closed_at = self._steps() - self._closed_at, self._steps()
-            if len(self._counts) > 1:
-                for key in list(self._counts):
-                    self._counts[key] += self._part_of(missed, key)
+            self._before, self._begun_at = self.count or 0, self._steps()
             if steps == BURST:
                 self._looked_at = {}
             self._left = steps
@@ -127,21 +119,15 @@ class Steps:
     quiet.keep_out(_after_step)
 
     def _stepped(self, key: int) -> None:
-        counts = self._counts
-        if key not in counts:
-            if len(counts) >= MOST_OPTIMIZERS:
-                before = self.count or 0
-                counts.clear()
-                counts.update({_FORMER: before, key: before})
-            elif len(counts) == 1:
-                counts[next(iter(counts))] = self._steps() - 1
-        counts[key] = counts.get(key, 0) + 1
-        self._looked_at[key] = self._looked_at.get(key, 0) + 1
+        looked_at = self._looked_at
+        if key not in looked_at and len(looked_at) >= MOST_OPTIMIZERS:
+            self._before, self._begun_at = self.count or 0, self._steps()
+            looked_at = self._looked_at = {}
+        looked_at[key] = looked_at.get(key, 0) + 1
         self.last_at = monotonic()
         self._left -= 1
         is_wanted = self._on_step()
         if self._left <= 0 and self._is_asked and not is_wanted:
-            self._closed_at = self._steps()
             self._ways_in.clear()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
 from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
-from .statements import Statement, is_looked_up_first, only_read, skipped_after, statement_at, stored
+from .statements import Statement, is_looked_up_first, latest_read, only_read, skipped_after, statement_at, stored
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -205,12 +205,14 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     if kind in ("deque", *_QUEUES):
         return _made_with_limit(asked, found)
     container, _ = _known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
-    name, most = _segment(found.source, container), asked.most
+    name = _segment(found.source, container)
+    read = latest_read(asked.sources, asked.variable) if kind == "list" else None
+    most = read or asked.most
     is_it = _is_plain_name(container) and last_name(container) == asked.variable
     if asked.member is not None:
         is_it = not isinstance(container, ast.Call)
     _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
-    note = f"{name} keeps the latest {most:,}; {_MISSES}"
+    note = f"{name} keeps the latest {most:,}; {_MISSES if not read else 'the program reads no others'}"
     if kind == "list" and not isinstance(node, ast.Assign):
         beside = next(_filled_beside(found, container), None)
         _need(beside is None, f"{beside} is filled together with {name}: both have to keep the same items")

@@ -316,34 +316,47 @@ def stored(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def is_never_read(sources: Sequence[Source], variable: str) -> bool:
-    """Members are put into it, and nothing in the sources looks at it: to put none there changes nothing.
+def latest_read(sources: Sequence[Source], variable: str) -> int | None:
+    """How many of its newest members the sources look at: of ``rows[-1]`` and ``rows[-5:]`` five. None: others as well.
 
-    What may read it by another way (its name in a text, all attributes of an object at once) counts as reading.
+    0: members are put into it, and nothing looks at it, so that to put none there changes nothing.
+
+    What may read it by another way (its name in a text, all attributes of an object at once) is no reading of older
+    members, but may be one of all.
     """
-    if any(way in source.text for source in sources for way in _READ_ALL):
-        return False
+    is_read = any(way in source.text for source in sources for way in _READ_ALL)
     trees = [parse(source.text) for source in sources if variable in source.text]
-    put = 0
+    put, most = 0, 0
     for tree in trees:
         if tree is None:
-            return False
-        filling = set()
+            return None
+        filling, parts = set(), dict[ast.AST, int | None]()
         for node in ast.walk(tree):
             if (pair := stored(node)) is not None:
                 whole = pair[0]
                 filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
-            if isinstance(node, ast.Constant) and node.value == variable:
-                return False
+            is_read |= isinstance(node, ast.Constant) and node.value == variable
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                parts[node.value] = _from_the_end(node.slice)
         own = [node for node in ast.walk(tree) if last_name(node) == variable]
-        read = [node for node in own if isinstance(getattr(node, "ctx", None), ast.Load) and node not in filling]
-        if read:
-            return False
+        for node in own:
+            if isinstance(getattr(node, "ctx", None), ast.Load) and node not in filling:
+                if (count := parts.get(node)) is None:
+                    return None
+                most = max(most, count)
         put += sum(node in filling for node in own)
         given = [node for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.alias))]
         if any(variable in (getattr(node, "arg", ""), getattr(node, "name", "")) for node in given):
-            return False
-    return put > 0
+            return None
+    return most if put and (most or not is_read) else None
+
+
+def _from_the_end(index: ast.expr) -> int | None:
+    """5 of ``-5`` and of ``-5:``, with which nothing before is read."""
+    first = index.lower if isinstance(index, ast.Slice) and index.step is None else index
+    if isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub) and isinstance(first.operand, ast.Constant):
+        return first.operand.value if isinstance(first.operand.value, int) else None
+    return None
 
 
 def only_read(found: Statement, variable: str) -> ast.Subscript | None:
@@ -389,7 +402,13 @@ def stores_part(found: Statement) -> bool:
 
 def _is_part(node: ast.Subscript, found: Statement) -> bool:
     index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return all(isinstance(one, (ast.Slice, ast.Constant, ast.UnaryOp)) or _is_number(one, found) for one in index)
+    return all(_is_plain(one) or _is_number(one, found) for one in index)
+
+
+def _is_plain(index: ast.expr) -> bool:
+    """A slice or a number; a string is a key of a dict, whose value may be a whole."""
+    is_key = isinstance(index, ast.Constant) and isinstance(index.value, str)
+    return isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp)) and not is_key
 
 
 def _is_number(node: ast.expr, found: Statement) -> bool:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .nodes import CONTAINERS, Node, lengths_of
-from .place import GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Place, Reference
-
-if TYPE_CHECKING:
-    pass
+from .nodes import Node, lengths_of
+from .place import CONTAINERS, GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Place, Reference
 
 LEAST_CHILDREN = 8  # of one type, to be told together
 MODULES = "sys.modules"  # the path of the dict that has all modules

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .history import Description, History
-from .place import GROUPS, Floats
-
-CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
+from .place import CONTAINERS, GROUPS, Floats
 
 
 @dataclass(eq=False)

@@ -23,6 +23,7 @@ GROUPS = len(_GROUPS)
 OF_MODULES, OF_THREADS, OF_OUTSIDE = map(_GROUPS.index, ("module", "thread", OUTSIDE))
 GRAPH_TYPE = "torch autograd graph"  # as the agent names it
 # Where a torch module keeps what the user wrote as ``model.part``.
+CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 MODULE_DICTS = ("_modules", "_parameters", "_buffers")
 NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 
@@ -136,17 +137,23 @@ class Place:
     @property
     def longer_member(self) -> Place | None:
         """The one that gained most, where most of what came is in members that have more each since they are there."""
-        gained = {one: one._gained_since_there for one in self.children if self.has_length and one.has_length}
+        gained = {one: one._gained_since_there for one in self.children if self.has_length and one._may_be_longer}
         longer = [one for one in gained if gained[one] > 0]
         is_most = sum(gained[one] for one in longer) >= MOST * self.growth_bytes > 0
         return max(longer, key=gained.__getitem__) if is_most else None
 
     @property
+    def _may_be_longer(self) -> bool:
+        return self.has_length or self.type_name in CONTAINERS
+
+    @property
     def _gained_since_there(self) -> float:
-        """Bytes, of what became longer meanwhile; 0 of what did not."""
+        """Bytes, of what became longer meanwhile; 0 of what did not. Of members told together: what each has more."""
         there = np.flatnonzero(self.count > 0)
         if not there.size:
             return 0.0
+        if not self.has_length:
+            return float(self.deep_bytes[-1] - self.deep_bytes[there[0]] * self.count[-1] / self.count[there[0]])
         first, last = (self.length[at] / max(self.count[at], 1.0) for at in (there[0], -1))
         return float(self.deep_bytes[-1] - self.deep_bytes[there[0]]) if last > first else 0.0
 

@@ -65,7 +65,10 @@ def give_to_holder(members: Place, sharers: Mapping[int, Sharer], places: Mappin
 
 
 def give_members(above: Place) -> None:
-    """To a container of the user's: several objects of one type that are named by it, and that others hold as well."""
+    """To a container of the user's: several objects of one type that are named by it, and that others hold as well.
+
+    Who does is seen where it hangs beside the container and is as long in each snapshot.
+    """
     groups: dict[tuple[int, str], list[Place]] = {}
     for child in above.children:
         holder = child.named_by
@@ -74,7 +77,16 @@ def give_members(above: Place) -> None:
     for members in groups.values():
         holder = members[0].named_by
         if len(members) > 1 and holder is not None and _is_below(holder, above) and _is_by_users_names(holder):
+            as_long = [one for one in above.children if one is not holder and _grows_with(one, holder)]
+            for one in members:
+                one.also_held_by = as_long
+            holder.member_type = holder.member_type or members[0].type_name
             _move(members, holder, above)
+
+
+def _grows_with(place: Place, holder: Place) -> bool:
+    is_as_long = place.has_length and np.array_equal(place.length, holder.length)
+    return is_as_long and bool(np.ptp(holder.length))
 
 
 def _move(members: Sequence[Place], holder: Place, above: Place) -> None:
