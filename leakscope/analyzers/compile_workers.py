@@ -160,20 +160,16 @@ def _last_reading(process: Process, column: str, at_s: float) -> float:
 
 
 def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Finding:
-    who, of_parent = team.named, team.kept > team.added
+    who = team.named
     count = sum(p.role != _SIDECAR for p in team.workers)
-    seen = Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)})
-    title = f"{who} grow: {format_bytes(team.added, signed=True)} in all"
+    gained = {"gained_bytes": round(team.added), "kept_bytes": round(team.kept)}
+    seen = f"they gained {format_bytes(team.added)}"
+    if team.kept:  # the trainer rewrote its pages
+        seen += f", and still hold {format_bytes(team.kept)} that they shared with the trainer before"
+    title = f"{who} grow: {format_bytes(bytes, signed=True)} in all"
     if idle:
         waited = format_duration(team.until_s - team.born_s)
         title = f"{who} idle and hold {format_bytes(bytes)}, {waited} after their start"
-    elif of_parent:
-        kept = format_bytes(team.kept)
-        title = f"{who} keep {kept} of the trainer's old memory alive"
-        text = (
-            f"{kept} stopped being shared between the trainer and its forked workers: the trainer rewrote its pages, "
-        )
-        seen = Evidence(f"{text}and the workers still hold the old ones", {"kept_bytes": round(team.kept)})
     line = _line(case.sources)
     frees = f"{': frees' if idle else ', which saves'} about {format_bytes(bytes)}"
     nothing = "TORCHINDUCTOR_WORKER_START=subprocess starts workers that share nothing with the trainer"
@@ -190,7 +186,7 @@ def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Find
         variable="AsyncCompile",
         type="process",
         library="torch._inductor",
-        evidence=[None if idle else seen, *_evidence(team), at_line(line, "is where they come from")],
+        evidence=[None if idle else Evidence(seen, gained), *_evidence(team), at_line(line, "is where they come from")],
         doubts=[
             None if team.is_idle else "they were busy towards the end: memory may be given back when they are idle"
         ],

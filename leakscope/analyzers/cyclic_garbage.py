@@ -96,7 +96,6 @@ class _Collector:
     collected: int
     threshold: int | None
     frozen: int
-    pending: int  # the most objects that waited for the next collection at once
 
     @property
     def told(self) -> _State:
@@ -221,8 +220,8 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     def passed(column: str) -> int:
         return (int_of(rows.iloc[-1], column) or 0) - (int_of(rows.iloc[0], column) or 0)
 
-    thresholds, enabled, pending, frozen = (
-        rows[column].dropna() for column in ("gc_threshold", "gc_enabled", "gc_pending_count", "gc_frozen_count")
+    thresholds, enabled, frozen = (
+        rows[column].dropna() for column in ("gc_threshold", "gc_enabled", "gc_frozen_count")
     )
     threshold = int(thresholds.iloc[-1]) if len(thresholds) else None
     state = "works"
@@ -234,9 +233,8 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
         state = "idle"
     elif passed("gc_full_collections") == 0:
         state = "no-full-collection"
-    last_frozen, most_pending = int(max(frozen.iloc[-1:], default=0)), int(max(pending, default=0))
-    collected = passed("gc_collected_count")
-    return _Collector(state, passed("gc_collections"), collected, threshold, last_frozen, most_pending)
+    last_frozen = int(max(frozen.iloc[-1:], default=0))
+    return _Collector(state, passed("gc_collections"), passed("gc_collected_count"), threshold, last_frozen)
 
 
 def _finding(
@@ -255,7 +253,8 @@ def _finding(
     where = f" ({switch.file}:{switch.line})" if switch else ""
     seen = {"gc_collections": collector.collections, "gc_threshold": collector.threshold}
     alone = f"{count} objects of {kind} live only in cycles: {chain or 'unnamed'}"
-    title, doubts = f"Cycles of {kind.rpartition('.')[2]} pile up: {told.short}", [*_doubts(collector)]
+    title = f"Cycles of {kind.rpartition('.')[2]} pile up: {told.short}"
+    doubts = [] if told.is_at_rest else ["the collector runs: a later full collection may free all of it"]
     remedies = [f"{told.remedy.format(where=where)}: {frees}", breaking(stray.type_name, made)]
     line: Line | None = switch
     if frozen:
@@ -292,14 +291,6 @@ def _finding(
         remedy=remedies,
         mechanism=None if frozen else at_rest if told.is_at_rest and line is switch else "cycles",
     )
-
-
-def _doubts(collector: _Collector) -> Iterator[str]:
-    if collector.state == "idle" and 0 < collector.pending < (collector.threshold or 0):
-        waiting, threshold = format_count(collector.pending), format_count(collector.threshold or 0)
-        yield f"it runs once {threshold} new objects wait, and may free all: {waiting} did at most"
-    if not collector.told.is_at_rest:
-        yield "the collector runs: a later full collection may free all of it"
 
 
 def _ruled_out(collector: _Collector) -> RuledOut:

@@ -25,8 +25,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools
@@ -34,10 +32,9 @@ from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
 from ..facts.code.adding import Line, adding_lines
-from ..facts.growth.filling import limited
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
-from ..facts.heap.place import Place, downwards
+from ..facts.heap.place import Place
 from ..facts.heap.standing import Standing, has_key, held_by_users, shared_table, standing
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
@@ -72,7 +69,7 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
     looked = has_idle = False
-    found: dict[tuple[str, str], list[tuple[Standing, ProcessGrowth, list[float]]]] = {}
+    found: dict[tuple[str, str], tuple[Standing, ProcessGrowth, list[float]]] = {}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
         heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
         if heap is None:
@@ -91,14 +88,13 @@ def findings(
                 {one.place.said, holder_name(one.place)} & told or _is_explained(case, process, one.place, idle, so_far)
             ):
                 takes_s = [round(float(s), 3) for s in heap.time_s]
-                found.setdefault((process.name, one.place.said), []).append((one, process, takes_s))
+                found.setdefault((process.name, one.place.said), (one, process, takes_s))
     # Where one is made after the other, that is told, and of whom.
     is_told = any(f.kind == "process-pileup" for f in so_far)
     resting = [] if is_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share))
     resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share)
     yield from resting
-    for (one, process, takes_s), *alike in found.values():
-        yield _finding(case, one, process, takes_s, [other.held_bytes for other, _, _ in alike])
+    yield from (_finding(case, *one) for one in found.values())
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
     elif not (found or has_idle or resting):
@@ -224,23 +220,13 @@ def _after(process: ProcessGrowth, last_s: float, min_share: float = 0.15) -> fl
     return end - last
 
 
-def _finding(
-    case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float], of_others: Sequence[float]
-) -> Finding:
-    """``of_others``: bytes that it holds in other processes of the same name."""
+def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float]) -> Finding:
     place = one.place
     named, lines = named_in(case.sources, place)
     name, size = holder_name(named), format_bytes(one.held_bytes)
     since = f"and has hardly grown since {format_duration(one.since_s)}"
     if not one.stood:
         since = f"and was still growing in the last snapshot, at {format_duration(takes_s[-1])}"
-    remedy = f"release it once it is no longer needed: that frees about {size}"
-    inside = (below for below in downwards(place.children) if below.deep_bytes[-1] >= MOST * one.held_bytes)
-    kept = limited(case.sources, max((place, *inside), key=lambda below: below.has_length), np.array(takes_s))
-    limit = kept.limit if kept is not None else None
-    if limit is not None:
-        since = f"and may have {format_count(limit)} members"
-        remedy = f"nothing, if {size} is acceptable; a lower limit takes proportionally less"
     share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
     series = [Series(f"{HELD_BY} {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
@@ -252,22 +238,12 @@ def _finding(
         process=process,
         line=_line(lines) or defined_at(named),
         device="cpu",
-        evidence=[*_evidence(one, takes_s, share), *_in_others(process, of_others)],
-        doubts=[_NEEDED if limit is None else None],
-        remedy=[remedy],
+        evidence=_evidence(one, takes_s, share),
+        doubts=[_NEEDED],
+        remedy=[f"release it once it is no longer needed: that frees about {size}"],
         series=series,
         **about(named, place),
     )
-
-
-def _in_others(process: ProcessGrowth, held_bytes: Sequence[float]) -> Iterator[Evidence]:
-    """Each may have its own, or what it shares with the one that it was forked from: so there is no sum."""
-    if held_bytes:
-        text = (
-            f"{format_count(len(held_bytes))} more processes of {process.name} have one each, "
-            f"of up to {format_bytes(max(held_bytes))}"
-        )
-        yield Evidence(text, {"process_count": len(held_bytes), "most_bytes": round(max(held_bytes))})
 
 
 def _line(lines: Sequence[Line], sure_score: float = 0.7) -> Line | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
 from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
-from ..evidence.mechanisms import not_freed, of_call
+from ..evidence.mechanisms import of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
@@ -224,9 +224,6 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
     known = of_call(case.sources, line.file, line.line) if line is not None else None
-    maker = line.alive[0].native_function if line is not None and line.alive else None
-    freed = not_freed(case.sources, line.file, line.line, maker) if line is not None and maker is not None else None
-    told = "library-registry" if known else "removal-not-reached" if freed is not None else None
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
@@ -246,8 +243,8 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
-        remedy=cache.remedy if cache is not None else [known or freed or _remedy(line, library)],
-        mechanism=cache.mechanism if cache is not None else told,
+        remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
+        mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
     )
 

@@ -10,7 +10,6 @@ Do:            fix what grew, or raise the limit that was hit.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -85,7 +84,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
         grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=_subject(hog, blamed, rise),
-        evidence=_evidence(case, seen, kill, sure, hog, blamed, rise, without),
+        evidence=_evidence(case, kill, sure, hog, blamed, rise, without),
         doubts=_doubts(seen, kill),
         remedy=[_enough(case, kill, so_far, rise), *_remedy(kill, blamed)],
         mechanism=blamed.finding.mechanism if blamed is not None and blamed.finding is not None else None,
@@ -220,7 +219,6 @@ def _step(case: Case, hog: Process | None, moment: float | None) -> int | None:
 
 def _evidence(
     case: Case,
-    seen: Kills,
     kill: Kill,
     sure: Sequence[Kill],
     hog: Process | None,
@@ -251,12 +249,6 @@ def _evidence(
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
     for one in sure[:LISTED]:
         yield from _of_kill(case, one)
-    earlier = [e for e, _ in seen.earlier if kill.victim is not None and e.comm == kill.victim.comm]
-    if earlier:
-        last_s = max(at for e, at in seen.earlier if e in earlier)
-        day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(last_s))
-        text = f"the journal has {len(earlier)} earlier kills of a {earlier[0].comm}, the last {day} UTC"
-        yield Evidence(text, {"earlier_kills": len(earlier)})
 
 
 def _of_rise(rise: LastRise) -> Evidence:

@@ -49,9 +49,7 @@ _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is
 _RUN = ".run"  # what a class derived from Thread runs
 _UNKNOWN = "none was seen in a function of the job's own code: what they run is not known"
 _MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
-_THREADS = ("Thread", "Timer")
 _MAKES = ".__init__"
-_MOST_EACH, _ABOUT_ALL = 64, 1.2  # threads of one of them; of the threads
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
@@ -63,7 +61,7 @@ class _Maker(NamedTuple):
     """The line of the job's that makes what has threads of its own. ``one``: its class; None where that is unknown."""
 
     one: str | None
-    line: Line | GrowthLine
+    line: GrowthLine
     evidence: tuple[Evidence, ...]
 
 
@@ -97,13 +95,10 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     if library is not None or function == _OF_LIBRARY:
         kind = function = None
     bytes = _bytes(case, process, started)
-    maker = _made_in_step(case, process, started) if function is None else None
-    start = None if maker is not None else _start_line(case, function)
-    if start is None and maker is None and library is not None:
-        maker = _made_under(case, process)
+    start = _start_line(case, function)
+    maker = _made_under(case, process) if start is None and library is not None else None
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
-    made = maker.line if maker is not None and isinstance(maker.line, Line) else start
-    kept = pile.keeper(case, THREADS, made, of_class=of_class)
+    kept = pile.keeper(case, THREADS, start, of_class=of_class)
     named = f" of {function or library}" if function or library else ""
     usual, last = int(np.median(pile.count[:FEWEST])), int(pile.count[-1])
     alike, waits = int_of(kind, "object_count"), text_of(kind, "text")
@@ -160,25 +155,6 @@ def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
         return None
     found = _MODULE.search(file)
     return f"{found.group(1).replace('/', '.')}.{kind['function']}()" if found is not None else None
-
-
-def _made_in_step(case: Case, process: ProcessGrowth, started: int) -> _Maker | None:
-    """By counts: a type of which as many objects came as a part of the threads, and that the sources make."""
-    rows = process.rows("object_types")
-    if not len(rows):
-        return None
-    ends = (rows["take"].min(), rows["take"].max())
-    first, last = (only(rows, rows["take"] == take).set_index("type_name")["object_count"] for take in ends)
-    gained = (last - first.reindex(last.index).fillna(0.0)).astype(float)
-    fitting = gained[(gained >= max(FEWEST, started / _MOST_EACH)) & (gained <= _ABOUT_ALL * started)]
-    for type_name, count in fitting.sort_values(ascending=False, kind="stable").items():
-        one = tail(str(type_name))
-        made = calls(case.sources, one) if "." in str(type_name) else []
-        if made and one not in _THREADS:
-            text = f"{round(count)} {type_name} objects came between the snapshots, each with threads of its own"
-            line = made[0].line
-            return _Maker(one, line, (Evidence(text, {"made_count": round(count)}), at_line(line, "starts them")))
-    return None
 
 
 def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:

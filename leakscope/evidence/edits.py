@@ -43,7 +43,6 @@ def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
         most=suitable(length if isinstance(length, int) else 4000.0),
         base=_base(case, finding),
         container=found.group(1) if (found := re.search(r"\((\w+)\)$", subject.holder or "")) else "",
-        key=key.group(1) if (key := re.search(r"\['(\w+)'\]$", subject.path or "")) else None,
         member=member if isinstance(member, str) else None,
     )
     return edit(finding.mechanism, asked)

@@ -88,7 +88,7 @@ def keeper(
     there = _length_of(kept, known) if kept.is_container else None
     gained = float(counted[1][-1] - counted[1][0])
     if there is not None and there < MOST * gained:
-        return NOBODY._replace(evidence=[_replaced(kept, there)])
+        return NOBODY  # each new one takes the place of another, which goes on
     return _by_source(kept)
 
 
@@ -98,13 +98,6 @@ def _length_of(kept: Kept, heaps: Sequence[Heap]) -> float | None:
     found = (place for heap in heaps for place in heap.places if place.has_length)
     named = (place for place in found if (place.reference.variable, tail(str(place.reference.owner))) == own)
     return next((float(place.length[-1]) for place in named), None)
-
-
-def _replaced(kept: Kept, there: float) -> Evidence:
-    text = f"{kept.name} keeps only {there:.0f} of them: each new one takes the place of another, which goes on"
-    return Evidence(
-        f"{text} ({kept.line.place}: {kept.line.text})", {"kept_count": round(there), "line": kept.line.line}
-    )
 
 
 def _types_of(class_name: str | None, heap: Heap) -> frozenset[str]:

@@ -15,21 +15,17 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from ..agent import libraries
-from ..facts.code.adding import Line, Source, find_calls, given_by_key
+from ..facts.code.adding import Line, Source, find_calls
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
 from ..facts.code.points_to import adds
 from ..facts.code.statements import (
-    Guard,
     Statement,
-    freed_by,
     guard_of,
-    has_default,
     is_looked_up_first,
     latest_read,
     new_each_time,
     only_read,
-    removed_beside,
     statement_at,
     stored,
     stores_part,
@@ -77,7 +73,6 @@ class Advice(NamedTuple):
 
     mechanism: str | None
     sentences: list[str]
-    line: Line | None = None  # to be edited, where that is another than the one that adds
 
 
 @dataclass(frozen=True)
@@ -115,12 +110,6 @@ class Held:
     @property
     def variable(self) -> str:
         return re.sub(r" \([^()]*\)$", "", self.found.name)  # without its type
-
-    @cached_property
-    def giving(self) -> Line | None:
-        """The call that gives what grows there, where the line that adds does so for all keys."""
-        key = key_in(self.named, self.place)
-        return given_by_key(self.sources, self.line, key) if key is not None and self.line is not None else None
 
     @property
     def where(self) -> str:
@@ -225,10 +214,8 @@ def advice(
     for name, row in MECHANISMS.items():
         proved = row.proof(one)
         if proved:
-            parts = proved if isinstance(proved, dict) else {}
-            said = row.said.format(one=one, found=proved, **parts)
-            line = parts.get("line")
-            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)], line)
+            said = row.said.format(one=one, found=proved, **(proved if isinstance(proved, dict) else {}))
+            return Advice(name, [f"{said}; {frees.format(row.saves)}", *row.more(one)])
     return Advice(None, [f"see what keeps what {one.variable} has{one.filled}; {frees.format('about')}"])
 
 
@@ -259,24 +246,6 @@ def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
         if any((call.file, call.line) == (file, line) for call in find_calls(sources, function)):
             return how
     return None
-
-
-def not_freed(sources: Sequence[Source], file: str, line: int, maker: str) -> str | None:
-    """What frees what a function of C makes, by its name, and why the program does not come to it.
-
-    None where the sources do not name such a function. ``line``: where the maker is called.
-    """
-    freeing, calls = freed_by(sources, maker)
-    if freeing is None:
-        return None
-    name, makes = file.rsplit("/", 1)[-1], f"what {maker}() makes"
-    if not calls:
-        return f"call {freeing}() for {makes} at {name}:{line} once it is done with: nothing in the sources does"
-    node, source = calls[0].node, calls[0].source
-    at = f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
-    guard = guard_of(sources, source.file, node.lineno, statement_at(sources, file, line))
-    by, why = _why_rarely(guard, ("it is made", "it is made"), f" at {name}:{line}", "for each")
-    return f"{at} frees {makes} by {freeing}(){by} {why}"
 
 
 # ---- proofs
@@ -352,33 +321,20 @@ def _registered(one: Held) -> dict[str, str] | None:
 
 def _chain(one: Held) -> dict[str, str] | None:
     most = MOST * one.place.growth_bytes
-    below = (part for part in downwards(one.place.children) if part.chained and part.growth_bytes > most)
-    link = one.found.link or next(below, None)
-    by = f"as its {link.reference.variable}" if link is not None and link is one.found.link else "before it"
-    return {"kind": tail(link.type_name), "by": by} if link is not None else None
+    link = next((part for part in downwards([one.place]) if part.chained and part.growth_bytes > most), None)
+    if link is None:
+        return None
+    by = f"as its {link.reference.variable}" if link.reference.edge_kind == "attribute" else "before it"
+    return {"kind": tail(link.type_name), "by": by}
 
 
-def _history(one: Held) -> dict[str, Any] | None:
+def _history(one: Held) -> dict[str, str] | None:
     """Where one of several lists has tensors, the line that adds to all of them may be given what is none."""
-    key, giving = key_in(one.named, one.place), one.giving
     if not one.found.is_graph:
         return None
-    if giving is not None:
-        return {"what": f"the {key} that {giving.place} gives {one.variable}", "number": ".item()", "line": giving}
+    key = key_in(one.named, one.place)
     what = f"what {one.variable} keeps{f' as {key!r}' if key is not None else ''}{one.where}"
     return {"what": what, "number": "float(), which takes plain numbers as well" if key is not None else ".item()"}
-
-
-def _context(one: Held) -> str | None:
-    """Each value of a context variable keeps the one before; or its default is a container that all contexts share."""
-    if not one.named.type_name.endswith("ContextVar"):
-        return None
-    if any(child.chained for child in one.place.children):
-        token = f"reset {one.variable} after use, with the token that set() returns{one.where}"
-        return f"{token}: each value keeps the one before"
-    made = has_default(one.sources, str(one.named.reference.variable), "ContextVar")
-    no_default = f"give {one.variable} no default ({made}), which all contexts share: set a new one where a context "
-    return f"{no_default}begins, and reset it there" if made is not None else None
 
 
 def _is_write_buffer(one: Held) -> bool:
@@ -503,23 +459,11 @@ def _slow_consumer(one: Held) -> str | None:
 
 _ONLY = {
     "raises": "only if nothing raises before: put it into the finally of {text}",
-    "uncalled": "in {text}(), which nothing calls: call it {when}. {It}{where}",
-    "handler": "only after {text} ({at}): remove them also where none is raised. {It}{where}",
+    "uncalled": "in {text}(), which nothing calls: call it {when}. They are added{where}",
     "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
-    "due also where {this}{where}",
-    "condition": "only if {text} ({at}): see that it comes to this as often as {this}{where}",
-    "early": "unless {at} leaves before, if {text}: see that it comes to this as often as {this}{where}",
+    "due also where members are added{where}",
+    "condition": "only if {text} ({at}): see that it comes to this as often as members are added{where}",
 }
-
-
-def _why_rarely(guard: Guard | None, what: tuple[str, str], where: str, when: str) -> tuple[str, str]:
-    """Who calls what removes, and why that runs less often than ``what`` happens, as it is said first and later on."""
-    this, it = what
-    if guard is None:
-        return "", f"less often than {it}{where}: see what skips it, as an exception may"
-    parts = {"this": this, "It": it.capitalize(), "where": where or " somewhere", "when": when}
-    calls = f", and {guard.call} calls it" if guard.call else ""
-    return calls, _ONLY[guard.kind].format(text=guard.text, at=guard.place, **parts)
 
 
 def _removal_not_reached(one: Held) -> str | None:
@@ -531,19 +475,13 @@ def _removal_not_reached(one: Held) -> str | None:
     does, when = f"removes members of {one.variable}", "for what is no longer needed"
     if ".clear(" in removing.text:
         does, when = f"empties {one.variable}", "once they have been used"
-    calls, why = _why_rarely(guard, ("members are added", "they are added"), one.where, when)
+    calls, why = "", f"less often than they are added{one.where}: see what skips it, as an exception may"
+    if guard is not None:
+        calls = f", and {guard.call} calls it" if guard.call else ""
+        where = one.where or " somewhere"
+        why = _ONLY[guard.kind].format(text=guard.text, at=guard.place, where=where, when=when)
     also = f"; remove them from {one.others} as well" if one.others else ""
     return f"{removing.place} {does}{calls} {why}{also}"
-
-
-def _removed_beside(one: Held) -> dict[str, str] | None:
-    """Nothing removes from it, and what gives another container the same keys removes them from that one."""
-    is_it = one.statement is not None and one.named is one.place and one.place.is_user and not one.found.removing
-    other = removed_beside(one.sources, one.statement) if is_it and one.statement is not None else None
-    if other is None or one.statement is None or one.statement.function is None:
-        return None
-    place = f"{one.statement.source.file.rsplit('/', 1)[-1]}:{other.removes.node.lineno}"
-    return {"at": place, "other": ast.unparse(other.container), "both": one.statement.function.name}
 
 
 def _way_out(one: Held) -> str | None:
@@ -731,7 +669,10 @@ MECHANISMS: dict[str, Mechanism] = {
             "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history"
         ],
     ),
-    "context-not-reset": Mechanism(_context),
+    "context-not-reset": Mechanism(
+        lambda one: one.named.type_name.endswith("ContextVar") and any(child.chained for child in one.place.children),
+        "reset {one.variable} after use, with the token that set() returns{one.where}: each value keeps the one before",
+    ),
     "chain": Mechanism(
         _chain, "end the chain{one.where}, in which each {kind} keeps another {by}: let a new one keep none"
     ),
@@ -778,11 +719,6 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "slow-consumer": Mechanism(_slow_consumer),
     "removal-not-reached": Mechanism(_removal_not_reached),
-    "removed-beside": Mechanism(
-        _removed_beside,
-        "remove from {one.variable}, too, what {at} removes from {other}: {both}() gives both the same keys, and "
-        "nothing removes them from {one.variable}",
-    ),
     "library-way-out": Mechanism(_way_out),
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),
     "default-argument": Mechanism(

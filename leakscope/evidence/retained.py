@@ -25,7 +25,7 @@ from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
-from .sentences import at_line, looked_too_early
+from .sentences import looked_too_early
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -174,11 +174,10 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         bytes_per_hour=case.bytes_per_hour(total),
         bytes_per_step=case.bytes_per_step(total),
         process=process,
-        line=told.line or found.line or defined_at(found.named),
+        line=found.line or defined_at(found.named),
         device="cpu",
         library=None if found.named.is_user else _library(found.place),
         evidence=[
-            told.line and at_line(told.line, "gives it"),
             *evidence(found, case.step_unit),
             *_in_others(alike),
             *_too_high(case, place),

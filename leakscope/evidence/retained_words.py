@@ -74,12 +74,6 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
         yield Evidence(text, {"nodes": nodes})
     else:
         yield from _weighed(found, step_unit)
-    if found.link is not None:
-        link, end = found.link, f"{format_count(found.link.count[-1])} in the last snapshot"
-        kind = link.type_name.rsplit(".", 1)[-1]
-        begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
-        text = f"{begins} a chain, in which each {kind} keeps another as its {link.reference.variable}: {end}"
-        yield Evidence(text, {"chain_length": int(link.count[-1])})
     below = weighs_in_members(found.place)
     if below is not None:
         text = f"most of each member that was looked into is {within_member(below)}"

@@ -12,7 +12,7 @@ import numpy as np
 from ..facts.case import Case
 from ..facts.growth.counted import counted_steps
 from ..facts.growth.processes import process_growths
-from ..facts.processes.ranks import beside_ranks, of_rank
+from ..facts.processes.ranks import of_rank
 from ..findings import LedgerRow, Report
 from ..reporting import report_of
 from ..storage import open_recording
@@ -82,7 +82,8 @@ def _judged(recording: Recording, rank: int, is_shared: bool) -> Judged:
 
 def _beside(recording: Recording) -> LedgerRow | None:
     """What launched the ranks, and what it launched beside them."""
-    pids = set(beside_ranks(recording))
+    processes = recording.tables["processes"]
+    pids = set(processes.loc[processes["rank"].isna(), "pid"].dropna())
     own = [process for process in process_growths(recording) if process.pid in pids]
     if not own:
         return None

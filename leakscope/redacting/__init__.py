@@ -16,7 +16,8 @@ from typing import Any
 
 from .. import schema
 from ..errors import BadInput
-from ..facts.heap.naming import names_in_keys
+from ..facts.heap.place import OF_MODULES
+from ..facts.tables import cells
 from ..storage import Recording, open_recording, rewrite
 from ._source import Names
 from ._texts import Texts
@@ -40,7 +41,7 @@ def redact(run: Path, output: Path) -> int:
         _names(recording),
         machines=[str(recording.meta.get("host") or "")],
         users=_users(recording),
-        names_in_keys=names_in_keys(recording.tables["heap_nodes"]),
+        names_in_keys=_names_in_keys(recording),
     )
     # The verdict has sentences; who analyses the copy finds it again.
     kept = {name: value for name, value in recording.meta.items() if name != "verdict"}
@@ -48,6 +49,14 @@ def redact(run: Path, output: Path) -> int:
     footer["notes"] = [*footer.get("notes", []), NOTE]
     rewrite(recording, output, texts.cell, footer)
     return texts.count
+
+
+def _names_in_keys(recording: Recording) -> set[str]:
+    """What objects have as keys and is a name: of a module, of a global variable, of an attribute."""
+    told = list(cells(recording.tables["heap_nodes"], "pid", "node", "path_node", "edge_kind", "edge_name"))
+    spaces = {(pid, node) for pid, node, above, kind, _ in told if above == OF_MODULES or kind == "namespace"}
+    keys = [(pid, above, name) for pid, _, above, _, name in told if name is not None]
+    return {name[2:-2] for pid, above, name in keys if name.startswith("['") and (pid, above) in spaces}
 
 
 def _of_footer(texts: Texts, name: str, value: Any) -> Any:

@@ -58,7 +58,6 @@ def test_a_cache_that_is_idle_after_a_load_is_said(tmp_path: Path) -> None:
 def test_what_all_workers_hold_alike_is_said_once(tmp_path: Path) -> None:
     (finding,) = run(tmp_path, lambda s: min(s, 10) * 20, alike=4).findings
     assert finding.kind == "held-memory"
-    assert any(says(evidence.text, "3 more", "191 MiB") for evidence in finding.evidence)
 
 
 def test_what_is_full_as_the_run_ends_is_said(tmp_path: Path) -> None:

@@ -102,14 +102,8 @@ def step(frames):
     array = ctypes.c_double * 3
     return lib.track_simplify(array(*frames))
 
-def free(handle):
-    lib.track_free(handle)
-
 def main():
-    handle = step([])
-    if length(handle) < 6.0:
-        return
-    free(handle)
+    step([])
 """
 LIBRARY = {"native_library": "/home/me/libgeo.so", "native_function": "track_simplify"}
 LIBRARY["native_stack"] = "libgeo.so:track_simplify"
@@ -122,7 +116,7 @@ def of_geo(folder, source, type_name="_ctypes.PyCArrayType"):
     }  # fmt: skip
     builder = takes(sentinels(trainer(folder)), holders=[holder]).source(PID, FILE, source)
     for at_s in (5, 10, 15, 20):
-        stack = f"{FILE}:11 main\n{FILE}:5 step"
+        stack = f"{FILE}:8 main\n{FILE}:5 step"
         builder.allocated(PID, at_s, int(MiB * at_s), stack, sample_count=at_s, **LIBRARY)
     return analyze(builder.open()).findings[0]
 
@@ -134,18 +128,9 @@ def test_what_a_library_asked_for_is_not_held_by_an_object_of_another(tmp_path, 
     assert (found.kind, found.subject.library, found.subject.variable) == ("native-growth", "libgeo", None)
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (GEO, ["train.py:8 frees what track_simplify() makes", "train.py:14 calls it unless", "length(handle) < 6.0"]),
-        (GEO.replace("lib.track_free(handle)", "lib.track_free.argtypes = []"), ["call track_free()", "nothing in"]),
-        (GEO.replace("track_free", "points_free"), ["a library of the program's own", "track_simplify() of libgeo"]),
-    ],
-    ids=["skipped", "not called", "not known"],
-)
-def test_what_frees_what_a_function_of_c_makes_is_named_with_why_it_is_not_reached(tmp_path, source, words):
-    found = of_geo(tmp_path, source)
-    assert says(found.remedy[0], *words) and "newer" not in found.remedy[0], found.remedy
+def test_what_a_library_of_the_programs_own_makes_is_to_be_given_back_to_it(tmp_path):
+    remedy = of_geo(tmp_path, GEO).remedy[0]
+    assert says(remedy, "a library of the program's own", "track_simplify() of libgeo") and "newer" not in remedy
 
 
 SEEN_KEYS = """import sqlite3

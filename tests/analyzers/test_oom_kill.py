@@ -348,13 +348,11 @@ def test_how_near_its_limit_it_was_is_said_of_the_last_seconds(
     assert ruled_out.figures["used_bytes"] == last_mib * MiB
 
 
-def test_earlier_kills_of_the_same_program_are_told(tmp_path: Path) -> None:
-    builder = logged(counted(job(tmp_path), host=1, own=1), *kill_lines())
-    for number in range(2):
-        builder.row("kernel_log", END_S + 1, log_source="journal", kernel_time_s=100.0 + number, log_boot_id="b" * 32,
-                    text=kill_lines(pid=11)[1])  # fmt: skip
-    kill = found(answer(builder))
-    assert any("2 earlier kills" in evidence.text for evidence in kill.evidence)
+def test_kills_of_an_earlier_boot_are_none_of_this_job(tmp_path: Path) -> None:
+    builder = counted(job(tmp_path), host=0, own=0)
+    builder.row("kernel_log", END_S + 1, log_source="journal", kernel_time_s=100.0, log_boot_id="b" * 32,
+                text=kill_lines()[1])  # fmt: skip
+    assert not answer(builder).findings
 
 
 def test_a_kill_explains_no_growth(tmp_path: Path) -> None:

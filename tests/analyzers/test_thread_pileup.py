@@ -63,18 +63,14 @@ def test_idle_threads_of_pools_are_named_by_the_line_that_makes_the_pool(tmp_pat
     assert "_bootstrap" not in finding.title
 
 
-def test_threads_of_a_library_are_named_by_what_they_run_and_by_what_is_made_with_them(tmp_path):
-    source = "import kube\n\n\ndef fetch(host):\n    client = kube.ApiClient(host)\n    return client.get()\n"
-    builder = trainer(tmp_path, leak=0, thread_count=RISING).source(PID, "/home/me/score.py", source)
+def test_threads_of_a_library_are_named_by_what_they_run(tmp_path):
+    builder = trainer(tmp_path, leak=0, thread_count=RISING)
     file = "/usr/lib/python3.11/multiprocessing/pool.py"
     for number, at_s in enumerate((4, 9, 17), 1):
         worker = {"function": "worker", "owner_file": file, "owner_line": 97, "object_count": 20.0 * number}
-        types = [{"type_name": "kube.client.ApiClient", "object_count": 5.0 * number}, {"type_name": "dict"}]
-        builder.take(PID, number, at_s, threads=[worker], types=types)
+        builder.take(PID, number, at_s, threads=[worker])
     (finding,), _ = looked(builder.open())
-    assert "multiprocessing.pool.worker()" in finding.title
-    assert (finding.subject.file, finding.subject.line) == ("/home/me/score.py", 5)
-    assert says(finding.remedy[0], "one ApiClient", "score.py:5") and finding.mechanism == "not-closed"
+    assert "multiprocessing.pool.worker()" in finding.title and finding.subject.file is None
 
 
 def test_of_objects_that_are_made_under_a_line_the_one_in_hands_is_to_be_closed(tmp_path):
@@ -174,4 +170,3 @@ def test_a_dict_that_keeps_few_of_them_is_not_said_to_keep_them(tmp_path, kept, 
         builder.holds(PID, number, at_s, [row | pollers])
     (finding,), _ = looked(builder.open())
     assert ("Service.pollers" in (finding.subject.holder or "")) is is_named
-    assert any("keeps only 3" in one.text for one in finding.evidence) is not is_named

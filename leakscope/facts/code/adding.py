@@ -184,29 +184,6 @@ def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -
     return _ranked(index_of(sources, key), storing if stores else adding)
 
 
-def given_by_key(sources: Sequence[Source], adding: Line, key: str) -> Line | None:
-    """The one call of the function that adds which hands it what it keeps by a key: ``log.add(step, entropy=entropy)``.
-
-    None where the line that adds names the key itself, or several calls give it.
-    """
-    index = index_of(sources, tail(adding.function), adding.file)
-    found: dict[tuple[str, int], Line] = {}
-    for scope in index.scopes if re.search(rf"\b{re.escape(key)}\b", adding.text) is None else ():
-        if (scope.source.file, scope.qualname) == (adding.file, adding.function):
-            for caller, site in index.callers.get(scope, ()):
-                if isinstance(site.node, ast.Call) and keyed(site.node, key) is not None:
-                    line = line_at(index, caller, site.node, ADDS, 1.0)
-                    found[line.file, line.line] = line
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def keyed(call: ast.Call, key: str) -> ast.expr | None:
-    """What a call is given by a key: ``entropy=entropy``, or ``"entropy", entropy``."""
-    by_name = [one.value for one in call.keywords if one.arg == key]
-    behind = [value for name, value in zip(call.args, call.args[1:]) if getattr(name, "value", None) == key]
-    return next(iter([*by_name, *behind]), None)
-
-
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     """Where threads or processes that run a function, or are of a class, are started. None: nowhere to be seen."""
     name = name[: -len(".run")] if name.endswith(".run") else name

@@ -11,18 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
-from .adding import keyed
 from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
-from .statements import (
-    Statement,
-    is_looked_up_first,
-    latest_read,
-    only_read,
-    removed_beside,
-    skipped_after,
-    statement_at,
-    stored,
-)
+from .statements import Statement, is_looked_up_first, latest_read, only_read, skipped_after, statement_at, stored
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -55,8 +45,8 @@ class Asked(NamedTuple):
     """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
 
     ``container``: the type of ``variable``, without its module, where that is known; ``member``: that of a member,
-    where these grew, and the line adds to one; ``key``: by which it has the one that grew. ``base``: str, bytes, int
-    or float, where the members are of a class derived from that.
+    where these grew, and the line adds to one. ``base``: str, bytes, int or float, where the members are of a class
+    derived from that.
     """
 
     sources: Sequence[Source]
@@ -68,7 +58,6 @@ class Asked(NamedTuple):
     base: str | None = None
     container: str = ""
     member: str | None = None
-    key: str | None = None
 
     @property
     def kind(self) -> str:
@@ -149,7 +138,7 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
     """What is stored, in a form that keeps less. ``form``: given its text, and that as what a method is called on."""
 
     def how(asked: Asked, found: Statement) -> Edited:
-        pair = _given(asked, found) or stored(found.node) or _assigned(found)
+        pair = stored(found.node) or _assigned(found)
         container, member = _known(pair, "the line stores no single value that could be changed there")
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
         _need(is_value, "the line stores no single value that could be changed there")
@@ -178,13 +167,6 @@ def _of_view(asked: Asked, text: str, behind: str) -> str | None:
     if "memoryview" in asked.type_name:
         return f"bytes({text})"
     return f"{behind}.{'clone' if 'torch.' in asked.type_name else 'copy'}()"
-
-
-def _given(asked: Asked, found: Statement) -> tuple[ast.expr, ast.expr] | None:
-    """Of ``log.add(step, entropy=entropy)`` what the key of the member has that grows."""
-    call = found.node.value if isinstance(found.node, ast.Expr) else None
-    member = keyed(call, asked.key) if isinstance(call, ast.Call) and asked.key is not None else None
-    return (call.func, member) if isinstance(call, ast.Call) and member is not None else None
 
 
 def _assigned(found: Statement) -> tuple[ast.expr, ast.expr] | None:
@@ -417,17 +399,6 @@ def _in_finally(asked: Asked, found: Statement) -> Edited:
     return moved._replace(before=source.text)
 
 
-def _removed_as_beside(asked: Asked, found: Statement) -> Edited:
-    """Where another container loses a key, this one does so as well."""
-    beside = _known(removed_beside(asked.sources, found))
-    removes = beside.removes
-    _need(isinstance(removes.node, (ast.Expr, ast.Assign, ast.Delete)), "what removes it there does more")
-    name, key = _segment(found.source, _known(stored(found.node))[0]), _segment(removes.source, beside.key)
-    _need(isinstance(beside.key, (ast.Name, ast.Attribute, ast.Constant)), "what removes it there works out the key")
-    out = f"{name}.discard({key})" if asked.kind == "set" else f"{name}.pop({key}, None)"
-    return _behind(removes.source, removes.node, [out], "")
-
-
 def _handle_removed(asked: Asked, found: Statement) -> Edited:
     """A hook that a function makes for itself goes as the function ends."""
     function, node, block = found.function, found.node, found.block
@@ -513,11 +484,10 @@ _HOW: dict[str, _How] = {
     "library-registry": _closed,
     "hooks": _handle_removed,
     "removal-not-reached": _in_finally,
-    "removed-beside": _removed_as_beside,
     "finished-work": _taken_out_when_done,
     "class-attribute": _for_each_object,
 }
-_TAKES_OUT = (_bounded, _left_out, _made_with_limit, _in_finally, _removed_as_beside, _taken_out_when_done)
+_TAKES_OUT = (_bounded, _left_out, _made_with_limit, _in_finally, _taken_out_when_done)
 
 
 # ---- texts and their syntax

@@ -13,7 +13,6 @@ from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, 
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
-_ABRUPT = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +44,10 @@ class Statement:
 class Guard(NamedTuple):
     """Why a statement may not run. ``text``: as the source has it; ``place``: where that stands.
 
-    ``kind``: handler or condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else;
-    ``asked``: it removes what its function was asked for, and found to be of no more use; ``early``: a
-    return, raise or continue may come before; ``raises``: something may raise before, and ``text`` is the try to
-    remove it in. ``call``: where the statement's function is called, of which all this is true.
+    ``kind``: condition, that it stands in; ``uncalled``: of a function whose name stands nowhere else; ``asked``: it
+    removes what its function was asked for, and found to be of no more use; ``raises``: something may raise before,
+    and ``text`` is the try to remove it in. ``call``: where the statement's function is called, of which all this is
+    true.
     """
 
     kind: str
@@ -67,14 +66,6 @@ class Skipped(NamedTuple):
     between: list[ast.stmt]
     removes: ast.stmt
     tried: ast.Try | None
-
-
-class Beside(NamedTuple):
-    """Another ``container``, which one function gives the same keys, and ``removes``, which takes ``key`` from it."""
-
-    container: ast.expr
-    key: ast.expr
-    removes: Statement
 
 
 def statement_at(sources: Sequence[Source], file: str, line: int, variable: str = "") -> Statement | None:
@@ -129,31 +120,6 @@ def _place(source: Source, node: ast.stmt | ast.ExceptHandler) -> str:
     return f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
 
 
-_FREEING = re.compile(r"(free|destroy|delete|release|dispose|close|drop|unref)")
-
-
-def freed_by(sources: Sequence[Source], maker: str) -> tuple[str | None, list[Statement]]:
-    """The function of C that by its name frees what another makes, as the sources know it, and where they call it.
-
-    ``track_free`` for ``track_simplify``: both begin with the same word, and no other such name frees.
-    """
-    prefix = re.match(r"[A-Za-z]+_|[A-Z]?[a-z]+(?=[A-Z])", maker)
-    if prefix is None:
-        return None, []
-    found: dict[str, list[tuple[str, int]]] = {}
-    for source in sources:
-        for node in ast.walk(parse(source.text) or ast.Module([], [])):
-            own = node.func if isinstance(node, ast.Call) else node
-            name = own.attr if isinstance(own, ast.Attribute) else ""
-            if name.startswith(prefix.group()) and name != maker and _FREEING.search(name.lower()):
-                calls = found.setdefault(name, [])
-                calls += [(source.file, node.lineno)] if isinstance(node, ast.Call) else []
-    if len(found) != 1:
-        return None, []
-    ((name, calls),) = found.items()
-    return name, [one for call in calls if (one := statement_at(sources, *call)) is not None]
-
-
 def callers_of(sources: Sequence[Source], found: Statement) -> list[Statement]:
     """The statements that call the function that it is in."""
     function, file = found.function, found.source.file
@@ -180,9 +146,6 @@ def _guard(sources: Sequence[Source], found: Statement, adding: Sequence[Stateme
     for outer in reversed(found.around):
         if isinstance(outer, FUNCTIONS):
             break
-        if isinstance(outer, ast.ExceptHandler):
-            raised = ast.unparse(outer.type) if outer.type is not None else "an exception"
-            return Guard("handler", raised, _place(source, outer))
         if isinstance(outer, ast.If) and not _is_of_length(outer.test) and (source.file, outer.lineno) not in together:
             is_other = inner in outer.orelse
             test = ast.unparse(outer.test)
@@ -190,7 +153,7 @@ def _guard(sources: Sequence[Source], found: Statement, adding: Sequence[Stateme
                 return Guard("asked", f"{function.name}()", _place(source, function))
             return Guard("condition", f"not ({test})" if is_other else test, _place(source, outer))
         inner = outer
-    return _early(found, [one.node.lineno for one in adding if one.source.file == source.file])
+    return None
 
 
 def _runs(found: Statement, adding: Sequence[Statement]) -> bool:
@@ -231,48 +194,6 @@ def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None
         if lifted is not None:
             return lifted
     return None
-
-
-def removed_beside(sources: Sequence[Source], found: Statement) -> Beside | None:
-    """What takes from another container of the same object the keys that both were given by one function."""
-    own = _keyed(found.node)
-    if own is None or isinstance(own[1], ast.Constant) or found.function is None:
-        return None
-    inside = found.cls if isinstance(own[0], ast.Attribute) and found.cls is not None else found.tree
-    for entry in map(_keyed, ast.walk(found.function)):
-        if entry is None or ast.dump(entry[1]) != ast.dump(own[1]) or not _are_beside(entry[0], own[0]):
-            continue
-        for node in ast.walk(inside):
-            key = _removed_key(node, ast.dump(entry[0]).replace("Store()", "Load()"))
-            removes = statement_at(sources, found.source.file, key.lineno) if key is not None else None
-            if key is not None and removes is not None:
-                return Beside(entry[0], key, removes)
-    return None
-
-
-def _keyed(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Container and key of ``rows[key] = row`` and ``seen.add(key)``."""
-    pair = stored(node)
-    if pair is not None and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        return pair[0], node.targets[0].slice
-    call = node.value if isinstance(node, ast.Expr) else None
-    return pair if pair is not None and isinstance(call, ast.Call) and last_name(call.func) == "add" else None
-
-
-def _are_beside(one: ast.expr, other: ast.expr) -> bool:
-    """Two attributes of the same object, or two variables."""
-    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
-        return one.attr != other.attr and ast.dump(one.value) == ast.dump(other.value)
-    return isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id != other.id
-
-
-def _removed_key(node: ast.AST, container: str) -> ast.expr | None:
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del) and ast.dump(node.value) == container:
-        return node.slice
-    func = node.func if isinstance(node, ast.Call) and node.args else None
-    is_it = isinstance(func, ast.Attribute) and func.attr in ("pop", "discard", "remove")
-    is_its = is_it and isinstance(func, ast.Attribute) and ast.dump(func.value) == container
-    return node.args[0] if is_its and isinstance(node, ast.Call) else None
 
 
 def _skipped(found: Statement, removes: Callable[[ast.AST], bool]) -> Skipped | None:
@@ -463,18 +384,6 @@ def only_read(found: Statement, variable: str) -> ast.Subscript | None:
     return entries[0] if uses else None
 
 
-def has_default(sources: Sequence[Source], variable: str, maker: str) -> str | None:
-    """``default=[]``, where a variable is made with a container as that."""
-    for tree in (parse(source.text) for source in sources if variable in source.text):
-        for node in ast.walk(tree) if tree is not None else ():
-            for target, value in pairs(node):
-                if last_name(target) == variable and isinstance(value, ast.Call) and last_name(value.func) == maker:
-                    given = next((one.value for one in value.keywords if one.arg == "default"), None)
-                    if isinstance(given, (ast.List, ast.Dict, ast.Set, ast.Call)):
-                        return f"default={ast.unparse(given)}"
-    return None
-
-
 def stores_part(found: Statement) -> bool:
     """What it stores is a part of an array or tensor by plain indices, a view of the whole, or has one in it:
     ``(step, frames[2, :16])``.
@@ -602,19 +511,3 @@ def _mentions(tree: ast.AST, name: str) -> int:
         names = (last_name(node), getattr(node, "name", None))
         found += name in names or (isinstance(text, str) and word.search(text) is not None)
     return found
-
-
-def _early(found: Statement, adding: Sequence[int]) -> Guard | None:
-    """A statement before it, of its own function, by which the function or the round of its loop may end.
-
-    ``adding``: lines of what is added; what ends before that as well removes as often.
-    """
-    function = found.function
-    if function is None:
-        return None
-    first = max((line for line in adding if function.lineno <= line < found.node.lineno), default=0)
-    for one in ast.walk(function):
-        is_between = isinstance(one, ast.If) and first < one.lineno and (one.end_lineno or 0) < found.node.lineno
-        if is_between and isinstance(one, ast.If) and isinstance(one.body[-1], _ABRUPT):
-            return Guard("early", ast.unparse(one.test), _place(found.source, one.body[-1]))
-    return None

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from ...confidence import LIKELY, STRONG, SURE, WEAK
 from ...units import ENDS_S, SOON_S
 from ..processes.table import Process
@@ -56,7 +54,6 @@ class Kills:
     cleared: tuple[tuple[Process, Counter], ...]
     unclear: tuple[Process, ...]
     elsewhere: tuple[OomEvent, ...]
-    earlier: tuple[tuple[OomEvent, float], ...]  # with the wall clock: kills before this recording
     remarks: tuple[str, ...]
     host: Counter
     members: tuple[Process, ...]
@@ -118,9 +115,7 @@ def kills(recording: Recording, everyone: Sequence[Process]) -> Kills:
         else:  # it stood still, or all that it counted have their victims
             cleared.append((member, proof))
     found.sort(key=_weight)
-    return Kills(
-        tuple(found), tuple(cleared), tuple(unclear), tuple(strangers), log.earlier, log.remarks, host, tuple(everyone)
-    )
+    return Kills(tuple(found), tuple(cleared), tuple(unclear), tuple(strangers), log.remarks, host, tuple(everyone))
 
 
 def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Clock) -> list[OomEvent]:
@@ -187,12 +182,11 @@ def _weight(kill: Kill) -> tuple[bool, bool, float, int]:
 class _Log:
     clock: Clock
     events: tuple[OomEvent, ...] = ()
-    earlier: tuple[tuple[OomEvent, float], ...] = ()
     remarks: tuple[str, ...] = ()
 
 
 def _read_log(recording: Recording) -> _Log:
-    """The kernel's lines in this recording, read; kills of an earlier boot or of before the start stand apart."""
+    """The kernel's lines in this recording, read; without those of an earlier boot or of before the start."""
     start_s = int(recording.meta["start_mono_ns"]) / 1e9
     by_uptime = Clock(start_s, _SLACK_S + _DRIFT * start_s)
     rows = recording.tables["kernel_log"]
@@ -206,18 +200,10 @@ def _read_log(recording: Recording) -> _Log:
     other_boot = lines["log_boot_id"].notna() & (lines["log_boot_id"] != boot)
     is_late = lines["log_source"] != "kmsg"  # written long before it was read, perhaps
     before = is_late & (other_boot | (lines["kernel_time_s"] < start_s - by_uptime.slack_s))
-    earlier: list[tuple[OomEvent, float]] = []
-    for _, row in lines[before].iterrows():
-        events = read(_as_text(row["kernel_time_s"], row["text"])).events
-        earlier += [(event, int(row["time_unix_ns"]) / 1e9) for event in events]
     own = lines[~before]
-    text = "\n".join(map(_as_text, own["kernel_time_s"], own["text"]))
+    lines_of_dmesg = (f"[{at_s:12.6f}] {text}" for at_s, text in zip(own["kernel_time_s"], own["text"].fillna("")))
+    text = "\n".join(lines_of_dmesg)
     killed = tuple(event for event in read(text).events if not event.pid_is_intended_only)
     behind_s = (own["kernel_time_s"] - own["time_s"])[~is_late].astype("float64")
     clock = Clock(float(behind_s.max()), _SLACK_S + _LOOK_S) if len(behind_s) else by_uptime
-    return _Log(clock, killed, tuple(earlier), remarks)
-
-
-def _as_text(at_s: float, text: object) -> str:
-    """A line as dmesg prints it."""
-    return f"[{at_s:12.6f}] {'' if pd.isna(text) else text}"  # type: ignore[call-overload]
+    return _Log(clock, killed, remarks)

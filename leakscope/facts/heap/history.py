@@ -83,7 +83,6 @@ class History:
         self._is_named = self._rows["is_named"].to_numpy(dtype=bool, na_value=False)
         self._figures = [self._rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in FIGURES]
         self._told: dict[int, Description] = {}  # by the position of a row
-        self._is_namespace = (self._rows["edge_kind"] == "namespace").to_numpy(dtype=bool, na_value=False)
         self.successors_names = _names_of_successors(self._rows)
         self._children = _cells_by_take(tables, "heap_children", pid, _CHILDREN, on_devices)
         self._shared = _cells_by_take(tables, "heap_shared", pid, _SHARED, on_devices)
@@ -113,9 +112,8 @@ class History:
             yield Seen(number, one._replace(dominator_node=dominator), own, measured)
 
     def named_elsewhere(self, position: Mapping[int, int], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """(node, path_node, edge_kind, edge_name) of these objects in other snapshots, and of all ``__dict__``."""
-        is_asked = np.isin(self._node, numbers) | self._is_namespace
-        rows = only(self._rows, is_asked & ~np.isin(self._take, list(position)))
+        """(node, path_node, edge_kind, edge_name) of these objects in other snapshots."""
+        rows = only(self._rows, np.isin(self._node, numbers) & ~np.isin(self._take, list(position)))
         yield from cells(rows, "node", "path_node", "edge_kind", "edge_name")
 
     def children(self, position: Mapping[int, int]) -> Iterator[tuple[Any, ...]]:

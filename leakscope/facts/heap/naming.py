@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..tables import cells
 from .nodes import Node, lengths_of
 from .place import CONTAINERS, GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Place, Reference
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEAST_CHILDREN = 8  # of one type, to be told together
 MODULES = "sys.modules"  # the path of the dict that has all modules
@@ -209,14 +205,6 @@ class Names:
 
     def _is_modules(self, node: Node) -> bool:
         return node.told.path_node == OF_MODULES
-
-
-def names_in_keys(nodes: pd.DataFrame) -> set[str]:
-    """What rows of ``heap_nodes`` have as keys and is a name: of a module, of a global variable, of an attribute."""
-    told = list(cells(nodes, "pid", "node", "path_node", "edge_kind", "edge_name"))
-    spaces = {(pid, node) for pid, node, above, kind, _ in told if above == OF_MODULES or kind == "namespace"}
-    keys = [(pid, above, name) for pid, _, above, _, name in told if name is not None]
-    return {name[2:-2] for pid, above, name in keys if name.startswith("['") and (pid, above) in spaces}
 
 
 def _is_of_module(node: Node) -> bool:

@@ -136,22 +136,13 @@ def from_roots(nodes: Mapping[int, Node]) -> list[int]:
 
 
 def _name_by_others(nodes: Mapping[int, Node], rows: Iterable[tuple[Any, ...]]) -> None:
-    """A name that was gone before it could be looked up, from other snapshots that saw the same object held there.
-
-    An object may have got a ``__dict__`` since.
-    """
-    of_owner: dict[int, int] = {}
+    """A name that was gone before it could be looked up, from other snapshots that saw the same object held there."""
     for number, path_node, edge_kind, edge_name in rows:
-        above = path_node or 0
-        if edge_kind == "namespace":
-            of_owner[number] = above
         node = nodes.get(number)
         if node is None or node.told.edge_name is not None or edge_name is None:
             continue
-        if above == node.told.path_node:
+        if (path_node or 0) == node.told.path_node:
             node.tell(edge_kind=edge_kind, edge_name=edge_name)
-        elif of_owner.get(above) == node.told.path_node:
-            node.tell(edge_kind="attribute", edge_name=edge_name)
 
 
 def _held_by_defaults(nodes: Mapping[int, Node]) -> None:

@@ -70,12 +70,6 @@ def who_leaks(leaking: Sequence[int], steady: Sequence[int], count: int) -> str:
     return f"{said}, the other {does}" if len(steady) == 1 else f"{said}, the other {len(steady)} {does}"
 
 
-def beside_ranks(recording: Recording) -> list[int]:
-    """Pids of the processes that are of no rank: what launched them, and what was launched beside them."""
-    processes = recording.tables["processes"]
-    return [int(pid) for pid in processes.loc[processes["rank"].isna(), "pid"].dropna().unique()]
-
-
 def _of_pids(recording: Recording, table: str, pids: Iterable[Any]) -> pd.DataFrame:
     rows = recording.tables[table]
     if "pid" not in rows:

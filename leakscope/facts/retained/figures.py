@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK
 from ...rising import PART
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
 from ..calls import MODULE, calls_of
-from ..code.adding import CALLS, CREATES, Line, Source, adding_lines
+from ..code.adding import CALLS, CREATES, Line, Source
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
@@ -52,7 +52,6 @@ class Retained:
     kept: Place
     lines: Sequence[Line]
     removing: Sequence[Line]  # lines that remove members of it
-    link: Place | None  # of a chain: by what each of its objects keeps the one before
     weighed_bytes: float
     explained_bytes: float
     share: float
@@ -100,7 +99,7 @@ class Retained:
     @property
     def limit(self) -> int | None:
         """How many members it may have."""
-        return self.place.length_limit if self.link is None else None
+        return self.place.length_limit
 
     @property
     def may_be_filling(self) -> bool:
@@ -165,27 +164,21 @@ def retained(
     place = holder.place
     assert place is not None
     named, lines = named_in(sources, place)
-    link = _link_of(holder)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) or holder.is_guess else OBJECTS)
-    under = max((_share_under(line, made) for line in lines), default=0.0)
-    is_sampled = holder.is_guess and place.type_name == GRAPH_TYPE and under > MOST
-    if is_sampled:  # of what nobody could weigh so much was allocated where it is added to
-        holder = replace(holder, growth_bytes=holder.growth_bytes / MOST * under)
     weighed = min(holder.growth_bytes, max(place.growth_bytes, 0.0))
-    is_weighed = holder.bytes_each is not None or not holder.is_guess or is_sampled
-    explained = holder.growth_bytes if is_weighed else weighed
+    explained = weighed if holder.is_guess and holder.bytes_each is None else holder.growth_bytes
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     held = holder.growth_bytes * _times(holder, look, process, growth)
     untouched = is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     is_once = not place.is_user and bool(lines) and lines[0].is_once and lines[0].kind != CREATES
-    if lines and link is None and (is_once or all(line.kind == CALLS for line in lines)):
+    if lines and (is_once or all(line.kind == CALLS for line in lines)):
         adding = _by_what_they_make(lines, place, process, made)
         if not any(one.file == line.file and one.line == line.line for line in adding for one in made):
             adding = [*_making_as_many(look, process, sources, place), *adding]
     else:
-        adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
+        adding = _by_what_made(lines, made)
     return Retained(
         holder=holder,
         look=look,
@@ -194,7 +187,6 @@ def retained(
         kept=holder.handle or graph_below(place) or heaviest_leaf(_largest(holder, place)),
         lines=adding,
         removing=removed_at(sources, named, place) if adding else (),
-        link=link,
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
         explained_bytes=explained,
@@ -307,22 +299,6 @@ def _making_as_many(look: Look, process: ProcessGrowth, sources: Sequence[Source
         if len(made) == 1 and "." in name and name.rpartition(".")[0] not in own:
             return list(made.values())
     return ()
-
-
-def _link_of(holder: Accumulation) -> Place | None:
-    """``parent`` of ``span.parent.parent…``: the attribute by which each object keeps the one before it."""
-    places = [p for p in (holder.place, *holder.members) if p is not None]
-    # Members of a ring may each keep the one before: then most hangs below them, and the ring bounds nothing.
-    places += [c for m in holder.members for c in m.children if c.growth_bytes > MOST * holder.growth_bytes]
-    links = [p for p in places if p.chained]
-    return next((p for p in links if p.reference.edge_kind == "attribute"), None)
-
-
-def _of_chain(lines: Sequence[Line], sources: Sequence[Source], link: Place) -> list[Line]:
-    """A call on the first link adds none: the line that makes it does, and the one that ties it to the others."""
-    ordered = sorted(lines, key=lambda line: ("adds", "creates", "calls").index(line.kind))
-    tied = adding_lines(sources, link.as_holder())[:1]
-    return [*ordered[:1], *(line for line in tied if line not in ordered[:1]), *ordered[1:]]
 
 
 def is_untouched(place: Place, heap: Heap, process: ProcessGrowth) -> bool:

@@ -15,7 +15,6 @@ from .manager_proxies import named_by_proxy
 
 NAMESPACE = "global variables"  # of a module
 _RESULT = re.compile(r"_\d+")
-_PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
 
 
 def are_results_of_cells(place: Place) -> bool:
@@ -118,8 +117,6 @@ def named_in(
         return attribute, [line, *lines]
     if not place.is_user and not _best_adds(lines, sure_score):
         lines = [*_storing_in_members(sources, place), *lines]
-    if _is_public_attribute(named, place) and not _best_adds(lines, min_score):
-        return place, lines
     return named, lines
 
 
@@ -147,11 +144,6 @@ def _adding_by_key(sources: Sequence[Source], named: Place, place: Place) -> lis
     above = place.parent
     key = _key_of(place, above) if above is not None and place is not named and not above.is_user else None
     return lines_by_key(sources, key) if key is not None else []
-
-
-def _is_public_attribute(named: Place, place: Place) -> bool:
-    """``log_history`` of ``trainer.state.log_history``: a library's own, but anybody may look at it and empty it."""
-    return place.has_length and _PUBLIC.fullmatch(place.path[len(named.path) :]) is not None
 
 
 def _adding_to(sources: Sequence[Source], place: Place, kept_in: Place) -> list[Line]:

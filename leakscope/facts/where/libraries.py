@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...agent import libraries
-from ..code.adding import CREATES, Line, find_calls, find_calls_given, find_method_calls
+from ..code.adding import CREATES, Line, find_calls, find_method_calls
 from ..code.index import Source, tail
 from ..code.starts import calls
 from ..heap.accumulation import multiplies
@@ -27,41 +27,15 @@ def is_hook_table(variable: object) -> bool:
 def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
     """The known table of a library that a place is, or is a member of, and the lines that add to it."""
     for table in (place, place.parent):
-        if table is None or table.reference.edge_kind not in ("attribute", "class-attribute", "global"):
+        one = table.reference if table is not None else None
+        if one is None or table is None or one.edge_kind not in ("attribute", "class-attribute", "global"):
             continue
-        lines = _filling(sources, table)
-        if lines:
-            return table, lines
+        registry = _REGISTRIES.get(one.variable or "")
+        if registry is not None and registry.is_in(one.owner_module or ""):
+            lines = find_method_calls(sources, *registry.made_by) if registry.made_by else []
+            if lines := lines or find_calls(sources, *registry.also_by):
+                return table, lines
     return None
-
-
-def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
-    variable, module = table.reference.variable or "", table.reference.owner_module or ""
-    registry = _REGISTRIES.get(variable)
-    if registry is not None and (registry.made_by or registry.also_by) and registry.is_in(module):
-        by_method = find_method_calls(sources, *registry.made_by) if registry.made_by else []
-        return by_method or find_calls(sources, *registry.also_by)
-    return [] if table.is_user else _registering(sources, table)
-
-
-def _registering(sources: Sequence[Source], table: Place) -> list[Line]:
-    """Where a table of a library was given the user's methods or functions that now multiply in it."""
-    multiplying = {one.type_name for one in table.children if one.type_name in CALLABLES and multiplies(one)}
-    for member in (one for one in table.children if one.type_name in multiplying):
-        for held in _inside(member):
-            owner = held.reference.owner if held.reference.edge_kind in ("cell", "default") else None
-            lines = find_calls_given(sources, methods_of=tail(held.type_name), function=tail(owner))
-            if lines:
-                return lines
-    return []
-
-
-def _inside(member: Place) -> Iterator[Place]:
-    """What a method is of, or a function has of those it was made in: between lie a tuple and cells."""
-    for child in member.children:
-        if child.type_name in ("tuple", "cell", "method"):
-            yield from _inside(child)
-        yield child
 
 
 def made_at(sources: Sequence[Source], named: Place, place: Place) -> tuple[Place, Line] | None:
