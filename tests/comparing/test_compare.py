@@ -339,7 +339,7 @@ def test_what_no_snapshot_looked_into_is_not_measured_and_no_zero(compared):
     code, data = BillRow("code", "code", 10 * MiB, "train.py"), BillRow("data", "your variables", 20 * MiB, "train.py")
     level = Bill(LEVEL, 1.0, 30 * MiB, 1.0, [code, data])
     blind = replace(level, rows=[code, replace(data, account="not-measured")], snapshot_s=None)
-    changes = bill_changes(replace(FULL, bill=[level]), replace(FULL, bill=[blind]))
+    changes = bill_changes([level], [blind])
     found = {change.account: (change.before_bytes, change.after_bytes) for change in changes}
     assert found == {"code": (10 * MiB, 10 * MiB), "data": (20 * MiB, None), "not-measured": (0, 20 * MiB)}
     told = {name: (before, after) for name, before, after in rows(replace(compared(LEAK, LEAK), bill=changes))}
