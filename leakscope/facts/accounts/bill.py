@@ -88,8 +88,25 @@ def bills(
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
     asked = _asked_then(main, peak_s)
-    most = replace(most, asked_in=asked and asked.function, **_place_of(asked))
+    if asked is not None:
+        most = replace(_with_who_asked(most, level, main, asked), asked_in=asked.function, **_place_of(asked))
     return [level, _with_what_no_sample_shows(most, growth, highest)]
+
+
+def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call) -> Bill:
+    """Whoever made the peak is told of what no Python object held then, and only then: arrays on their way, say."""
+    then = _asked_then(process, most.snapshot_s) if most.snapshot_s is not None else None
+    if then is None or (then.file, then.line) != (asked.file, asked.line):
+        return most
+    usual = sum(row.bytes for row in level.rows if (row.account, row.process) == (NATIVE, process.label))
+    rows = []
+    for row in most.rows:
+        more = row.bytes - usual if (row.account, row.process) == (NATIVE, process.label) else 0
+        rows.append(replace(row, bytes=row.bytes - max(0, more)))
+        if more > 0:
+            name = f"no object had it yet, asked for in {then.function}"
+            rows.append(BillRow(SINCE, name, more, process.label, True, **_place_of(then)))
+    return replace(most, rows=rows)
 
 
 def levels_s(recording: Recording, growth: TreeGrowth) -> list[float]:
