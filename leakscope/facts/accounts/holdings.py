@@ -102,8 +102,18 @@ def _of_the_user(place: Place) -> list[Place]:
 def _of_agent(process: ProcessGrowth, take: int) -> float:
     """What our own agent holds in there."""
     nodes = process.rows("heap_nodes")
-    nodes = only(nodes, (nodes["take"] == take) & nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False))
-    return float(nodes["retained_bytes"].max()) if len(nodes) else 0.0
+    nodes = only(nodes, nodes["take"] == take)
+    above = dict(cells(nodes, "node", "dominator_node"))
+    ours = nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False).astype(bool)
+    held = dict(cells(only(nodes, ours), "node", "retained_bytes"))
+
+    def is_inside(node: int | None) -> bool:
+        while node is not None and (node := above.get(node)) is not None:
+            if node in held:
+                return True
+        return False
+
+    return sum(float(size or 0) for node, size in held.items() if not is_inside(node))
 
 
 @dataclass(frozen=True)
