@@ -132,7 +132,7 @@ class _Told:
         known = shared_table(carrier) or _called(carrier)  # of a block that two tables have, a table
         return BillRow(
             DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            known.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
+            _kind(known), round(float(carrier.length[-1])) if carrier.has_length else None,
             round(self._own_tensors(place)), parts,
         )  # fmt: skip
 
@@ -215,6 +215,10 @@ def with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
 
 def _is_model(place: Place) -> bool:
     return any(child.reference.variable in MODULE_DICTS for child in place.children)
+
+
+def _kind(place: Place) -> str | None:
+    return place.type_name if place.type_name != FRAME else None
 
 
 def _called(place: Place) -> Place:
