@@ -25,6 +25,7 @@ _MIXED, _OCTAVES = 64, 2  # samples, one after another, whose pieces have each o
 _LONGEST_STRETCH = 4.0  # medians of those
 _SMALL_BYTES = 32 * 1024  # whose temporaries may stand for more of their kind: they take each other's place
 _SIDE_BY_SIDE = 8  # temporaries of one kind at a time, at most, to be left out in part
+_TURN = 64  # steps within which threads keep together: each change of thread costs microseconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +72,7 @@ def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -
     steps["thread"] = np.concatenate([inverse[1:], np.full(len(orders), MEASURE)])
     steps["place"] = np.concatenate([places, places[freed], np.zeros(len(orders), dtype=np.int64)])
     steps["bytes"] = np.concatenate([_sizes(lives, of, rng), np.zeros(freed.sum() + len(orders))])
-    order = _order(when, steps["thread"], len(of), places[freed], _turn(lives, count))
-    return Plan(steps[order], len(number), max(len(of), 1), scale)
-
-
-def _turn(lives: Lives, count: Floats) -> int:
-    """For how many steps a thread goes on before another does, as often as its samples follow each other.
-
-    Samples of a moment stand for all that came since the ones before: in their order alone threads would take turns
-    with each piece, and have as many pieces at once as none of them ever had.
-    """
-    by_time = lives.thread[np.argsort(lives.begin_order, kind="stable")]
-    samples = len(by_time) / (1 + np.count_nonzero(np.diff(by_time))) if len(by_time) else 1.0
-    return max(1, round(2 * samples * float(np.median(count))) if len(count) else 1)  # each is asked for, and freed
+    return Plan(steps[_order(when, steps["thread"], len(of), places[freed])], len(number), max(len(of), 1), scale)
 
 
 def _sizes(lives: Lives, of: Integers, rng: np.random.Generator) -> Floats:
@@ -152,13 +141,13 @@ def _fewer_temporaries(lives: Lives, stretch: Floats, count: Floats, most: float
     return np.where(short, np.maximum(np.minimum(count, 1.0), count * share), count)
 
 
-def _order(when: Floats, thread: NDArray[np.uint32], births: int, freed: Integers, size: int) -> Integers:
+def _order(when: Floats, thread: NDArray[np.uint32], births: int, freed: Integers) -> Integers:
     """In order, but within a turn thread by thread; no piece is freed before it is there, no measure moves."""
     by_time = np.argsort(when, kind="stable")
     rank = np.empty(len(when), dtype=np.int64)
     rank[by_time] = np.arange(len(when))
     measured = thread[by_time] == MEASURE
-    begins = (np.arange(len(when)) % size == 0) | measured | np.concatenate([[False], measured[:-1]])
+    begins = (np.arange(len(when)) % _TURN == 0) | measured | np.concatenate([[False], measured[:-1]])
     turn = np.cumsum(begins)[rank]
     by_turn = np.lexsort((rank, thread, turn))
     at = np.empty(len(when), dtype=np.int64)
