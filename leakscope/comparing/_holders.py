@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.accounts.bill import bill, levels_s
 from ..findings import LEVEL, NOBODY, PEAK, Bill, Finding, HeapView, ProcessRow, Report
 from ..kinds import FILLS, KILL
 from ..units import LITTLE, MOST, SOME, unnumbered
@@ -194,12 +195,12 @@ def bill_changes(before: Sequence[Bill], after: Sequence[Bill]) -> list[BillChan
     """The accounts of two bills of one moment each: at the level and at the peak; those with most first."""
     found: list[BillChange] = []
     for moment in (LEVEL, PEAK):
-        one, two = (next((bill for bill in bills if bill.moment == moment), None) for bills in (before, after))
-        both = [bill for bill in (one, two) if bill is not None]
-        one_s, two_s = (None if bill is None else bill.time_s for bill in (one, two))
+        one, two = (next((one for one in bills if one.moment == moment), None) for bills in (before, after))
+        both = [each for each in (one, two) if each is not None]
+        one_s, two_s = (None if each is None else each.time_s for each in (one, two))
         changes = [
             BillChange(name, _bytes_of(one, name), _bytes_of(two, name), moment, one_s, two_s)
-            for name in dict.fromkeys(row.account for bill in both for row in bill.rows)
+            for name in dict.fromkeys(row.account for each in both for row in each.rows)
         ]
         found += sorted(changes, key=lambda one: (-max(one.before_bytes or 0, one.after_bytes or 0), one.account))
     return found
@@ -212,14 +213,18 @@ def as_far(before: Case, after: Case, pair: PacePair) -> tuple[Sequence[Bill], S
     if pair.before.grows is False and pair.after.grows is False:
         return before.bills, after.bills
     one, two = (
-        [(run.came_to(at_s), at_s) for at_s in case.levels_s]
+        [(run.came_to(at_s), at_s) for at_s in levels_s(case.recording, case.growth)]
         for run, case in ((pair.before, before), (pair.after, after))
     )
     apart = [(abs(x - y) / max(x, y, 1.0) // SOME, -min(x, y), at_s, then_s) for x, at_s in one for y, then_s in two]
     if not apart:
         return before.bills, after.bills
     *_, at_s, then_s = min(apart)
-    return [before.bill_at(at_s), *before.bills[1:]], [after.bill_at(then_s), *after.bills[1:]]
+    levels = [
+        bill(case.recording, case.growth, case.roles, LEVEL, moment_s)
+        for case, moment_s in ((before, at_s), (after, then_s))
+    ]
+    return [levels[0], *before.bills[1:]], [levels[1], *after.bills[1:]]
 
 
 def _bytes_of(bill: Bill | None, account: str) -> int | None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..confidence import LIKELY, Ground, how_sure
-from ..findings import LEVEL, Evidence, Finding, Series, Subject
+from ..findings import Evidence, Finding, Series, Subject
 from ..storage import thinned, without_units
 from ..units import SOME, over
-from .accounts.bill import bill, bills, levels_s
+from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
@@ -135,19 +135,11 @@ class Case:
     @cached_property
     def bills(self) -> list[Bill]:
         """What all memory was, at its level and at its peak."""
-        return bills(self.recording, self.growth, self._roles, self.peak)
-
-    def bill_at(self, at_s: float) -> Bill:
-        """What all memory was at a moment that is none of its peaks."""
-        return bill(self.recording, self.growth, self._roles, LEVEL, at_s)
+        return bills(self.recording, self.growth, self.roles, self.peak)
 
     @property
-    def levels_s(self) -> list[float]:
-        """When snapshots saw the job at work, and at no peak."""
-        return levels_s(self.recording, self.growth)
-
-    @property
-    def _roles(self) -> dict[tuple[int, int], str]:
+    def roles(self) -> dict[tuple[int, int], str]:
+        """Of processes by pid and start ticks."""
         return {one.growth.key: one.role for one in self.processes if one.growth is not None}
 
     @cached_property
