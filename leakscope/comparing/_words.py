@@ -54,7 +54,7 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
     level, most = ([one for one in comparison.bill if one.moment == moment] for moment in (LEVEL, PEAK))
-    yield from _bill("at its level", level)
+    yield from _bill("its memory", level)
     if any(high > (1 + _LEAST_CHANGE) * low for low, high in zip(_wholes(level), _wholes(most))):
         yield from _bill("at its peak", most)
     for row in comparison.workers:
