@@ -281,3 +281,62 @@ def test_tensors_of_two_types_in_one_holder_are_both_its_own(tmp_path: Path) -> 
         builder.row("tensors", 10.0, PARENT, **row, node=node, dtype=name, storage_bytes=part)
     level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
     assert {row.account: row.bytes for row in level.rows if row.account in ("data", "user-held")} == {"data": size}
+
+
+def test_an_object_with_two_parts_is_told_with_both(tmp_path: Path) -> None:
+    """One has a tenth of what the other has: more than what is left out elsewhere."""
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[200 * MiB] * 20)
+    builder.source(PARENT, "/job/train.py", "class Store:\n    pass\n\ndef main():\n    store = Store()\n")
+    parts = {"main() store.rows": 110 * MiB, "main() store.frame": 10 * MiB}
+    places = [{"path": "main() store", "type_name": "Store", "deep_bytes": 120 * MiB}]
+    places += [
+        {"path": path, "parent_path": "main() store", "edge_kind": "attribute", "type_name": "list", "deep_bytes": size}
+        for path, size in parts.items()
+    ]
+    builder.take(PARENT, 1, 10.0, holders=places, python_bytes=120 * MiB)
+    level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
+    named = {row.name: row.bytes for row in every(level)}
+    assert named["main() store"] == 120 * MiB
+    assert {path: named.get(path) for path in parts} == parts
+
+
+@pytest.mark.golden
+def test_models_are_named_though_an_optimizer_refers_to_their_weights_too() -> None:
+    level = Case(open_recording(GOLDEN / "mean_teacher_ema-clean.parquet")).bills[0]
+    (row,) = [row for row in level.rows if row.account == "model"]
+    assert [part.name for part in row.parts[:2]] == ["main() student", "main() pair.teacher"]
+    assert sum(part.bytes for part in row.parts[:2]) >= 0.99 * row.bytes
+
+
+def test_a_peak_is_told_by_the_snapshot_that_divides_it_and_by_what_no_object_had_yet(tmp_path: Path) -> None:
+    """The second snapshot met a call that makes an array: it is malloc's, and no object's. The peak came later."""
+    held = [100] * 8 + [300, 400, 400] + [105] * 20
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[n * MiB for n in held], every_s=1.0)
+    places = [{"path": "main() table", "type_name": "numpy.ndarray", "deep_bytes": 60 * MiB}]
+    for number, at_s, in_use in ((1, 4.0, 70), (2, 8.0, 270)):
+        builder.take(PARENT, number, at_s, holders=places, array_bytes=60 * MiB, malloc_in_use_bytes=in_use * MiB)
+    stack = "/a/train.py:20 main\n/a/train.py:9 prepare"
+    at = {"function": "prepare", "owner_file": "/a/train.py", "owner_line": 9}
+    for at_s, asked in ((6.0, 0), (12.0, 330), (18.0, 330), (24.0, 330)):
+        builder.allocated(PARENT, at_s, 0, stack, **{**at, "asked_bytes": asked * MiB})
+    report = report_of(Case(builder.ends(at_s=31.0, exit_code=0).open()))
+    peak = report.bill[1]
+    came = {row.name: row.bytes for row in peak.rows if row.account == "since-snapshot"}
+    assert sum(came.values()) == pytest.approx(300 * MiB, rel=0.05)
+    assert all("asked for in prepare()" in name for name in came)
+    assert any("no object" in name for name in came)
+    bill = _bill.told(report)
+    assert bill is not None and "the snapshot at 8.0 s" in bill.note
+
+
+@pytest.mark.golden
+def test_rows_without_room_are_named_behind_their_sum() -> None:
+    """The first screen has a few lines: nobody is to guess what most of the memory is."""
+    report = report_of(Case(open_recording(GOLDEN / "held_memory_stages-leaky.parquet")))
+    bill = _bill.told(report)
+    assert bill is not None
+    *shown, rest = bill.briefly(3)
+    left = [line for line in bill.lines if line not in shown]
+    assert min(line.bytes for line in shown) >= max(line.bytes for line in left)
+    assert all(line.name in rest.largest for line in left)

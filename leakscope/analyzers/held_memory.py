@@ -22,7 +22,7 @@ there at first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, SURE, Ground
@@ -69,6 +69,8 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, of the processes that hold most first; one for all workers that hold it alike."""
     looked = has_idle = False
+    # What a fork was born with is its parent's: there it is told, and takes memory once.
+    of_parents = {place.path for p in case.growth.processes if not p.is_fork for place in case.heap(p.pid).places}
     found: dict[tuple[str, str], tuple[Standing, ProcessGrowth, list[float]]] = {}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
         heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
@@ -79,7 +81,7 @@ def findings(
         if case.growth.leaking is None:  # whoever lets it run for longer wants to know what to watch
             least = min(least, max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes))
         told = {name for f in so_far if f.subject.pid == process.pid for name in (f.subject.path, f.subject.holder)}
-        idle = list(_idle(case, process, heap, so_far))
+        idle = list(_idle(case, process, heap, so_far, of_parents if process.is_fork else ()))
         if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
             has_idle = True
             yield _of_idle(case, process, idle)
@@ -110,8 +112,10 @@ class _Idle(NamedTuple):
     use: Use
 
 
-def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Finding]) -> Iterator[_Idle]:
-    """The largest first; what other kinds told is left out."""
+def _idle(
+    case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Finding], but: Collection[str]
+) -> Iterator[_Idle]:
+    """The largest first; what other kinds told is left out, and what has one of the paths ``but``."""
     nodes = process.rows("heap_nodes")
     nodes = only(nodes, nodes["take"] == heap.takes[-1])
     counted = cells(nodes, "node", "edge_count", "reference_count")
@@ -123,7 +127,7 @@ def _idle(case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Findi
         known = place if table is None else table
         named, lines = named_in(case.sources, known)
         is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or is_untouched(place, heap, process) or _is_told(known, named, so_far):
+        if not is_named or place.path in but or is_untouched(place, heap, process) or _is_told(known, named, so_far):
             continue
         by_key = known.parent if known.parent is not None and has_key(known) else None
         holder = (by_key or known).as_holder()

@@ -8,6 +8,7 @@ findings went and which came.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from ._comparison import (
     EXIT_STATUS,
     GONE,
     NEW,
+    ONLY_AFTER,
+    ONLY_BEFORE,
     SAME,
     WORSE,
     Comparison,
@@ -28,9 +31,9 @@ from ._comparison import (
     Side,
 )
 from ._curves import STEP, overlay, run_curves
-from ._holders import Told, bill_changes, finding_changes, worker_changes, workers_at_once
+from ._holders import Told, as_far, bill_changes, finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, PacePair, paces
-from ._ran import failure
+from ._ran import another_program, failure
 from ._render import FORMATS, render, render_cell
 from ._verdict import decide, of_what_ran
 from ._words import WORDS
@@ -38,6 +41,8 @@ from ._words import WORDS
 if TYPE_CHECKING:
     from ..findings import Report
     from ..storage import Recording
+
+_OF_ANOTHER = {GONE: ONLY_BEFORE, NEW: ONLY_AFTER}
 
 __all__ = [
     "BETTER",
@@ -86,7 +91,7 @@ def compare_cases(before: Case, after: Case) -> Comparison:
         doubts=decision.doubts,
         overlay=overlay(before, after, pair.unit),
         step_unit=after.step_unit,
-        bill=bill_changes(first, second),
+        bill=bill_changes(*as_far(before, after, pair)),
     )
 
 
@@ -126,7 +131,10 @@ def _changes(before: Case, after: Case, pair: PacePair) -> list[FindingChange]:
         least = own.per_hour(pair.smallest) or 0.0
         # Beside what rose as well, whatever became of that, no leak shows.
         sides.append(Told(case.once(report_of), own.came_to, least if other.slope <= pair.smallest else inf))
-    return finding_changes(*sides)
+    changes = finding_changes(*sides)
+    if another_program(before, after):  # nothing of the one is gone since, or new
+        changes = [replace(one, change=_OF_ANOTHER.get(one.change, one.change)) for one in changes]
+    return changes
 
 
 def _side(case: Case, report: Report, pace: Pace) -> Side:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..findings import LEVEL
+
 BETTER, SAME, WORSE, CANNOT_TELL = "better", "same", "worse", "cannot-tell"
 EXIT_STATUS = {BETTER: 0, SAME: 0, WORSE: 1, CANNOT_TELL: 4}
 GONE, STILL, NEW = "gone", "still", "new"
@@ -74,11 +76,14 @@ class WorkerChange:
 
 @dataclass(frozen=True)
 class BillChange:
-    """What one account of the bill was in each run, at its level; None: nobody looked."""
+    """What one account of the bill was in each run, at its level or at its peak, and when; None: nobody looked."""
 
     account: str
     before_bytes: int | None
     after_bytes: int | None
+    moment: str = LEVEL
+    before_s: float | None = None
+    after_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,21 @@ folder: an edit moves lines, and a second checkout has another path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..findings import LEVEL, NOBODY, Bill, Finding, HeapView, ProcessRow, Report
+from ..facts.accounts.bill import bill, levels_s
+from ..findings import LEVEL, NOBODY, PEAK, Bill, Finding, HeapView, ProcessRow, Report
 from ..kinds import FILLS, KILL
 from ..units import LITTLE, MOST, SOME, unnumbered
 from ._comparison import GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, BillChange, FindingChange, WorkerChange
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+    from ._pace import PacePair
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
 _FROM_OUTSIDE = ("code", "mapped-files", "shared-memory", "workers", "workers-shared", "not-measured")
@@ -185,16 +191,44 @@ def _bytes_each(rows: list[ProcessRow]) -> int:
     return round(sum(row.private_bytes for row in rows) / count) if count else 0
 
 
-def bill_changes(before: Report, after: Report) -> list[BillChange]:
-    """The accounts of both bills at their levels, those with most first."""
-    levels = [next((bill for bill in report.bill if bill.moment == LEVEL), None) for report in (before, after)]
-    accounts = dict.fromkeys(row.account for level in levels if level is not None for row in level.rows)
-    changes = [BillChange(account, *(_bytes_of(level, account) for level in levels)) for account in accounts]
-    return sorted(changes, key=lambda one: (-max(one.before_bytes or 0, one.after_bytes or 0), one.account))
+def bill_changes(before: Sequence[Bill], after: Sequence[Bill]) -> list[BillChange]:
+    """The accounts of two bills of one moment each: at the level and at the peak; those with most first."""
+    found: list[BillChange] = []
+    for moment in (LEVEL, PEAK):
+        one, two = (next((one for one in bills if one.moment == moment), None) for bills in (before, after))
+        both = [each for each in (one, two) if each is not None]
+        one_s, two_s = (None if each is None else each.time_s for each in (one, two))
+        changes = [
+            BillChange(name, _bytes_of(one, name), _bytes_of(two, name), moment, one_s, two_s)
+            for name in dict.fromkeys(row.account for each in both for row in each.rows)
+        ]
+        found += sorted(changes, key=lambda one: (-max(one.before_bytes or 0, one.after_bytes or 0), one.account))
+    return found
 
 
-def _bytes_of(level: Bill | None, account: str) -> int | None:
+def as_far(before: Case, after: Case, pair: PacePair) -> tuple[Sequence[Bill], Sequence[Bill]]:
+    """The bills of both runs. Of runs that may grow, levels are of the last snapshots at which both had come as far:
+    what one held later says nothing of the other.
+    """
+    if pair.before.grows is False and pair.after.grows is False:
+        return before.bills, after.bills
+    one, two = (
+        [(run.came_to(at_s), at_s) for at_s in levels_s(case.recording, case.growth)]
+        for run, case in ((pair.before, before), (pair.after, after))
+    )
+    apart = [(abs(x - y) / max(x, y, 1.0) // SOME, -min(x, y), at_s, then_s) for x, at_s in one for y, then_s in two]
+    if not apart:
+        return before.bills, after.bills
+    *_, at_s, then_s = min(apart)
+    levels = [
+        bill(case.recording, case.growth, case.roles, LEVEL, moment_s)
+        for case, moment_s in ((before, at_s), (after, then_s))
+    ]
+    return [levels[0], *before.bills[1:]], [levels[1], *after.bills[1:]]
+
+
+def _bytes_of(bill: Bill | None, account: str) -> int | None:
     """Without a snapshot nobody knows what objects hold, and what malloc handed out is theirs, too."""
-    if level is None or (level.snapshot_s is None and account not in _FROM_OUTSIDE):
+    if bill is None or (bill.snapshot_s is None and account not in _FROM_OUTSIDE):
         return None
-    return sum(row.bytes for row in level.rows if row.account == account)
+    return sum(row.bytes for row in bill.rows if row.account == account)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from ..findings import LEVEL, PEAK
 from ..units import (
     format_bytes,
     format_count,
@@ -23,6 +24,7 @@ from ._comparison import (
     ONLY_BEFORE,
     SAME,
     WORSE,
+    BillChange,
     Comparison,
     History,
     Side,
@@ -51,19 +53,34 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
-    levels = [(change.account, (change.before_bytes, change.after_bytes)) for change in comparison.bill]
-    whole = max((sum(pair[at] or 0 for _, pair in levels) for at in (0, 1)), default=0)
-    for account, pair in levels:
-        change = abs((pair[1] or 0) - (pair[0] or 0))
-        if pair != (None, None) and change >= _LEAST_CHANGE * whole:
-            before, after = ("not measured" if part is None else format_bytes(part) for part in pair)
-            yield BILL_NAMES.get(account, account), before, after
+    level, most = ([one for one in comparison.bill if one.moment == moment] for moment in (LEVEL, PEAK))
+    yield from _bill("its memory", level)
+    if any(high > (1 + _LEAST_CHANGE) * low for low, high in zip(_wholes(level), _wholes(most))):
+        yield from _bill("at its peak", most)
     for row in comparison.workers:
         yield (
             f"{row.role}s at once",
             _workers(row.before_count, row.before_bytes_each),
             _workers(row.after_count, row.after_bytes_each),
         )
+
+
+def _wholes(changes: Sequence[BillChange]) -> tuple[int, int]:
+    return sum(one.before_bytes or 0 for one in changes), sum(one.after_bytes or 0 for one in changes)
+
+
+def _bill(when: str, changes: Sequence[BillChange]) -> Iterator[tuple[str, str, str]]:
+    """What differs of it, and at which moment of each run."""
+    least = _LEAST_CHANGE * max(_wholes(changes))
+    told = []
+    for one in changes:
+        sizes = one.before_bytes, one.after_bytes
+        if sizes != (None, None) and abs((sizes[1] or 0) - (sizes[0] or 0)) >= least:
+            before, after = ("not measured" if size is None else format_bytes(size) for size in sizes)
+            told.append((BILL_NAMES.get(one.account, one.account), before, after))
+    if told and changes[0].before_s is not None and changes[0].after_s is not None:
+        yield when, f"at {format_duration(changes[0].before_s)}", f"at {format_duration(changes[0].after_s)}"
+    yield from told
 
 
 def _command(side: Side) -> str:

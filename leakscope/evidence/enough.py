@@ -25,8 +25,8 @@ _FITS = FULL  # of the limit: less room is none for the next batch
 _LEAST_BYTES = WORTH
 _LEAST_SHARE = HARDLY  # of what the job held: less is no change worth telling
 _KEPT_WORKERS = 2
-_WEIGHTS = ("parameter", "buffer")
-_DTYPE = "float32"
+_OF_TRAINING = ("parameter", "buffer", "master-weight", "optimizer-state", "gradient")
+_SINGLE = "float32"
 _MAPPABLE = ("numpy.ndarray", "pandas.DataFrame", "pyarrow.lib.Table", "datasets.arrow_dataset.Dataset")
 
 
@@ -140,20 +140,27 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | No
     activations = sum(row.bytes for row in bill.rows if row.account == "activations")
     if activations:
         yield Change("halve the batch", activations / 2 * always)
-    model = sum(row.bytes for row in bill.rows if row.account == "model")
-    if model and _is_single(case):
-        yield Change("hold the model in half precision", model / 2 * always)
+    rows = case.rows("tensors")
+    rows = only(rows, (rows["moment"] == "take") & (rows["device"] == "cpu") & rows["node"].isna())
+    rows = only(
+        rows, rows["tensor_owner"].isin(_OF_TRAINING) & (rows["take"] == rows.groupby("pid")["take"].transform("max"))
+    )
+    singles = float(rows.loc[rows["dtype"] == _SINGLE, "storage_bytes"].sum())
+    if singles:  # an optimizer's state has the type of its parameters
+        yield Change("hold the model, its gradients and optimizer state in half precision", singles / 2 * always)
 
 
 def without_waste(case: Case, so_far: Sequence[Finding]) -> tuple[int, int] | None:
     """What the job would have held without what nothing needs: at its level, and at most. None: nothing is wasted."""
-    saved = [_idle_bytes(case, finding, case.growth.time_s) for finding in _wasted(so_far)]
+    wasted = _wasted(so_far)
     level_s = next((bill.time_s for bill in case.bills if bill.moment == LEVEL), None)
-    if not saved or level_s is None or case.peak is None:
+    if not wasted or level_s is None or case.peak is None:
         return None
-    held, curve = case.growth.held_bytes, np.maximum(case.growth.held_bytes - sum(saved), 0.0)
+    held, time_s = case.growth.held_bytes, case.growth.time_s
+    curve = np.maximum(held - sum(_idle_bytes(case, finding, time_s) for finding in wasted), 0.0)
     most = case.peak.bytes - float(held.max() - curve.max())
-    return round(float(np.interp(level_s, case.growth.time_s, curve))), round(most)
+    then = sum(float(_idle_bytes(case, finding, np.array([level_s]))[0]) for finding in wasted)
+    return round(max(0.0, float(np.interp(level_s, time_s, held)) - then)), round(most)
 
 
 def _wasted(so_far: Sequence[Finding]) -> list[Finding]:
@@ -168,6 +175,8 @@ def _idle_bytes(case: Case, finding: Finding, time_s: Floats) -> Floats:
     """Of what a finding says is wasted, what was idle at each moment."""
     saved = np.zeros_like(time_s)
     process = case.growth.process(finding.subject.pid)
+    if process is not None and process.is_fork and not finding.idle:
+        return finding.bytes * _come(time_s, [one for one in case.growth.processes if one.is_fork])
     since_s = _there_s(case, finding, process)
     known = 0
     for idle in finding.idle if process is not None else ():
@@ -177,6 +186,14 @@ def _idle_bytes(case: Case, finding: Finding, time_s: Floats) -> Floats:
         known += idle.bytes
     saved[time_s >= since_s] += max(0, finding.bytes - known)
     return saved
+
+
+def _come(time_s: Floats, forks: Sequence[ProcessGrowth]) -> Floats:
+    """Of what forks have copied, the share that they had at each moment: as they grew."""
+    when = np.unique(np.concatenate([one.time_s for one in forks]))
+    held = sum(np.interp(when, one.time_s, one.held_bytes, left=0.0, right=0.0) for one in forks)
+    share: Floats = np.interp(time_s, when, held / max(1.0, float(np.max(held))), left=0.0, right=0.0)
+    return share
 
 
 def _there_s(case: Case, finding: Finding, process: ProcessGrowth | None) -> float:
@@ -209,11 +226,3 @@ def _arrays(bill: Bill) -> Iterator[BillRow]:
         else:
             stack += row.parts
     yield from sorted(found, key=lambda row: -row.bytes)
-
-
-def _is_single(case: Case) -> bool:
-    """Whether the weights are numbers of 32 bits."""
-    rows = case.rows("tensors")
-    rows = only(rows, rows["tensor_owner"].isin(_WEIGHTS) & (rows["device"] == "cpu"))
-    sizes = rows.groupby("dtype")["storage_bytes"].sum()
-    return bool(len(sizes)) and str(sizes.idxmax()) == _DTYPE

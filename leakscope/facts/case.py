@@ -135,8 +135,12 @@ class Case:
     @cached_property
     def bills(self) -> list[Bill]:
         """What all memory was, at its level and at its peak."""
-        roles = {one.growth.key: one.role for one in self.processes if one.growth is not None}
-        return bills(self.recording, self.growth, roles, self.peak)
+        return bills(self.recording, self.growth, self.roles, self.peak)
+
+    @property
+    def roles(self) -> dict[tuple[int, int], str]:
+        """Of processes by pid and start ticks."""
+        return {one.growth.key: one.role for one in self.processes if one.growth is not None}
 
     @cached_property
     def segments(self) -> list[Segments]:

@@ -76,9 +76,17 @@ class _Rise(NamedTuple):
     of: str | None
 
     def without(self, looked: Mapping[int, Sequence[Held]]) -> _Rise:
-        """Without the most that a snapshot, which the agent works on for a while, may have taken of it."""
-        of_it = looked.get(self.pid, ()) if self.pid is not None else ()
-        near = [one for one in of_it if one.is_within(self.since_s - _WORK_S, self.until_s + _LATE_S)]
+        """Without the most that a snapshot, which the agent works on for a while, may have taken of it; and what those
+        of others took at the sample by which they are counted.
+        """
+        near = [
+            one
+            for pid, held in looked.items()
+            for one in held
+            if one.is_within(
+                *((self.since_s - _WORK_S, self.until_s + _LATE_S) if pid == self.pid else 2 * (self.until_s,))
+            )
+        ]
         return self._replace(size_bytes=_without(self.size_bytes, near))
 
 
@@ -90,18 +98,22 @@ class Peaks:
         # Most RSS, what of it is shared or mapped files, pid, name.
         self._largest: tuple[int, int, int, str] = (0, 0, 0, "")
         self._looked_s = 0.0
+        self._files: dict[int, int] = {}  # of each process at the last sample: what it had mapped or shared
 
     def look_at(self, tree: Tree) -> None:
         """After the samples were taken."""
         processes = list(tree)
         memory_bytes = held_together(processes)
+        files: dict[int, int] = {}
         for process in processes:
             name, shared_bytes = process.stat.comm, max(0, process.rss_bytes - process.held_bytes)
             self._largest = max(self._largest, (process.most_bytes, shared_bytes, process.pid, name))
-            if process.new_most_bytes > process.rss_bytes:
-                size_bytes = memory_bytes + process.new_most_bytes - process.rss_bytes
-                self._keep(_Rise(size_bytes, self._looked_s, tree.now_s, process.pid, name))
-        self._looked_s = tree.now_s
+            files[process.pid] = shared_bytes
+            # Files that are mapped no longer were part of it, and no memory that anybody held.
+            let_go = max(0, self._files.get(process.pid, 0) - shared_bytes)
+            if (more := process.new_most_bytes - process.rss_bytes - let_go) > 0:
+                self._keep(_Rise(memory_bytes + more, self._looked_s, tree.now_s, process.pid, name))
+        self._files, self._looked_s = files, tree.now_s
 
     def note_death(self, most_bytes: int, now_s: float) -> None:
         """The most RSS that a process which is gone, or one that it waited for, ever had."""

@@ -57,12 +57,15 @@ class Told(NamedTuple):
     level_bytes: int
 
     def briefly(self, most: int) -> list[Line]:
-        """So many lines, of which the last is the sum of all that have no room: they add up to the whole."""
+        """So many lines, those with most. The last is the sum of all that have no room: they add up to the whole."""
         if len(self.lines) <= most:
             return self.lines
-        shown, rest = self.lines[: most - 1], self.lines[most - 1 :]
+        order = sorted(self.lines, key=lambda line: -line.bytes)
+        shown, rest = order[: most - 1], order[most - 1 :]
         peak = sum(line.peak_bytes or 0 for line in rest) if self.has_peak else None
-        return [*shown, _line(f"and {len(rest)} more", sum(line.level_bytes for line in rest), peak, self.level_bytes)]
+        line = _line(f"and {len(rest)} more", sum(line.level_bytes for line in rest), peak, self.level_bytes)
+        largest = ", ".join(f"{one.name} {format_bytes(one.bytes)}" for one in rest)
+        return [*(one for one in self.lines if one in shown), line._replace(largest=largest)]
 
 
 def told(report: Report) -> Told | None:
@@ -92,7 +95,7 @@ def told(report: Report) -> Told | None:
             sum(row.bytes for row in then) if has_peak else None,
             level.total_bytes,
         )
-        made_of = own or then
+        made_of = own if sum(row.bytes for row in own) >= sum(row.bytes for row in then) else then
         lines.append(line._replace(details=_details(account, made_of), largest=_largest(account, made_of)))
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak:
@@ -109,9 +112,11 @@ def _line(name: str, level_bytes: int, peak_bytes: int | None, whole_bytes: int)
 
 
 def _of_peak(peak: Bill, level: Bill) -> str:
-    times = peak.total_bytes / level.total_bytes
-    above = f", {times:.1f} × what it was at {format_duration(level.time_s)}" if times > 1 + _DIFFERS else ""
-    when = f"at {format_duration(peak.time_s)}{above}"
+    times, more = f"{peak.total_bytes / level.total_bytes:.1f} ×", format_bytes(peak.total_bytes - level.total_bytes)
+    above = f"{more} more than" if times == "1.0 ×" else f"{times} what it was"
+    when = f"at {format_duration(peak.time_s)}, {above} at {format_duration(level.time_s)}"
+    if peak.snapshot_s is not None and (seen := format_duration(peak.snapshot_s)) != format_duration(peak.time_s):
+        when += f"; divided as the snapshot at {seen} saw it"
     at = f" ({peak.file.rpartition('/')[2]}:{peak.line})" if peak.file and peak.line else ""
     return f"peak in {peak.asked_in}{at}, {when}" if peak.asked_in else f"peak {when}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leakscope.evidence.enough import Fit, fit
+from leakscope.evidence.enough import Fit, fit, without_waste
 from leakscope.evidence.sentences import frees
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Idle, Subject
@@ -103,3 +103,36 @@ def test_what_malloc_keeps_is_not_promised_to_the_system(
     told = frees(process, 130 * MiB, [(kind, size)])
     assert told.startswith("frees about 130 MiB")
     assert ("malloc_trim" in told) is keeps
+
+
+def test_half_precision_halves_what_is_single_of_all_that_training_holds(tmp_path: Path) -> None:
+    """A model of which one half is in half precision already; its optimizer's state has the type of the parameters."""
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer").samples(PID, rss=[900 * MiB] * 20)
+    held = {"path": "main() model", "type_name": "Net", "deep_bytes": 700 * MiB, "tensor_deep_bytes": 700 * MiB}
+    of_owner = (
+        ("parameter", "float32", 100), ("parameter", "bfloat16", 100), ("gradient", "float32", 100),
+        ("optimizer-state", "float32", 200), ("user-held", "float32", 200),
+    )  # fmt: skip
+    for take, at_s, share in ((1, 5.0, 2), (2, 15.0, 1)):
+        builder.take(PID, take, at_s, holders=[held], tensor_bytes=700 * MiB)
+        for owner, dtype, size in of_owner:
+            row = {"take": take, "moment": "take", "device": "cpu", "tensor_owner": owner, "dtype": dtype}
+            builder.row("tensors", at_s, PID, **row, storage_bytes=size * MiB // share)
+    found = fit(Case(builder.ends(at_s=20.0, exit_code=0).open()), [])
+    assert found is not None
+    assert [size for text, size in found.chosen if "half precision" in text] == [200 * MiB]
+
+
+def test_what_workers_have_copied_came_as_they_grew_and_is_off_the_level_and_the_peak(tmp_path: Path) -> None:
+    """Of 200 MiB in each of two that began with nothing of their own, 150 are copies: at the end, and then only."""
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer").samples(PID, rss=[300 * MiB] * 40, every_s=1.0)
+    for pid in (101, 102):
+        builder.process(pid, role="dataloader-worker", born_s=2.0)
+        builder.samples(pid, rss=[min(200, 10 * n) * MiB for n in range(38)], every_s=1.0, from_s=2.0)
+    case = Case(builder.ends(at_s=40.0, exit_code=0).open())
+    subject = Subject(process="train.py", pid=101, holder="Rows.rows in each of 2 loader workers", path="main() rows")
+    copies = Finding("dataloader-workers", "copied", "warning", 0.9, 300 * MiB, subject, wasted=True)
+    level, most = without_waste(case, [copies]) or (0, 0)
+    assert case.peak is not None and case.peak.bytes == 700 * MiB
+    assert level == pytest.approx(400 * MiB, rel=0.03)
+    assert most == pytest.approx(400 * MiB, rel=0.03)

@@ -248,3 +248,40 @@ def test_a_block_that_two_tables_have_is_known_by_one_of_them() -> None:
     block.named_by = orders
     assert shared_table(block) is orders and shared_table(orders) is None
     assert list(held_by_users(main, 4.0 * MB)) == [block]
+
+
+NEVER_READ = """
+def work(part):
+    while True:
+        wait(part)
+
+
+table = load()
+start(work, 2)
+join()
+"""
+
+
+def test_what_forks_were_born_with_is_wasted_once_and_by_their_parent(tmp_path: Path) -> None:
+    """It is one memory: dropped in the parent before they start it is gone in all of them."""
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", NEVER_READ)
+    builder.samples(100, [300 * MB] * 120, every_s=0.25)
+    table = row("fit.table", type_name="numpy.ndarray", deep_bytes=200 * MB, edge_kind="global", variable="table")
+    table |= {
+        "owner": None,
+        "root_kind": "module",
+        "owner_module": "__main__",
+        "owner_file": "/job/fit.py",
+        "reference_count": 1,
+    }
+    for pid in (101, 102):
+        builder.process(pid, born_s=4.0, role="forked")
+        builder.samples(pid, [300 * MB] * 100, every_s=0.25, from_s=4.0, anon_bytes=[300 * MB] * 100)
+    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+        for pid in (100, 101, 102):
+            lines = "/job/fit.py:9 <module>" if pid == 100 else "/job/fit.py:4 work"
+            builder.take(pid, number, at_s, holders=[table], array_bytes=200 * MB, seen_lines=lines)
+    report = analyze(builder.ends(30.0, exit_code=0).open())
+    told = [finding for finding in report.findings if finding.wasted]
+    assert [finding.subject.pid for finding in told] == [100]
+    assert report.verdict.wasted_bytes == 200 * MB

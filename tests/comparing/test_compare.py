@@ -339,11 +339,20 @@ def test_what_no_snapshot_looked_into_is_not_measured_and_no_zero(compared):
     code, data = BillRow("code", "code", 10 * MiB, "train.py"), BillRow("data", "your variables", 20 * MiB, "train.py")
     level = Bill(LEVEL, 1.0, 30 * MiB, 1.0, [code, data])
     blind = replace(level, rows=[code, replace(data, account="not-measured")], snapshot_s=None)
-    changes = bill_changes(replace(FULL, bill=[level]), replace(FULL, bill=[blind]))
+    changes = bill_changes([level], [blind])
     found = {change.account: (change.before_bytes, change.after_bytes) for change in changes}
     assert found == {"code": (10 * MiB, 10 * MiB), "data": (20 * MiB, None), "not-measured": (0, 20 * MiB)}
     told = {name: (before, after) for name, before, after in rows(replace(compared(LEAK, LEAK), bill=changes))}
     assert told["what your variables hold"] == ("20.0 MiB", "not measured")
+
+
+def test_bills_of_runs_that_grow_are_of_moments_at_which_both_had_come_as_far(compared):
+    """The last snapshot of the longer run, at 59 s, has twice as much of a leak as the other can have."""
+    result = compared(LEAK, {**LEAK, "duration_s": 60.0})
+    level = [one for one in result.bill if one.moment == LEVEL]
+    assert {(one.before_s, one.after_s) for one in level} == {(29.0, 30.0)}
+    told = [(name, before, after) for name, before, after in rows(result)]
+    assert ("at its peak", "at 29.8 s", "at 59.8 s") in told, "of the peaks each is told"
 
 
 def test_recordings_without_samples_tell_nothing(tmp_path):
@@ -437,6 +446,7 @@ def test_another_program_is_no_mended_one(tmp_path, command, source):
     result = compare(before, after)
     assert (result.verdict, EXIT_STATUS[result.verdict]) == ("cannot-tell", 4)
     assert command[1] in result.reason and "another program" in result.reason
+    assert {one.change for one in result.findings} <= {"only before", "only after"}, "nothing of it is gone or new"
 
 
 @pytest.mark.parametrize(

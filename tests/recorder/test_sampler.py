@@ -213,14 +213,14 @@ def test_what_is_loaded_at_the_start_is_no_growth() -> None:
     assert console.memory_text(figures) == "peak 210 MiB"
 
 
-def seen(peaks: Peaks, at_s: float, *readings: tuple[str, float, float]) -> Figures:
-    """Processes of one sample: name, RSS now and VmHWM in MiB."""
+def seen(peaks: Peaks, at_s: float, *readings: tuple[str, float, float], files_mib: float = 0.0) -> Figures:
+    """Processes of one sample: name, RSS now, ``files_mib`` of it mapped files, and VmHWM in MiB."""
     tree, figures = Tree(1, 1), Figures()
     tree.now_s = at_s
     for number, (name, rss_mib, most_mib) in enumerate(readings):
         stat = proc.Stat(name, "S", 1, 0.0, 1, 7)
         process = Process(100 + number, stat, at_s, 0, is_root=number == 0)
-        process.rss_bytes = int(rss_mib * MIB)
+        process.rss_bytes, process.file_bytes = int(rss_mib * MIB), int(files_mib * MIB)
         process.note_most(int(most_mib * MIB))
         tree.living[process.pid] = process
     figures.look_at(tree)
@@ -282,6 +282,26 @@ def test_nor_is_it_where_a_sample_meets_it(held_s: float, reading_mib: int | Non
         figures.highest += seen(Peaks(), at_s, ("train", rss_mib, rss_mib)).highest
     figures.highest.sort(reverse=True)
     assert peaks.highest(figures.highest, str(tmp_path)).text == text
+
+
+def test_a_mapping_that_was_closed_is_no_peak(tmp_path: Path) -> None:
+    """Its pages count to the most that the kernel remembers: of 300 MiB 200 were a file's."""
+    peaks = Peaks()
+    seen(peaks, 1.0, ("train", 250, 250), files_mib=200)
+    figures = seen(peaks, 2.0, ("train", 50, 300))
+    assert peaks.highest(figures.highest, str(tmp_path)).text == "peak 100 MiB (by train, between samples)"
+
+
+def test_nor_is_a_snapshot_of_another_process_as_one_rises(tmp_path: Path) -> None:
+    """The others are counted as at the sample after it, which met the graph of a heap in one of them."""
+    journal = Journal(str(tmp_path), "agent-100-7")
+    row = {"pid": 100, "start_ticks": 7, "take": 1, "time_mono_ns": 51_500_000_000, "held_s": 1.0}
+    journal.add("heap_graphs", {**row, "reading_bytes": 45 * MIB})
+    journal.flush()
+    peaks = Peaks()
+    seen(peaks, 51.0, ("train", 50, 50), ("worker", 20, 20))
+    figures = seen(peaks, 52.0, ("train", 95, 95), ("worker", 20, 40))
+    assert peaks.highest(figures.highest, str(tmp_path)).text == "peak 90.0 MiB (by worker, between samples)"
 
 
 @pytest.mark.parametrize(("last_s", "text"), [(57.0, "peak 80.0 MiB"), (54.5, "peak 60.0 MiB")])

@@ -36,7 +36,16 @@ def empty(kind: Any, count: int) -> Any:
     size = ctypes.sizeof(found)
     if size < LARGE_BYTES:
         return found()
-    return found.from_buffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    return found.from_buffer(mapped(size))
+
+
+class Mapping(mmap.mmap):
+    """By its type a snapshot knows that it is none of the program's."""
+
+
+def mapped(size: int) -> Mapping:
+    """Pages of our own, zeros. **Errors** OSError where there is no room."""
+    return Mapping(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def filled(kind: Any, members: Sequence[Any]) -> Any:

@@ -10,13 +10,12 @@ the exception's own ``__str__`` answer.
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 import types
 from gc import get_referents
 
-from ..interpreter import around, files, names, reading
+from ..interpreter import around, arrays, files, names, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _CAUSED = "\nThe above exception was the direct cause of the following exception
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 # Address space, no memory: under RLIMIT_AS a MemoryError leaves too little even to say so.
-_reserve = mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+_reserve = arrays.mapped(2 << 20)
 
 _trace_of, _cause_of, _context_of, _is_context_hidden, _args_of = (
     BaseException.__dict__[name].__get__

@@ -79,18 +79,46 @@ def bills(
     """
     if not growth.processes or not growth.held_bytes.size:
         return []
-    main = max(growth.processes, key=lambda p: float(p.held_bytes.max()))
+    main = _largest(growth)
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
     looked = [look.time_s for look in _looks(recording, main)]
-    level_s = next((time_s for time_s in reversed(looked) if not _is_above_level(growth, time_s)), None)
-    level_s = level_s if level_s is not None else looked[-1] if looked else (growth.start_s + growth.end_s) / 2
+    level_s = next(reversed(levels_s(recording, growth)), looked[-1] if looked else (growth.start_s + growth.end_s) / 2)
     level_s = float(np.clip(level_s, growth.time_s[0], growth.time_s[-1]))
-    level, most = (_bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
+    level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
     asked = _asked_then(main, peak_s)
-    most = replace(most, asked_in=asked and asked.function, **_place_of(asked))
+    if asked is not None:
+        most = replace(_with_who_asked(most, level, main, asked), asked_in=asked.function, **_place_of(asked))
     return [level, _with_what_no_sample_shows(most, growth, highest)]
+
+
+def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call) -> Bill:
+    """Whoever made the peak is told of what no Python object held then, and only then: arrays on their way, say."""
+    then = _asked_then(process, most.snapshot_s) if most.snapshot_s is not None else None
+    if then is None or (then.file, then.line) != (asked.file, asked.line):
+        return most
+    usual = sum(row.bytes for row in level.rows if (row.account, row.process) == (NATIVE, process.label))
+    rows = []
+    for row in most.rows:
+        more = row.bytes - usual if (row.account, row.process) == (NATIVE, process.label) else 0
+        rows.append(replace(row, bytes=row.bytes - max(0, more)))
+        if more > 0:
+            name = f"no object had it yet, asked for in {then.function}"
+            rows.append(BillRow(SINCE, name, more, process.label, True, **_place_of(then)))
+    return replace(most, rows=rows)
+
+
+def levels_s(recording: Recording, growth: TreeGrowth) -> list[float]:
+    """When snapshots saw the job at work, and at no peak."""
+    if not growth.processes or not growth.held_bytes.size:
+        return []
+    looks = _looks(recording, _largest(growth))
+    return [look.time_s for look in looks if not _is_above_level(growth, look.time_s)]
+
+
+def _largest(growth: TreeGrowth) -> ProcessGrowth:
+    return max(growth.processes, key=lambda p: float(p.held_bytes.max()))
 
 
 def _is_above_level(growth: TreeGrowth, at_s: float) -> bool:
@@ -99,23 +127,24 @@ def _is_above_level(growth: TreeGrowth, at_s: float) -> bool:
     return bool(after.size) and float(np.median(after)) < _STAYS * _right_then(growth.time_s, growth.held_bytes, at_s)
 
 
-def _with_what_no_sample_shows(bill: Bill, growth: TreeGrowth, highest: Peak | None) -> Bill:
+def _with_what_no_sample_shows(most: Bill, growth: TreeGrowth, highest: Peak | None) -> Bill:
     """The kernel remembers the most that a process held, and not when: it came and went between two samples."""
     more = highest.bytes - int(growth.held_bytes.max()) if highest is not None and highest.between_samples else 0
     if highest is None or more <= 0:
-        return bill
+        return most
     who = highest.process or "a process"
     row = BillRow(SINCE, f"came and went between two samples, by {who}", more, who)
-    return replace(bill, total_bytes=bill.total_bytes + more, rows=[*bill.rows, row])
+    return replace(most, total_bytes=most.total_bytes + more, rows=[*most.rows, row])
 
 
-def _bill(
+def bill(
     recording: Recording,
     growth: TreeGrowth,
     roles: Mapping[tuple[int, int], str],
     moment: str,
     at_s: float,
 ) -> Bill:
+    """What the memory of a job was at a moment."""
     alive = [p for p in growth.processes if p.is_in(growth.time_s, at_s)]
     alive.sort(key=lambda p: -_READ[moment](p.time_s, p.held_bytes, at_s))
     rows: list[BillRow] = []

@@ -15,21 +15,23 @@ from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
-from ..heap.place import FRAME, MODULE_DICTS, RUNNING, Place
+from ..heap.place import FRAME, MODULE_DICTS, RUNNING, Place, upwards
+from ..heap.snapshots import heap_snapshots
 from ..heap.standing import shared_table
 from ..heap.tree import as_people_see_it
 from ..tables import cells, only
+from ..weights.named import named_sets
 from .tensors import OWNERS
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 MODEL = "model"
+_WEIGHTS = [owner for owner, account in OWNERS.items() if account == MODEL]
 LEAST_BYTES = MiB
 MOST_PARTS, _MOST_DEPTH = 12, 6
 _PARTED_SHARE = 0.10  # of its process: what holds more is told with its parts
 _LEAST_SHARE = 0.01  # of its process: less is told with others like it
-_PASSES_ON = 0.9  # of its bytes, to one alone: a step on the way to what holds them
 
 
 class Holdings(NamedTuple):
@@ -72,9 +74,8 @@ def holdings(recording: Recording, process: ProcessGrowth, take: int, private: f
     rest = sum(row.bytes for row in rows) - sum(row.bytes for row in large)
     if rest > 0:
         large.append(BillRow(DATA, "smaller variables", round(rest), process.label, True))
-    models = [one for place in tops for one in told.models(place)]
     native = sum(float(place.native_bytes[-1]) for place in tops)
-    return Holdings(large, models, by_purpose, native, _of_agent(process, take), view_bytes)
+    return Holdings(large, _models(recording, process, take), by_purpose, native, _of_agent(process, take), view_bytes)
 
 
 def _views_of_arrays(process: ProcessGrowth, take: int, of_node: Mapping[int, float]) -> list[int]:
@@ -101,8 +102,18 @@ def _of_the_user(place: Place) -> list[Place]:
 def _of_agent(process: ProcessGrowth, take: int) -> float:
     """What our own agent holds in there."""
     nodes = process.rows("heap_nodes")
-    nodes = only(nodes, (nodes["take"] == take) & nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False))
-    return float(nodes["retained_bytes"].max()) if len(nodes) else 0.0
+    nodes = only(nodes, nodes["take"] == take)
+    above = dict(cells(nodes, "node", "dominator_node"))
+    ours = nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False).astype(bool)
+    held = dict(cells(only(nodes, ours), "node", "retained_bytes"))
+
+    def is_inside(node: int | None) -> bool:
+        while node is not None and (node := above.get(node)) is not None:
+            if node in held:
+                return True
+        return False
+
+    return sum(float(size or 0) for node, size in held.items() if not is_inside(node))
 
 
 @dataclass(frozen=True)
@@ -115,13 +126,13 @@ class _Told:
     is_asked: bool  # torch, what its tensors are for
 
     def row(self, place: Place, depth: int) -> BillRow:
-        carrier = _carrier(place)
+        carrier = self._carrier(place)
         size = self._bytes(place)
         parts = self._parts(carrier, size, depth) if size > _PARTED_SHARE * self.private and depth < _MOST_DEPTH else []
-        known = shared_table(carrier) or carrier  # of a block that two tables have, a table
+        known = shared_table(carrier) or _called(carrier)  # of a block that two tables have, a table
         return BillRow(
             DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            known.type_name or None, round(float(carrier.length[-1])) if carrier.has_length else None,
+            _kind(known), round(float(carrier.length[-1])) if carrier.has_length else None,
             round(self._own_tensors(place)), parts,
         )  # fmt: skip
 
@@ -133,14 +144,31 @@ class _Told:
             rows[rows.index(members[0])] = replace(
                 members[0], bytes=members[0].bytes + round(own), tensor_bytes=members[0].tensor_bytes + round(own)
             )
-        rows = [row for row in rows if row.bytes >= _LEAST_SHARE * self.private][:MOST_PARTS]
+        rows = [row for row in rows if row.bytes >= self._least][:MOST_PARTS]
         of_users = {child.said for child in place.children if child.is_user or child.said.endswith("[*]")}
-        if len(rows) == 1 and rows[0].bytes >= _PASSES_ON * size and rows[0].name not in of_users:
+        if len(rows) == 1 and size - rows[0].bytes < self._least and rows[0].name not in of_users:
             rows = list(rows[0].parts)  # how a library keeps it inside says nothing
         rest = round(size) - sum(row.bytes for row in rows)
         if not rows or rest < 0:
             return []
         return [*rows, BillRow(DATA, f"the rest of {place.said}", rest, self.process, True)] if rest else rows
+
+    @property
+    def _least(self) -> float:
+        """Less is no row: it is told with others."""
+        return _LEAST_SHARE * self.private
+
+    def _carrier(self, place: Place) -> Place:
+        """From an object to the one of the user's that has all of what it holds, but for what would be no row."""
+        named = at = place
+        while True:
+            size = float(at.deep_bytes[-1])
+            most = [c for c in at.children if size - c.deep_bytes[-1] < self._least < size and c.count[-1] == 1]
+            if len(most) != 1:
+                return named
+            at = most[0]
+            if at.is_user:
+                named = at
 
     def _bytes(self, place: Place) -> float:
         """What it holds but the tensors of models and of their training, which are accounts of their own."""
@@ -155,14 +183,22 @@ class _Told:
         own = sum(self.of_node.get(number, 0.0) for number in place.numbers)
         return own + sum(self._asked(child) for child in place.children)
 
-    def models(self, place: Place) -> list[BillRow]:
-        """The outermost models in it, with their tensors and gradients."""
-        size = float(place.tensor_bytes[-1]) - self._own_tensors(place)
-        if size < _LEAST_SHARE * self.private:
-            return []
-        if _is_model(place):
-            return [BillRow(MODEL, place.said, round(size), self.process, True, type=place.type_name)]
-        return [one for child in place.children for one in self.models(child)]
+
+def _models(recording: Recording, process: ProcessGrowth, take: int) -> list[BillRow]:
+    """The outermost models, with their weights; what two of them share is of the larger one."""
+    rows = process.rows("weights")
+    rows = only(rows, (rows["take"] == take) & rows["tensor_owner"].isin(_WEIGHTS) & (rows["device"] == "cpu"))
+    if not len(rows):
+        return []
+    named, places = named_sets(heap_snapshots(recording, process.pid), rows)
+    sizes = named.groupby("weight_set")["storage_bytes"].sum()
+    order = named.assign(whole=named["weight_set"].map(sizes)).sort_values("whole", ascending=False, kind="stable")
+    own = order.drop_duplicates("storage_key").groupby("weight_set", sort=False)["storage_bytes"].sum()
+    return [
+        BillRow(MODEL, name, int(size), process.label, True, type=places[name].type_name)
+        for name, size in own.items()
+        if name in places
+    ]
 
 
 def with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
@@ -181,16 +217,14 @@ def _is_model(place: Place) -> bool:
     return any(child.reference.variable in MODULE_DICTS for child in place.children)
 
 
-def _carrier(place: Place) -> Place:
-    """From an object to the one of the user's that has nearly all of what it holds."""
-    named = at = place
-    while True:
-        most = [c for c in at.children if c.deep_bytes[-1] >= _PASSES_ON * at.deep_bytes[-1] > 0 and c.count[-1] == 1]
-        if len(most) != 1:
-            return named
-        at = most[0]
-        if at.is_user:
-            named = at
+def _kind(place: Place) -> str | None:
+    return place.type_name if place.type_name != FRAME else None
+
+
+def _called(place: Place) -> Place:
+    """By whose name of the user's it is known: how a table keeps its block inside says nothing."""
+    named = next((one for one in upwards(place, by_name=True) if one.is_user and one.reference.names_it), place)
+    return place if named in upwards(place.parent) else named
 
 
 def _alike(rows: Iterable[BillRow]) -> list[BillRow]:

@@ -77,18 +77,16 @@ def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:
             if isinstance(func, ast.Attribute) and func.attr in inner and last_name(func.value) in names:
                 return True
         else:
-            if any(last_name(value) in names or _is_any_of(function, value) for value in removed_from(node)):
+            if any(last_name(value) in names for value in removed_from(node)):
                 return True
+            # ``getattr(self, name).clear()``, in what by its own name resets or clears all that the object has
+            asked = next(removed_from(node), None) if getattr(function, "name", "").startswith(_FIRST) else None
+            if isinstance(asked, ast.Call) and last_name(asked.func) == "getattr":
+                if not isinstance(asked.args[1], ast.Constant):
+                    return True
             if any(isinstance(t, ast.Attribute) and t.attr == attribute and _is_empty(v) for t, v in pairs(node)):
                 return True
     return False
-
-
-def _is_any_of(function: ast.AST, value: ast.expr) -> bool:
-    """``getattr(self, name).clear()`` in what by its own name resets or clears all that the object has."""
-    if not getattr(function, "name", "").startswith(_FIRST) or not isinstance(value, ast.Call):
-        return False
-    return last_name(value.func) == "getattr" and len(value.args) == 2 and not isinstance(value.args[1], ast.Constant)
 
 
 def _calls_own(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Sequence[str]) -> bool:

@@ -17,7 +17,10 @@ Floats = NDArray[np.float64]
 # The first objects of a graph are none of Python's: they stand for groups of roots. Among these are the table of
 # modules, running functions, and what only C code refers to.
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
-FRAME, RUNNING = "frame", "running functions"  # the type of one that runs; all those without a line of their own
+FRAME, RUNNING = (
+    "frame",
+    "variables of running calls",
+)  # the type of one that runs; all those without a line of their own
 _GROUPS = ("", "module", "thread", "recorder", OUTSIDE, "unreached")  # as agent/graph/rows.py has them
 GROUPS = len(_GROUPS)
 OF_MODULES, OF_THREADS, OF_OUTSIDE = map(_GROUPS.index, ("module", "thread", OUTSIDE))

@@ -191,6 +191,13 @@ static int measure_spread(struct graph *g, struct work *w)
     return 1;
 }
 
+static int is_array(const struct kind *kind)
+{
+    uint8_t base = kind->base;
+    return base == NDARRAY || base == IMAGE || base == JAX_ARRAY ||
+           (base == MAPPING && !is_called(kind->type, "_leakscope_agent.interpreter.arrays.Mapping", 0));
+}
+
 /* Bytes of arrays. Where members stand for others, what each holds stands for as many. */
 INTERNAL int weigh_arrays(struct graph *g, struct work *w)
 {
@@ -205,8 +212,7 @@ INTERNAL int weigh_arrays(struct graph *g, struct work *w)
         uint32_t node = vertex[i];
         if (stands_for)
             stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
-        uint8_t base = node < GROUPS ? PLAIN : kinds[types[node]].base;
-        if (base == NDARRAY || base == MAPPING || base == IMAGE || base == JAX_ARRAY || (node >= GROUPS && types[node] == TYPE_ARROW))
+        if (node >= GROUPS && (types[node] == TYPE_ARROW || is_array(&kinds[types[node]])))
             g->array_bytes += scaled(own[node], stands_for ? stands_for[i] : 1);
     }
     drop(&g->budget, &array);
