@@ -242,6 +242,8 @@ def of_frame(f: float) -> list[dict[str, Any]]:
         (COUNTS.replace("+= 1", "= len(self.rows)"), rows_of("list"), "unbounded-container", ["del self.rows[:-N]"]),
         (LATEST, rows_of("list"), "unbounded-container", ["keep only the latest 3 of Kept.rows", "del self.rows[:-3]"]),
         (TENSORS, listed(member_type="torch.Tensor"), "views", [".clone()", "train.py:6"]),
+        (TENSORS.replace("int(frames.argmax())", "frames.argmax()"), listed(member_type="torch.Tensor"), "views",
+         [".clone()"]),
         (TENSORS_IN_TUPLES, of_tuples, "views", ["has a part of a larger tensor", ".clone()", "train.py:6"]),
         (COPIES, listed(member_type="torch.Tensor"), "unbounded-container", ["del rows[:-N]"]),
         (BY_KEY, of_tuples, "unbounded-container", ["del rows[:-N]"]),
@@ -262,7 +264,7 @@ def of_frame(f: float) -> list[dict[str, Any]]:
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
     ],
-    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest", "views",
+    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest", "views", "argmax",
          "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs",
          "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
 )  # fmt: skip

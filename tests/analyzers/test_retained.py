@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from leakscope import analyze
@@ -115,6 +116,26 @@ def test_what_grew_is_told_by_steps_where_they_were_counted(tmp_path: Path, role
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(0.5 * MB * steps(at_s)))
     report = analyze(builder.ends(24.0, exit_code=0).open())
     assert first(report).bytes == pytest.approx(0.8 * report.verdict.growth_bytes, rel=0.05)
+
+
+def test_a_table_of_tensors_that_fills_gained_as_many_as_came(tmp_path: Path) -> None:
+    """All snapshots are of a time in which it filled fast: live tensors are counted to the end."""
+
+    def members(at_s: float) -> float:
+        return 4000 * (1 - float(np.exp(-at_s / 8)))
+
+    each = 20_000.0
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/train.py", SOURCE)
+    builder.samples(100, [50 * MB + round(1.2 * each * members(i / 4) + 6 * MB * i / 4) for i in range(96)], every_s=0.25)
+    builder.sentinels(100, tensor_count=[100 + round(members(s)) for s in range(24)])
+    for number, at_s in enumerate((3.0, 6.0, 9.0), 1):
+        size = each * members(at_s)
+        holders = history(size, members(at_s), tensor_deep_bytes=round(size))
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(1.2 * size + 6 * MB * at_s))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    (found,) = [one for one in report.findings if one.kind == "retained-objects"]
+    start_s, end_s = report.verdict.start_s or 0.0, report.verdict.end_s or 24.0
+    assert found.bytes == pytest.approx(each * (members(end_s) - members(start_s)), rel=0.15)
 
 
 def test_the_list_is_named_not_its_members_nor_its_owner(tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ def _is_plain(index: ast.expr) -> bool:
 
 
 def _is_number(node: ast.expr, found: Statement) -> bool:
-    """A name that only counts, or that int() made."""
+    """A name that only counts, or that int() made, or the place of the largest of all."""
     if not isinstance(node, ast.Name) or found.function is None:
         return False
     made = [v for one in ast.walk(found.function) for t, v in pairs(one) if last_name(t) == node.id]
@@ -422,8 +422,10 @@ def _is_number(node: ast.expr, found: Statement) -> bool:
         if isinstance(one, (ast.For, ast.comprehension))
         and node.id == next(part.id for part in ast.walk(one.target) if isinstance(part, ast.Name))
     ]
-    calls = [*made, *counts]
-    return bool(calls) and all(isinstance(v, ast.Call) and last_name(v.func) in _COUNTING for v in calls)
+    calls = [v for v in (*made, *counts) if isinstance(v, ast.Call)]
+    picks = [v for v in calls if last_name(v.func) in ("argmax", "argmin") and not v.args and not v.keywords]
+    is_one = all(v in picks or last_name(v.func) in _COUNTING for v in calls)
+    return len(calls) == len(made) + len(counts) > 0 and is_one
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -81,9 +81,9 @@ def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:
                 return True
             # ``getattr(self, name).clear()``, in what by its own name resets or clears all that the object has
             asked = next(removed_from(node), None) if getattr(function, "name", "").startswith(_FIRST) else None
-            if isinstance(asked, ast.Call) and last_name(asked.func) == "getattr":
-                if not isinstance(asked.args[1], ast.Constant):
-                    return True
+            of_any = isinstance(asked, ast.Call) and last_name(asked.func) == "getattr" and asked.args[1:]
+            if of_any and not isinstance(of_any[0], ast.Constant):
+                return True
             if any(isinstance(t, ast.Attribute) and t.attr == attribute and _is_empty(v) for t, v in pairs(node)):
                 return True
     return False

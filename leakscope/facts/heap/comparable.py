@@ -124,7 +124,7 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, on_devices: bool = 
         roots=tuple(_without_modules(places)),
         places=tuple(places),
         is_exact=is_exact,
-        tensor_count=_tensor_count(recording.tables["sentinels"], pid, takes.time_s),
+        tensor_count=tensor_count_at(recording.tables["sentinels"], pid, takes.time_s),
     )
 
 
@@ -188,7 +188,8 @@ def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
             yield place
 
 
-def _tensor_count(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats | None:
+def tensor_count_at(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats | None:
+    """Live tensors of a process, on straight lines between two counts, of which there is one a second."""
     sentinels = narrow(sentinels, "pid", "time_s", "tensor_count")
     own = only(sentinels, (sentinels["pid"] == pid) & sentinels["tensor_count"].notna()).sort_values("time_s")
     if not len(own):

@@ -20,7 +20,7 @@ from ..growth.counted import steps_at
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, keeps_growing
-from ..heap.comparable import Heap
+from ..heap.comparable import Heap, tensor_count_at
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import Floats, level_at
@@ -202,7 +202,8 @@ def _times(holder: Accumulation, look: Look, process: ProcessGrowth, growth: Tre
     """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
 
     By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
-    weighed is no straight line by them, and is one over time. Before the first snapshot no more than it had in that.
+    weighed is no straight line by them, and is one over time. What fills up slows down: of tensors that came one by one
+    with those alive, the count of these goes on to the end. Before the first snapshot no more than it had in that.
     """
     assert holder.place is not None
     ends_s, place = np.array([growth.start_s, growth.end_s]), holder.place
@@ -215,12 +216,22 @@ def _times(holder: Accumulation, look: Look, process: ProcessGrowth, growth: Tre
     is_counted = min(np.ptp(at), np.ptp(within)) >= LEAST_STEPS
     if not is_counted or off(at) > max(SOME * float(np.ptp(weighed)), off(look.heap.time_s) / MOST):
         at, within = look.heap.time_s, ends_s
+    live, by_the_end = look.heap.tensor_count, tensor_count_at(process.tables["sentinels"], process.pid, ends_s)
+    if live is not None and by_the_end is not None and _come_with(place, live):
+        at, within = live, by_the_end
     if growth.end_s <= growth.start_s or not np.ptp(at):
         return 1.0
     before, after = (at[0] - within[0]) / np.ptp(at), (within[1] - at[-1]) / np.ptp(at)
     is_weighed = not holder.is_guess or holder.bytes_each is not None
     had = over(float(weighed[0]), float(np.ptp(weighed))) if is_weighed else before
     return 1.0 + float(min(before, had) + after)
+
+
+def _come_with(place: Place, live: Floats) -> bool:
+    """Whether most of the tensors that came between any two of several snapshots are its members."""
+    came, added = np.diff(live), np.diff(place.length)
+    is_of_tensors = place.tensor_bytes[-1] - place.tensor_bytes[0] >= MOST * place.growth_bytes > 0
+    return is_of_tensors and len(came) >= 2 and bool((added > MOST * np.abs(came)).all() and (came > 0).all())
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:
