@@ -126,7 +126,8 @@ def test_a_table_of_tensors_that_fills_gained_as_many_as_came(tmp_path: Path) ->
 
     each = 20_000.0
     builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/train.py", SOURCE)
-    builder.samples(100, [50 * MB + round(1.2 * each * members(i / 4) + 6 * MB * i / 4) for i in range(96)], every_s=0.25)
+    rss = [50 * MB + round(1.2 * each * members(i / 4) + 6 * MB * i / 4) for i in range(96)]
+    builder.samples(100, rss, every_s=0.25)
     builder.sentinels(100, tensor_count=[100 + round(members(s)) for s in range(24)])
     for number, at_s in enumerate((3.0, 6.0, 9.0), 1):
         size = each * members(at_s)
