@@ -166,3 +166,18 @@ def test_members_are_what_the_container_refers_to_and_not_what_these_share(tmp_p
             builder.row("heap_children", 10.0 * take, PID, take=take, node=ROUTES, **members)
     places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
     assert places["app.items"].member_type == "app.Transition"
+
+
+def test_hooks_of_a_tensor_have_a_name_though_c_code_keeps_them(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "weight = 1\n", module="app")
+    for take in (1, 2):
+        for node in (
+            _node(MODULES, 1, None, None, "dict"),
+            _node(20, MODULES, "key", "app", "module", owner_file="/home/me/app.py"),
+            _node(21, 20, "namespace", None, "dict"),
+            _node(22, 21, "key", "weight", "torch.nn.parameter.Parameter"),
+            _node(23, 22, None, None, "collections.OrderedDict", length=5 * take),
+        ):
+            builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
+    (hooks,) = [one for one in graph_places(builder.open(), PID, [1, 2]) if one.type_name.endswith("OrderedDict")]
+    assert (hooks.path, hooks.reference.variable) == ("app.weight._backward_hooks", "_backward_hooks")

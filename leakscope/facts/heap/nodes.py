@@ -101,6 +101,7 @@ def nodes_of(
     for node in nodes.values() if without_tensors else ():
         node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
     _held_by_defaults(nodes)
+    _name_hooks_of_tensors(nodes)
     nameless = [number for number, node in nodes.items() if node.told.edge_name is None]
     _name_by_others(nodes, history.named_elsewhere(position, nameless))
     for number, kind, name in history.successors_names:
@@ -143,6 +144,15 @@ def _name_by_others(nodes: Mapping[int, Node], rows: Iterable[tuple[Any, ...]]) 
             continue
         if (path_node or 0) == node.told.path_node:
             node.tell(edge_kind=edge_kind, edge_name=edge_name)
+
+
+def _name_hooks_of_tensors(nodes: Mapping[int, Node]) -> None:
+    """A tensor has them in C, where no name leads to them, and refers to no other OrderedDict."""
+    for node in nodes.values():
+        above = nodes.get(node.told.path_node)
+        is_tensors = above is not None and above.type_name in ("torch.Tensor", "torch.nn.parameter.Parameter")
+        if is_tensors and node.told.edge_name is None and node.type_name == "collections.OrderedDict":
+            node.tell(edge_kind="attribute", edge_name="_backward_hooks")
 
 
 def _held_by_defaults(nodes: Mapping[int, Node]) -> None:
