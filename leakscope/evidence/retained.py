@@ -167,7 +167,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     told = advice(found, case.sources, total, held, bases, case.once(_library_code))
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
-        title(found, total, held, len(alike)),
+        title(found, total, held, len(alike), process.role),
         severity="critical" if is_main else severity_of(case.growth, total),
         grounds=found.grounds,
         bytes=total,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..facts.heap.owners import weighs_in_members
+from ..facts.processes.table import DATALOADER_WORKER, POOL_WORKER
 from ..facts.retained.figures import Retained
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import NAMESPACE
@@ -31,9 +32,11 @@ _WHOLE = 100.0  # members: from here on no fraction is told
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
-def title(found: Retained, total: int, held: int, processes: int) -> str:
-    """Bytes with and without what it pins, in all of so many ``processes`` that have it."""
+def title(found: Retained, total: int, held: int, processes: int, role: str | None) -> str:
+    """Bytes with and without what it pins, in all of so many ``processes`` that have it, or in one of a ``role``."""
     where = f" in each of {processes} processes" if processes > 1 else ""
+    if not where and role in (DATALOADER_WORKER, POOL_WORKER):
+        where = f" in a {role.replace('dataloader', 'loader').replace('-', ' ')}"
     size = total if total - held < HARDLY * total else held  # then the remedy has one figure with the title
     keeps = "keep" if found.name.startswith(NAMESPACE) else "keeps"
     text = f"{found.name} {keeps} growing{where}: {format_bytes(size, signed=True)} {_of_what(found)}"

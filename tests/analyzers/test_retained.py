@@ -100,7 +100,7 @@ def first(report: Report) -> Finding:
     return report.findings[0]
 
 
-@pytest.mark.parametrize("role", ["trainer", "dataloader-worker"])
+@pytest.mark.parametrize("role", ["trainer", "dataloader-worker", "pool-worker"])
 def test_what_grew_is_told_by_steps_where_they_were_counted(tmp_path: Path, role: str) -> None:
     """All snapshots are of a time in which the job was slow; a loader's worker counts no steps of its own."""
 
@@ -116,6 +116,8 @@ def test_what_grew_is_told_by_steps_where_they_were_counted(tmp_path: Path, role
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(0.5 * MB * steps(at_s)))
     report = analyze(builder.ends(24.0, exit_code=0).open())
     assert first(report).bytes == pytest.approx(0.8 * report.verdict.growth_bytes, rel=0.05)
+    who = {"trainer": "growing: +", "dataloader-worker": "The loader worker", "pool-worker": "in a pool worker: +"}
+    assert who[role] in first(report).title
 
 
 def test_a_table_of_tensors_that_fills_gained_as_many_as_came(tmp_path: Path) -> None:
