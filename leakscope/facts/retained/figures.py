@@ -10,7 +10,7 @@ import numpy as np
 
 from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...rising import PART
-from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, SOME, over
+from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, NEARLY_ALL, SOME, over
 from ..calls import MODULE, calls_of
 from ..code.adding import CALLS, CREATES, Line, Source
 from ..code.imports import package_of
@@ -228,10 +228,11 @@ def _times(holder: Accumulation, look: Look, process: ProcessGrowth, growth: Tre
 
 
 def _come_with(place: Place, live: Floats) -> bool:
-    """Whether most of the tensors that came between any two of several snapshots are its members."""
+    """Whether nearly all tensors that came between any two of several snapshots are its members, and as many."""
     came, added = np.diff(live), np.diff(place.length)
     is_of_tensors = place.tensor_bytes[-1] - place.tensor_bytes[0] >= MOST * place.growth_bytes > 0
-    return is_of_tensors and len(came) >= 2 and bool((added > MOST * np.abs(came)).all() and (came > 0).all())
+    are_alike = np.minimum(came, added) >= NEARLY_ALL * np.maximum(came, added)
+    return is_of_tensors and len(came) >= 2 and bool(are_alike.all() and added.sum() > 0)
 
 
 def _largest(holder: Accumulation, place: Place) -> Place:
