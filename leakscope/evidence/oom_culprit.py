@@ -96,8 +96,8 @@ def _came_since(case: Case, hog: Process, looked_s: float, per_s: float) -> floa
     process = case.growth.process(hog.pid)
     if process is None or not process.time_s.size:
         return 0.0
-    gained = (hog.held_bytes or 0) - float(np.interp(looked_s, process.time_s, process.held_bytes))
-    return max(0.0, min(gained, per_s * (hog.died_s - looked_s)))
+    gained = float(process.held_bytes[-1] - np.interp(looked_s, process.time_s, process.held_bytes))
+    return max(0.0, min(gained, per_s * (min(hog.died_s, float(process.time_s[-1])) - looked_s)))
 
 
 def _name(holder: str) -> str:

@@ -109,7 +109,7 @@ def test_the_culprit_of_the_other_analyzers_is_named(tmp_path: Path) -> None:
     report = answer(builder, whole=True)
     kill = found(report)
     assert "Trainer.history grew" in kill.title
-    assert kill.title.endswith("; without it 60.0 MiB would have been enough")  # 900 less 80 and 19 s of 40
+    assert kill.title.endswith("; without it 67.5 MiB would have been enough")  # 900 less 80 and 18.8 s of 40
     assert kill.evidence[0].text.startswith("main() trainer.history held")  # the title has who killed it already
     assert "(step 380)" in kill.title
     assert (kill.subject.variable, kill.subject.pid) == ("history", PID)
