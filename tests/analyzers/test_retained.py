@@ -1130,3 +1130,17 @@ def test_a_call_that_ran_once_gives_way_to_the_line_that_allocated_what_is_held(
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert (found.kind, found.subject.holder) == ("retained-objects", "train.Trainer (type)")
     assert (found.subject.line, found.subject.function) == (12, "Trainer.fit")
+
+
+@pytest.mark.parametrize("is_users", [True, False])
+def test_functions_of_a_librarys_module_do_not_pile_up(is_users: bool) -> None:
+    """More of them are read as memory allows; names that a program's own module gets ever more of may be a leak."""
+    levels, none = np.array([1.0, 2.0, 3.0, 4.0]) * MB, np.zeros(4)
+    space = Place("torch.linalg.__dict__", "dict", Reference(edge_kind="namespace"), levels, np.ones(4), none, node=9)
+    norm = Reference("global", "norm", is_user=is_users)
+    known = Place("torch.linalg.norm", "function", norm, none, np.ones(4), none)
+    members = Place("torch.linalg.__dict__[*]", "function", Reference("item"), levels, np.arange(1, 5) * 9.0, none)
+    space.children += [known, members]
+    known.parent = members.parent = space
+    heap = Heap(1, np.arange(4.0), none, none, none, (1, 2, 3, 4), False, (space,), (space, known, members))
+    assert bool([*accumulations(heap, MB)]) == is_users

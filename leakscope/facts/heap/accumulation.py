@@ -79,12 +79,21 @@ class Accumulation:
 def accumulations(heap: Heap, threshold_bytes: float) -> Iterator[Accumulation]:
     """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order.
 
-    Not where Python itself lists the threads that run: what piles up there are threads.
+    Not where Python itself lists the threads that run: what piles up there are threads. Nor what a library's module has
+    got as it was imported, or as more of it was read.
     """
     for found in _accumulations(heap.roots, heap.time_s, threshold_bytes):
         place = found.place
-        if place is None or (place.path != THREADS_ALIVE and place.is_certain_to_grow):
+        if place is None or (
+            place.path != THREADS_ALIVE and place.is_certain_to_grow and not _is_of_a_librarys_module(place)
+        ):
             yield found
+
+
+def _is_of_a_librarys_module(place: Place) -> bool:
+    space = place if place.node is not None or place.parent is None else place.parent
+    is_users = space.is_user or any(variable.is_user for variable in space.children)
+    return space.reference.edge_kind == "namespace" and not is_users
 
 
 def _accumulations(roots: Sequence[Place], time_s: Floats, threshold_bytes: float) -> Iterator[Accumulation]:
