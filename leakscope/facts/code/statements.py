@@ -330,7 +330,8 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
     for tree in trees:
         if tree is None:
             return None
-        filling, parts = set(), dict[ast.AST, int | None]()
+        filling: set[ast.expr] = set()
+        parts: dict[ast.AST, int | None] = {}
         for node in ast.walk(tree):
             if (pair := stored(node)) is not None:
                 whole = pair[0]
