@@ -488,11 +488,13 @@ static int tie_rest(struct walk *w)
 }
 
 /* What is behind an object that pybind11 made: one word after those that every object of Python's begins with, which may
- * lead to what is no more there. How many bytes it has the block of malloc says; 0: that cannot be told. */
+ * lead to what is no more there. The object itself may have gone since the graph was taken, and its page with it. How many
+ * bytes it has the block of malloc says; 0: that cannot be told. */
 static uint64_t read_wrapped(const struct walk *w, uint32_t object, uint64_t words[MOST_OF_NODE / 8])
 {
-    uint64_t wrapped = word_at((void *)ARRAY(w->g, address, uintptr_t)[object], 16), chunk;
-    if (!may_point(wrapped) || !copy_from(wrapped - 8, &chunk, 8))
+    uint64_t wrapped, chunk;
+    if (!copy_from(ARRAY(w->g, address, uintptr_t)[object] + 16, &wrapped, 8) || !may_point(wrapped) ||
+        !copy_from(wrapped - 8, &chunk, 8))
         return 0;
     uint64_t bytes = (chunk & ~(uint64_t)7) - 8;
     return bytes <= MOST_OF_NODE && copy_from(wrapped, words, bytes) ? bytes : 0;
