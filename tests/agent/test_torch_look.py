@@ -526,6 +526,68 @@ main()
     assert said == "went on\n"
 
 
+def test_wherever_a_node_is_thought_to_lie_the_job_goes_on(forks: Forks) -> None:
+    """What was learnt of torch may be wrong: then what is read as an address is any number."""
+    said = forks.run(
+        f"""{SETUP}
+net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+losses = [net(torch.randn(8, 64)).sum() for _ in range(100)]
+take(), take()
+assert memory.history_places is not None
+meta, function, edges, sequence, each = memory.history_places
+tokens = [(id(tensor), 2**62 + number) for number, tensor in enumerate(losses)]
+tried = 0
+def follow(*places):
+    global tried
+    tried += 1
+    graph.histories(places, tokens, (), 0.002)
+    return True
+assert graph.read(3, 1e9, 1 << 33) is not None
+for one in range(8, 128, 8):
+    for other in range(8, 256, 8):
+        follow(one, other, edges, sequence, each)
+for at in range(8, 240, 8):
+    for bytes_each in (16, 24):
+        follow(meta, function, at, sequence, bytes_each)
+        follow(meta, function, edges, at, bytes_each)
+graph.drop()
+print(tried)
+"""
+    )
+    assert int(said) == 15 * 31 + 29 * 4
+
+
+def test_a_way_to_a_node_that_may_be_by_chance_is_not_taken(forks: Forks) -> None:
+    """Behind the end of another of a tensor's blocks there may lie the one that knows of its node."""
+    said = forks.run(
+        f"""{SETUP}
+import ctypes
+def block(**words):
+    made = (ctypes.c_uint64 * 40)()
+    for at, value in words.items():
+        made[int(at[1:])] = value
+    blocks.append(made)
+    return ctypes.addressof(made)
+blocks = []
+def places(is_by_chance):
+    nodes = [block(_2=7 + number) for number in range(4)]
+    nexts, known = [], []
+    for number, node in enumerate(nodes[:3]):
+        edge = block(_0=nodes[number + 1])
+        ctypes.memmove(node + 64, (ctypes.c_uint64 * 2)(edge, edge + 16), 16)
+        known.append((node, 7 + number, len(nexts), 1))
+        nexts.append(nodes[number + 1])
+    knows = block(_6=nodes[0])
+    others = block(_20=nodes[0] if is_by_chance else 0)
+    tensor = block(_2=block(_2=others, _3=knows))
+    return graph.find_histories(known, nexts, [(tensor, nodes[0])])
+graph.weigh_tensors(0, 16, 16, 8, 16)
+print(places(False), places(True))
+"""
+    )
+    assert said == "(24, 48, 64, 16, 16) None\n"
+
+
 @pytest.mark.parametrize("is_busy", (False, True), ids=("waits", "works"))
 def test_of_a_thread_that_may_be_inside_torch_nothing_that_it_may_change_is_read(forks: Forks, is_busy: bool) -> None:
     """It lets go of the GIL there: gradients come and go, and what graphs have saved. Two models are trained."""

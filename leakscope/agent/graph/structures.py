@@ -29,7 +29,7 @@ Kind = _structure(
     c_void_p="type",
     c_uint64="listed listed_bytes unreached",
     c_uint32="text",
-    c_uint8="base is_gc is_made_in_c is_wanted may_hold is_wrapper",
+    c_uint8="base is_gc is_made_in_c is_wanted may_hold is_wrapper is_array",
 )
 Bounds = _structure(
     "Bounds",

@@ -3,8 +3,8 @@
  * To ask torch makes a Python object for each node, which stays, and of which only so many may exist (torch/autograd.py).
  * Here nodes are read where they lie, as graph_find_histories found out from a few that torch was asked about, and nothing
  * is left behind. They hold still while this thread has the GIL and all others wait outside of torch, which lets go of it.
- * Where a node has a saved tensor is learnt for each class of nodes from the first few of it; and what is found there is
- * read by way of the kernel, for which a wrong address is an error and no crash.
+ * Where a node has a saved tensor is learnt for each class of nodes from the first few of it. What was learnt may be wrong:
+ * so all is read by way of the kernel, for which a wrong address is an error and no crash, or from a page that it read from.
  *
  * What C++ holds behind an object that pybind11 made is looked into alike: torch keeps the inputs of checkpoints so.
  *
@@ -17,14 +17,16 @@ enum { MOST_EDGES = 1 << 16, FIRST_MEMBER = 16, MOST_OF_NODE = 4096, LEARNT_FROM
 
 enum { MOST_CLASSES = 512, MOST_LEARNT = 32, ASKED_AT_ONCE = 64, READ_OF_TENSOR = 128, READ_OF_STORAGE = 96, MOST_VTABLES = 4 };
 
-enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, READ_OF_HOOKS = 32, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128 };
+enum { MOST_OF_LIST = 1 << 16, LEFT_BY_MALLOC = 32, READ_OF_HOOKS = 32, BEFORE_THE_CLOCK = 256, USUAL_BYTES = 256, LEAST_BYTES_OF_NODE = 128,
+       LOOKED_AT = 256, PAGE_BYTES = 4096, KNOWN_PAGES = 4096 };
 
 /* What a member of a node leads to: a tensor or an object of Python's, a list of such, or two functions of Python's and what
  * these made of a tensor (torch.autograd.graph.saved_tensors_hooks). */
 enum { SAVED_ONE = 1, SAVED_LIST, SAVED_HOOKS };
 
-struct node_class { /* by its table of functions. members: offsets of what was of that kind in some node of it */
-    uint64_t functions, seen;
+struct node_class { /* by its table of functions. members: offsets of what was of that kind in some node of it; bytes: to the
+                     * end of the last */
+    uint64_t functions, seen, bytes;
     uint16_t members[MOST_LEARNT];
     uint8_t kinds[MOST_LEARNT];
     uint32_t count;
@@ -34,6 +36,7 @@ struct walk {
     struct graph *g;
     const struct history_places *places;
     struct array seen, heap, tie, classes, owned, behind, saved, numbers; /* seen, owned, behind: tables by address */
+    struct array pages; /* that can be read: each at its own place among KNOWN_PAGES */
     uint64_t seen_count, seen_mask, heap_count, tie_count, class_count, owned_mask, behind_mask, saved_count;
     uint64_t vtables[MOST_VTABLES];
     uint64_t ends_ns, asked[ASKED_AT_ONCE];
@@ -44,8 +47,7 @@ struct walk {
 };
 
 struct waiting { /* a node of a graph: the oldest first */
-    uint64_t number;
-    const char *node;
+    uint64_t number, node;
 };
 
 /* A table of addresses, each with one more word; 0: no address. */
@@ -110,7 +112,7 @@ static int room(struct walk *w, struct array *array, uint64_t count, size_t each
     return (count + 1) * each <= array->bytes || grow(&w->g->budget, array, (count * 3 / 2 + 512) * each);
 }
 
-static void push(struct walk *w, const char *node, uint64_t number)
+static void push(struct walk *w, uint64_t node, uint64_t number)
 {
     if (!room(w, &w->heap, w->heap_count, sizeof(struct waiting))) {
         w->is_over = 1;
@@ -138,6 +140,29 @@ static struct waiting pop(struct walk *w)
     return first;
 }
 
+/* Memory, where all of it can be read: NULL elsewhere. Nothing is unmapped meanwhile. */
+static const char *peek(struct walk *w, uint64_t address, uint64_t bytes)
+{
+    uint64_t *pages = w->pages.at;
+    char one;
+    if (address < PAGE_BYTES || address >> 47)
+        return NULL;
+    for (uint64_t page = address / PAGE_BYTES; page <= (address + bytes - 1) / PAGE_BYTES; page++)
+        if (pages[page % KNOWN_PAGES] != page) {
+            if (!copy_from(page * PAGE_BYTES, &one, 1))
+                return NULL;
+            pages[page % KNOWN_PAGES] = page;
+        }
+    return (const char *)(uintptr_t)address;
+}
+
+/* A word of it, 0 where there is none. */
+static uint64_t peek_word(struct walk *w, uint64_t address)
+{
+    const char *at = peek(w, address, 8);
+    return at ? word_at(at, 0) : 0;
+}
+
 /* Tensors by what is behind them: of each the node of the object, or 0 where other objects refer to that. */
 static int know_tensors(struct walk *w)
 {
@@ -153,7 +178,7 @@ static int know_tensors(struct walk *w)
         return 0;
     for (uint32_t node = GROUPS; node < g->nodes; node++)
         if (types[node] >= FIRST_TYPE && kinds[types[node]].base == TENSOR) {
-            uint64_t behind = word_at((void *)ARRAY(g, address, uintptr_t)[node], L.tensor_storage & 0xffff);
+            uint64_t behind = peek_word(w, ARRAY(g, address, uintptr_t)[node] + (L.tensor_storage & 0xffff));
             if (behind)
                 *known_at(&w->behind, w->behind_mask, behind) = (struct known){behind, is_held[node] ? 0 : node};
         }
@@ -313,11 +338,13 @@ static uint32_t what_is_behind(const struct walk *w, const uint64_t *words, uint
 
 static void learn_one(struct node_class *of, uint64_t offset, uint8_t kind)
 {
+    uint64_t end = offset + (kind == SAVED_LIST ? 24 : 8);
     for (uint32_t k = 0; k < of->count; k++)
         if (of->members[k] == offset)
             return;
     if (of->count == MOST_LEARNT)
         return;
+    of->bytes = end > of->bytes ? end : of->bytes;
     of->kinds[of->count] = kind;
     of->members[of->count++] = (uint16_t)offset;
 }
@@ -333,15 +360,23 @@ static void learn_lists(const struct walk *w, struct node_class *of, const uint6
     }
 }
 
+/* How many bytes the block of malloc has that begins here; 0: nothing can be read there. What is no block's beginning has any
+ * number there, which malloc_usable_size would follow as an offset, to no memory maybe. */
+static uint64_t block_bytes(uint64_t address)
+{
+    uint64_t chunk;
+    return copy_from(address - 8, &chunk, 8) ? (chunk & ~(uint64_t)7) - 8 : 0;
+}
+
 /* Which words of a node are tensors, or objects of Python's, or lists of tensors, or hooks. How large it is malloc says, unless
  * the node lies inside of a block: read by the kernel, too far is no harm. */
-static void learn(struct walk *w, struct node_class *of, const char *node)
+static void learn(struct walk *w, struct node_class *of, uint64_t node)
 {
-    uint64_t size = malloc_usable_size((void *)node), words[MOST_OF_NODE / 8];
+    uint64_t size = block_bytes(node), words[MOST_OF_NODE / 8];
     uint8_t which[ASKED_AT_ONCE];
     if (size < LEAST_BYTES_OF_NODE || size > MOST_OF_NODE)
         size = USUAL_BYTES;
-    if (!copy_from((uintptr_t)node, words, size))
+    if (!copy_from(node, words, size))
         return;
     uint32_t end = (uint32_t)(size / 8), edges = (uint32_t)(w->places->edges / 8);
     for (uint32_t k = edges; k < edges + 3 && k < end; k++) /* begin, end, room */
@@ -373,7 +408,7 @@ static void hold(struct walk *w, uint32_t object)
 /* An object of Python's that a node leads to: a function that was written there. What it saved is in it, in a list that Python
  * is not told of. It knows its node, as no other object does: in a node there may be pointers left over from what was in its
  * place before, also to objects that went since the graph was taken, so that all is read by way of the kernel. */
-static void hold_function(struct walk *w, uint32_t object, const char *node)
+static void hold_function(struct walk *w, uint32_t object, uint64_t node)
 {
     const type *cls = ARRAY(w->g, kind, struct kind)[ARRAY(w->g, type, uint32_t)[object]].type;
     uint64_t words[MOST_OF_NODE / 8], size;
@@ -381,7 +416,7 @@ static void hold_function(struct walk *w, uint32_t object, const char *node)
         !copy_from(ARRAY(w->g, address, uintptr_t)[object], words, size) || words[1] != (uintptr_t)cls)
         return;
     uint32_t end = (uint32_t)(size / 8), at = FIRST_MEMBER / 8;
-    while (at < end && words[at] != (uintptr_t)node)
+    while (at < end && words[at] != node)
         at++;
     if (at >= end)
         return;
@@ -396,17 +431,20 @@ static void hold_function(struct walk *w, uint32_t object, const char *node)
         ask_all(w, (const char *)words + of->members[i]);
 }
 
-static void look_into(struct walk *w, const char *node)
+static void look_into(struct walk *w, uint64_t node, uint64_t functions)
 {
-    struct node_class *of = class_of(w, word_at(node, 0));
+    struct node_class *of = class_of(w, functions);
     char behind[READ_OF_HOOKS];
     if (!of)
         return;
     if (of->seen < LEARNT_FROM || of->seen % LEARNT_AGAIN == 0)
         learn(w, of, node);
     of->seen++;
+    const char *begin = of->bytes ? peek(w, node, of->bytes) : NULL;
+    if (!begin)
+        return;
     for (uint32_t i = 0; i < of->count; i++) {
-        const char *at = node + of->members[i];
+        const char *at = begin + of->members[i];
         uint64_t member = word_at(at, 0);
         uint32_t object = of->kinds[i] == SAVED_ONE && member ? node_at(w->g, member) : NONE;
         if (of->kinds[i] == SAVED_LIST)
@@ -423,6 +461,27 @@ static void look_into(struct walk *w, const char *node)
     }
 }
 
+/* The nodes that one leads to, and no older one did. 0: these are no nodes. */
+static int push_next(struct walk *w, const char *node)
+{
+    const struct history_places *at = w->places;
+    uint64_t begin = word_at(node, at->edges), bytes = word_at(node, at->edges + 8) - begin, next;
+    const char *edges, *number;
+    if (!bytes)
+        return 1;
+    if (bytes % at->edge_bytes || bytes > MOST_EDGES * at->edge_bytes || !(edges = peek(w, begin, bytes)))
+        return 0;
+    for (const char *edge = edges; edge < edges + bytes; edge += at->edge_bytes) {
+        if (!(next = word_at(edge, 0)))
+            continue;
+        if (!(number = peek(w, next + at->sequence, 8)))
+            return 0;
+        if (word_at(number, 0) != UINT64_MAX && is_first(w, next)) /* the others stand for parameters */
+            push(w, next, word_at(number, 0));
+    }
+    return 1;
+}
+
 /* All that one tensor's node leads to and no older one did. Of a graph that there is no time for it is guessed, by the
  * numbers of its nodes: whole is only what is older than all that still waits. */
 static void walk_down(struct walk *w, const struct history *top)
@@ -431,24 +490,17 @@ static void walk_down(struct walk *w, const struct history *top)
     uint64_t newest = top->number, oldest = newest, walked = 0;
     w->heap_count = 0;
     if (newest != UINT64_MAX && is_first(w, top->node))
-        push(w, (const char *)top->node, newest);
+        push(w, top->node, newest);
     while (w->heap_count && !w->is_over && room(w, &w->numbers, walked, 8)) {
         struct waiting one = pop(w);
         ARRAY(w, numbers, uint64_t)[walked++] = one.number;
         oldest = one.number < oldest ? one.number : oldest;
-        const char *edge = pointer_at(one.node, at->edges), *end = pointer_at(one.node, at->edges + 8);
-        uint64_t bytes = (uint64_t)(end - edge);
-        if (end < edge || bytes % at->edge_bytes || bytes > MOST_EDGES * at->edge_bytes) {
+        const char *node = peek(w, one.node, at->edges + 16);
+        if (!node || !push_next(w, node)) {
             w->is_wrong = 1;
             return;
         }
-        for (; edge < end; edge += at->edge_bytes) {
-            const char *next = pointer_at(edge, 0);
-            uint64_t number = next ? word_at(next, at->sequence) : UINT64_MAX;
-            if (number != UINT64_MAX && is_first(w, (uintptr_t)next)) /* the others stand for parameters */
-                push(w, next, number);
-        }
-        look_into(w, one.node);
+        look_into(w, one.node, word_at(node, 0));
         w->is_over |= walked % BEFORE_THE_CLOCK == 0 && cpu_ns() > w->ends_ns;
     }
     settle_asked(w);
@@ -492,11 +544,10 @@ static int tie_rest(struct walk *w)
  * bytes it has the block of malloc says; 0: that cannot be told. */
 static uint64_t read_wrapped(const struct walk *w, uint32_t object, uint64_t words[MOST_OF_NODE / 8])
 {
-    uint64_t wrapped, chunk;
-    if (!copy_from(ARRAY(w->g, address, uintptr_t)[object] + 16, &wrapped, 8) || !may_point(wrapped) ||
-        !copy_from(wrapped - 8, &chunk, 8))
+    uint64_t wrapped, bytes;
+    if (!copy_from(ARRAY(w->g, address, uintptr_t)[object] + 16, &wrapped, 8) || !may_point(wrapped))
         return 0;
-    uint64_t bytes = (chunk & ~(uint64_t)7) - 8;
+    bytes = block_bytes(wrapped);
     return bytes <= MOST_OF_NODE && copy_from(wrapped, words, bytes) ? bytes : 0;
 }
 
@@ -536,20 +587,13 @@ static const char *implementation_of(uint64_t tensor)
     return pointer_at((void *)tensor, L.tensor_storage & 0xffff);
 }
 
-static void find_node(struct history *one, const struct history_places *places)
-{
-    const char *meta = pointer_at(implementation_of(one->tensor), places->meta);
-    one->node = meta ? word_at(meta, places->function) : 0;
-    one->number = one->node ? word_at((void *)one->node, places->sequence) : UINT64_MAX;
-}
-
 static int by_age(const void *one, const void *other)
 {
     uint64_t a = ((const struct history *)one)->number, b = ((const struct history *)other)->number;
     return a < b ? -1 : a > b;
 }
 
-enum { LOOKED_AT = 256, LEAST_NODES_ASKED = 3 };
+enum { LEAST_NODES_ASKED = 3 };
 
 static int is_sequence(const char words[][LOOKED_AT], const struct known_node *nodes, uint64_t count, uint64_t at)
 {
@@ -611,27 +655,43 @@ INTERNAL int find_histories(struct history_places *found, const struct known_nod
                 has_edges = 1;
             }
     }
+    uint64_t ways = 0;
     for (uint64_t meta = 8; has_sequence && has_edges && meta < 8 * WORDS_OF_TENSOR; meta += 8)
         for (uint64_t function = 8; function < LOOKED_AT; function += 8)
             if (is_way(tensors, tensor_count, meta, function)) {
                 found->meta = meta;
                 found->function = function;
-                return 1;
+                ways++;
             }
-    return 0;
+    /* Of one tensor another block of its own may lie right before the one that knows of the node: in 1 of 100 loops of a small
+     * model what is behind the end of its storage's was taken for it, and at a later tensor led anywhere. */
+    return ways == 1;
 }
 
-/* Of each tensor the node by which it was made, and which classes of C++ tensors are of. */
-static void find_nodes(struct walk *w, struct history *histories, uint64_t count)
+static void know_table(struct walk *w, uint64_t functions)
 {
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t functions = word_at(implementation_of(histories[i].tensor), 0);
-        find_node(&histories[i], w->places);
-        for (int k = 0; k < MOST_VTABLES && w->vtables[k] != functions; k++)
-            if (!w->vtables[k])
-                w->vtables[k] = functions;
+    for (int k = 0; k < MOST_VTABLES; k++) {
+        if (!w->vtables[k])
+            w->vtables[k] = functions;
+        if (w->vtables[k] == functions)
+            return;
+    }
+}
+
+/* Of each tensor the node by which it was made, and which classes of C++ tensors are of. 0: these are no nodes. */
+static int find_nodes(struct walk *w, struct history *histories, uint64_t count)
+{
+    const struct history_places *at = w->places;
+    for (struct history *one = histories; one < histories + count; one++) {
+        uint64_t behind = peek_word(w, one->tensor + (L.tensor_storage & 0xffff)), meta = peek_word(w, behind + at->meta);
+        know_table(w, peek_word(w, behind));
+        one->node = meta ? peek_word(w, meta + at->function) : 0;
+        if (one->node && !peek(w, one->node + at->sequence, 8))
+            return 0;
+        one->number = one->node ? peek_word(w, one->node + at->sequence) : UINT64_MAX;
     }
     qsort(histories, count, sizeof *histories, by_age);
+    return 1;
 }
 
 /* The graph that hangs on one tensor. 0: nodes do not lie as was thought, or there is no room. */
@@ -665,12 +725,12 @@ INTERNAL int read_histories(struct graph *g, const struct history_places *places
     struct walk w = {.g = g, .places = places, .ends_ns = cpu_ns() + most_ns, .cut_node = NONE};
     uint64_t nodes = g->nodes;
     int is_done = begin_known(&w, &w.seen, &w.seen_mask, 4096) && begin_known(&w, &w.owned, &w.owned_mask, owned_count + 1) &&
-                  grow(&g->budget, &w.classes, 2 * MOST_CLASSES * sizeof(struct node_class)) && know_tensors(&w);
+                  grow(&g->budget, &w.classes, 2 * MOST_CLASSES * sizeof(struct node_class)) &&
+                  grow(&g->budget, &w.pages, KNOWN_PAGES * 8) && know_tensors(&w);
     for (uint64_t i = 0; is_done && i < owned_count; i++)
         if (owned[i])
             *known_at(&w.owned, w.owned_mask, owned[i]) = (struct known){owned[i], 1};
-    if (is_done)
-        find_nodes(&w, histories, count);
+    is_done = is_done && find_nodes(&w, histories, count);
     for (uint64_t i = 0; is_done && i < count; i++)
         is_done = read_history(&w, &histories[i]);
     if (is_done)
@@ -686,7 +746,7 @@ INTERNAL int read_histories(struct graph *g, const struct history_places *places
     g->saved = w.saved;
     g->saved_storages = w.saved.at;
     g->saved_count = w.saved_count;
-    struct array *arrays[] = {&w.seen, &w.heap, &w.tie, &w.classes, &w.owned, &w.behind, &w.numbers};
+    struct array *arrays[] = {&w.seen, &w.heap, &w.tie, &w.classes, &w.owned, &w.behind, &w.numbers, &w.pages};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         drop(&g->budget, arrays[i]);
     return is_added ? 1 + is_cut : 0;

@@ -49,6 +49,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
     uint8_t may_hold; /* its objects may have native memory of their own, of which nobody tells */
     uint8_t is_wrapper; /* of pybind11's: its objects lead to one of C++ each */
+    uint8_t is_array; /* its objects' own bytes are mostly values: of arrays, images, mappings but the recorder's */
 };
 
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,

@@ -158,6 +158,12 @@ static int may_hold(const type *cls)
     return 1;
 }
 
+static int is_array(const type *cls, uint8_t base)
+{
+    return base == NDARRAY || base == IMAGE || base == JAX_ARRAY ||
+           (base == MAPPING && !is_called(cls, "_leakscope_agent.interpreter.arrays.Mapping", 0));
+}
+
 INTERNAL uint32_t type_of(struct graph *g, type *cls)
 {
     struct kind *kinds = g->kind.at;
@@ -189,6 +195,7 @@ INTERNAL uint32_t type_of(struct graph *g, type *cls)
     kinds = g->kind.at;
     kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
+    kinds[number].is_array = (uint8_t)is_array(cls, kinds[number].base);
     kinds[number].may_hold = (uint8_t)(kinds[number].base == PLAIN && may_hold(cls));
     for (const type *above = made_in_c(cls); above && kinds[number].base == PLAIN && !kinds[number].is_wrapper; above = above->base)
         kinds[number].is_wrapper = (uint8_t)is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);

@@ -191,13 +191,6 @@ static int measure_spread(struct graph *g, struct work *w)
     return 1;
 }
 
-static int is_array(const struct kind *kind)
-{
-    uint8_t base = kind->base;
-    return base == NDARRAY || base == IMAGE || base == JAX_ARRAY ||
-           (base == MAPPING && !is_called(kind->type, "_leakscope_agent.interpreter.arrays.Mapping", 0));
-}
-
 /* Bytes of arrays. Where members stand for others, what each holds stands for as many. */
 INTERNAL int weigh_arrays(struct graph *g, struct work *w)
 {
@@ -212,7 +205,7 @@ INTERNAL int weigh_arrays(struct graph *g, struct work *w)
         uint32_t node = vertex[i];
         if (stands_for)
             stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
-        if (node >= GROUPS && (types[node] == TYPE_ARROW || is_array(&kinds[types[node]])))
+        if (node >= GROUPS && (types[node] == TYPE_ARROW || kinds[types[node]].is_array))
             g->array_bytes += scaled(own[node], stands_for ? stands_for[i] : 1);
     }
     drop(&g->budget, &array);
