@@ -10,8 +10,8 @@ from ..findings import LEVEL, PEAK, Bill, BillRow, Report
 from ..units import format_bytes, format_duration
 from ..words import BILL_NAMES
 
-_MOST_ROWS = 8
 _LEAST_SHARE = 0.01  # of the whole: less is told with others
+_LARGE_SHARE = 0.1  # of the level: what of the program has as much is told before what is not its own
 _DIFFERS = 0.03  # of the level: a peak that is nearer to it is the same
 _MOST_HOLDERS, _MOST_PARTS = 3, 6
 _OF_THE_PROGRAM = ("data", "model", "optimizer", "gradients", "activations", "batch", "user-held")  # told first
@@ -23,7 +23,8 @@ _REST = "the rest of "
 
 class Line(NamedTuple):
     """``share`` of all at the level, as text; ``details``: what it is made of, holder by holder; ``largest``: of these
-    the names alone. ``peak_bytes`` is None where the peak was no other moment.
+    the names alone. ``peak_bytes`` is None where the peak was no other moment. ``rank``: where there is little room
+    those of less are shown first.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Line(NamedTuple):
     share: str
     details: str = ""
     largest: str = ""
+    rank: int = 1
 
     @property
     def level(self) -> str:
@@ -40,11 +42,6 @@ class Line(NamedTuple):
     @property
     def peak(self) -> str:
         return format_bytes(self.peak_bytes) if self.peak_bytes is not None else ""
-
-    @property
-    def bytes(self) -> int:
-        """At the level, or at the peak, where there was more."""
-        return max(self.level_bytes, self.peak_bytes or 0)
 
 
 class Told(NamedTuple):
@@ -57,14 +54,15 @@ class Told(NamedTuple):
     level_bytes: int
 
     def briefly(self, most: int) -> list[Line]:
-        """So many lines, those with most. The last is the sum of all that have no room: they add up to the whole."""
+        """So many lines, the largest, what the program holds first. The last is the sum of all others: they add up."""
         if len(self.lines) <= most:
             return self.lines
-        order = sorted(self.lines, key=lambda line: -line.bytes)
+        order = sorted(self.lines, key=lambda line: (line.rank, -line.level_bytes))
         shown, rest = order[: most - 1], order[most - 1 :]
         peak = sum(line.peak_bytes or 0 for line in rest) if self.has_peak else None
         line = _line(f"and {len(rest)} more", sum(line.level_bytes for line in rest), peak, self.level_bytes)
-        largest = ", ".join(f"{one.name} {format_bytes(one.bytes)}" for one in rest)
+        rest.sort(key=lambda line: -line.level_bytes)
+        largest = ", ".join(f"{one.name} {one.level}" for one in rest if one.level_bytes)
         return [*(one for one in self.lines if one in shown), line._replace(largest=largest)]
 
 
@@ -80,7 +78,7 @@ def told(report: Report) -> Told | None:
     sizes = {account: max(_sum(at_level, account), _sum(at_peak, account)) for account in [*at_level, *at_peak]}
     most = max(level.total_bytes, peak.total_bytes if peak is not None and has_peak else 0)
     shown = sorted((a for a in sizes if a not in _LAST and sizes[a] >= _LEAST_SHARE * most), key=lambda a: -sizes[a])
-    shown = sorted(shown[: _MOST_ROWS - len(_LAST)], key=lambda account: account not in _OF_THE_PROGRAM)
+    shown.sort(key=lambda account: account not in _OF_THE_PROGRAM)
     others = [account for account in sizes if account not in (*shown, *_LAST)]
     for bill in (at_level, at_peak):
         bill["others"] = [row for account in others for row in bill.get(account, ())]
@@ -96,7 +94,9 @@ def told(report: Report) -> Told | None:
             level.total_bytes,
         )
         made_of = own if sum(row.bytes for row in own) >= sum(row.bytes for row in then) else then
-        lines.append(line._replace(details=_details(account, made_of), largest=_largest(account, made_of)))
+        is_first = account in _OF_THE_PROGRAM and line.level_bytes >= _LARGE_SHARE * level.total_bytes
+        rank = 0 if is_first else 2 if account == "others" else 1
+        lines.append(line._replace(details=_details(account, made_of), largest=_largest(account, made_of), rank=rank))
     columns: tuple[str, ...] = ("", f"at {format_duration(level.time_s)}", "share")
     if has_peak:
         columns += ("at peak",)

@@ -91,7 +91,7 @@ class _Size(NamedTuple):
 
 
 _SIZES = (  # whole sentences of evidence, rather than more; one table with its largest rows, rather than halves of two
-    _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(2, 2, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
+    _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(3, 1, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
     _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 1, tables=1), _Size(2, 1, 2, 1, tables=1),
     _Size(3, 1, 2, 1, True, 1), _Size(2, 1, 2, 1, True, 1), _Size(1, 1, 1, 1, True, 1),
 )  # fmt: skip

@@ -71,8 +71,8 @@ class _Inside:
 def bills(
     recording: Recording, growth: TreeGrowth, roles: Mapping[tuple[int, int], str], highest: Peak | None
 ) -> list[Bill]:
-    """At the level (the last snapshot that saw the job at work, and no peak; else the middle of what was judged) and
-    at the peak.
+    """At the level (the last snapshot that saw the job at work, and no peak, or later, where it then rose for good; else
+    the middle of what was judged) and at the peak.
 
     ``roles``: of processes by pid and start ticks. ``highest``: the most that the job held, which no sample may show.
     Empty without a sample of memory.
@@ -83,7 +83,7 @@ def bills(
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
     looked = [look.time_s for look in _looks(recording, main)]
     level_s = next(reversed(levels_s(recording, growth)), looked[-1] if looked else (growth.start_s + growth.end_s) / 2)
-    level_s = float(np.clip(level_s, growth.time_s[0], growth.time_s[-1]))
+    level_s = _where_it_stays(growth, float(np.clip(level_s, growth.time_s[0], growth.time_s[-1])))
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
@@ -119,6 +119,18 @@ def levels_s(recording: Recording, growth: TreeGrowth) -> list[float]:
 
 def _largest(growth: TreeGrowth) -> ProcessGrowth:
     return max(growth.processes, key=lambda p: float(p.held_bytes.max()))
+
+
+def _where_it_stays(growth: TreeGrowth, at_s: float) -> float:
+    """That moment, or a later one, if the job held much more for most of the time that came after it."""
+    after = (growth.time_s > at_s) & (growth.time_s <= growth.end_s)
+    if not after.any():
+        return at_s
+    times, held = growth.time_s[after], growth.held_bytes[after]
+    usual = float(np.median(held))
+    if _STAYS * usual <= _right_then(growth.time_s, growth.held_bytes, at_s):
+        return at_s
+    return float(times[int(np.argmin(abs(held - usual)))])
 
 
 def _is_above_level(growth: TreeGrowth, at_s: float) -> bool:
