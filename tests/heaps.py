@@ -1,7 +1,7 @@
 """Rows of a heap as snapshots write them, from places as a report tells them: ``main() trainer.history``.
 
 A place is a dict: its ``path``, what its name is (``edge_kind``, ``variable``, ``owner``, ``owner_module``,
-``owner_file``, ``is_user``), its ``type_name``, ``deep_bytes`` and ``length``. What lies between two places that are
+``owner_file``, ``is_user``), its ``type_name``, ``deep_bytes`` and ``length``; ``runs``: other functions that run have it as well. What lies between two places that are
 told is made up: a function, a module, an object that has an attribute. A place with an ``object_count`` of two or more
 stands for objects that have no row of their own.
 """
@@ -181,7 +181,8 @@ class _Snapshot:
         bytes, count = of.get("deep_bytes") or 0, of.get("object_count") or 1
         root = {0: "outside", _MODULES: "module", _RUNNING: "frame", _OUTSIDE: "outside"}.get(number)
         row = {
-            "node": self._heap.number(path), "path_node": number, "dominator_node": number,
+            "node": self._heap.number(path), "path_node": number,
+            "dominator_node": _RUNNING if of.get("runs") else number,
             "root_kind": root or above["root_kind"], "type_name": type_name, "edge_kind": kind, "edge_name": name,
             "is_named": True, "shallow_bytes": of.get("shallow_bytes", 100),
             "retained_bytes": round(bytes / max(1, count)),

@@ -179,7 +179,8 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
 def _with_use(
     case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]
 ) -> tuple[list[Pair], Line | None]:
-    """Of two models the one that could go is the one that nothing reads any more, if that is known of just one.
+    """Of two models the one that could go is the one that nothing reads any more, if that is known of just one, or that
+    no running function had when the other was in use.
 
     Then with the line where the other was made of it: there it could have been given up.
     """
@@ -188,11 +189,18 @@ def _with_use(
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
         return group, None
     copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))
-    if not (original.is_over and copy.is_over is False):
+    is_known = original.is_over and copy.is_over is False
+    is_seen = original.is_over is not False and copy.is_over is None and _runs(own) and not _runs(other)
+    if not (is_known or is_seen):
         return group, None
     size = sum(bytes for bytes, _ in pair.original.storages.values())
     line = _line(case, pair.copy.path, own)
     return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line
+
+
+def _runs(place: Place) -> bool:
+    """Whether functions that ran then had it beside the container that it is named by: a forward pass, say."""
+    return place.root_kind == "frame" and place.parent is None and place.named_by is not None
 
 
 # ---- what is said of them

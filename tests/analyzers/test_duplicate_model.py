@@ -50,20 +50,24 @@ def train(model: Any, lr: float = 1e-3, steps: int = 3) -> None:
                     parameter += lr * torch.randn_like(parameter)
 
 
+FILE = "/home/me/train.py"
+
+
 class Job:
     """A recorded job; each ``look`` is an inventory of the models, dicts and optimizers' tensors given by name."""
 
     def __init__(self, folder: Any, *, trains: bool = True) -> None:
-        self.builder = trainer(folder, leak=0).source(PID, "/home/me/train.py", PROGRAM)
+        self.builder = trainer(folder, leak=0).source(PID, FILE, PROGRAM)
         self.takes = 0
         self.trains = trains
 
-    def look(self, reason: str = "schedule", **held: Any) -> Job:
+    def look(self, reason: str = "schedule", runs: str = "", **held: Any) -> Job:
+        """``runs``: the one that is in use just then, which functions that are called have as well."""
         self.takes += 1
         at_s = 4.0 * self.takes
         step = 20 * self.takes - 19 if self.trains else None
         paths = [
-            {"path": f"main() {name}", "variable": name, "owner": "main", "owner_file": "/home/me/train.py"}
+            {"path": f"main() {name}", "variable": name, "owner": "main", "owner_file": FILE, "runs": name == runs}
             for name in held
         ]
         self.builder.take(
@@ -71,7 +75,8 @@ class Job:
         )
         for name, value in held.items():
             for row in rows(value):
-                self.builder.row("weights", at_s, PID, take=self.takes, weight_set=f"main() {name}", **row)
+                node = self.builder.node(PID, f"main() {name}") if runs else None
+                self.builder.row("weights", at_s, PID, take=self.takes, weight_set=f"main() {name}", node=node, **row)
         return self
 
     def report(self) -> Any:
@@ -239,6 +244,16 @@ def test_two_models_of_one_content_that_serve_are_worth_a_note_at_first_sight(tm
     (finding,) = Job(tmp_path, trains=False).look(model=model, half=copy.deepcopy(model)).told().findings
     assert (finding.severity, finding.subject.variable) == ("note", "half")
     assert any("both may be in use" in doubt for doubt in finding.doubts)
+
+
+@pytest.mark.parametrize("in_use, could_go", (("full", "fast"), ("fast", "full")))
+def test_of_two_models_the_one_could_go_that_was_not_in_use_when_the_other_was(tmp_path, in_use, could_go):
+    """Lines of source do not tell: a registry gives either."""
+    full = encoder().eval()
+    fast = copy.deepcopy(full).to(torch.bfloat16)
+    (finding,) = Job(tmp_path, trains=False).look(runs=in_use, full=full, fast=fast).told().findings
+    assert finding.subject.variable == could_go
+    assert finding.bytes == pytest.approx(weight_bytes({"full": full, "fast": fast}[could_go]), rel=0.01)
 
 
 def test_a_checkpoint_beside_an_optimizer_that_has_not_stepped_may_be_its_reference(tmp_path):
