@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from time import monotonic, sleep
 
@@ -109,3 +111,54 @@ def test_a_tool_that_asks_which_thread_ours_is_leaves_none_more_to_be_seen() -> 
         sleep(0.001)
     thread.end()
     assert seen[1:3] == [before, before]
+
+
+FILLED_AND_EMPTIED = """
+import ctypes
+from time import monotonic, sleep
+from leakscope.agent.interpreter import waiting
+from leakscope.agent.interpreter.thread import Thread
+
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
+libc.free.argtypes, libc.free.restype = (ctypes.c_void_p,), None
+libc.sbrk.argtypes, libc.sbrk.restype = (ctypes.c_ssize_t,), ctypes.c_size_t
+
+# All that is at the end of the heap is what is allocated here by number: these lists do not grow.
+blocks, small, waits, is_due, waits_since = [0] * 1600, [0] * 300, [0], [False], [0]
+
+def tick(asked_to_end):
+    waits[0] += 1
+    if is_due[0]:
+        while small:
+            libc.free(small.pop())
+        is_due[0], waits_since[0] = False, waits[0]
+    thread.ticked()
+    return bool(asked_to_end)
+
+waiting.load()
+thread = Thread(tick, 0.01, [], lambda: None)
+thread.begin()
+before, until = libc.sbrk(0), monotonic() + 30
+for number in range(1600):
+    blocks[number] = libc.malloc(65536)
+for number in range(300):
+    small[number] = libc.malloc(200 if number < 100 else 700 if number < 200 else 1000)
+filled, is_due[0] = libc.sbrk(0), True
+while not waits_since[0] or waits[0] < waits_since[0] + 2:  # it has waited since
+    assert monotonic() < until
+    sleep(0.01)
+for number in range(1600):
+    libc.free(blocks[number])
+print((filled - before) >> 20, (libc.sbrk(0) - before) >> 20)
+thread.end()
+"""
+
+
+@pytest.mark.live
+def test_what_the_thread_frees_is_free_for_the_heap_it_came_from() -> None:
+    """glibc keeps for a thread what it freed last: at the end of a heap that pins all below it."""
+    done = subprocess.run([sys.executable, "-c", FILLED_AND_EMPTIED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    filled_mib, emptied_mib = map(int, done.stdout.split())
+    assert (filled_mib >= 100, emptied_mib < 20) == (True, True), done.stdout
