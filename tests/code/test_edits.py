@@ -57,6 +57,12 @@ def main(model, data):
     ("mechanism", "line", "new", "about"),
     [
         ("autograd-history", "rows.append(loss)", "rows.append(loss.detach())", {}),
+        (  # one list of several: the line may be given what is no tensor for the others
+            "autograd-history",
+            "rows[name].append(loss)",
+            'rows[name].append(loss.detach() if hasattr(loss, "detach") else loss)',
+            {"member": "list"},
+        ),
         ("autograd-history", "total += loss", "total += loss.detach()", {}),
         ("autograd-history", "rows.append(loss + 1)", "rows.append((loss + 1).detach())", {}),
         ("autograd-history", "rows += [model(batch)]", "rows += [model(batch).detach()]", {}),
@@ -405,6 +411,7 @@ def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed
     [
         ("autograd-history", "rows.append(loss.item())", "append", {}),
         ("autograd-history", "rows.append((loss, step))", "append", {}),
+        ("autograd-history", "rows[name].append(loss + 1)", "append", {"member": "list"}),
         ("autograd-history", "total += loss\ntotal.backward()", "+=", {}),
         ("unbounded-container", "rows.add(row)", "add", {"type_name": "set of Row"}),
         ("unbounded-container", "rows[key] = row\nprint(rows[other])", "= row", {"type_name": "dict"}),

@@ -148,7 +148,7 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
         method = new.removesuffix("()").rpartition(".")[2]
         of_call = last_name(member.func) if isinstance(member, ast.Call) else ""
         _need(of_call not in (method, "item", "numpy"), f"the line stores {method}() of it already")
-        if method == "detach":
+        if ".detach()" in new:
             name = last_name(container)
             goes_back = (_receiver(node) for _, node in _nodes(asked.sources) if _called(node) == "backward")
             _need(name not in goes_back, f"backward() is called on {name}: what it is computed by is needed until then")
@@ -159,6 +159,13 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
         return _replaced(found.source, member, new)
 
     return how
+
+
+def _detached(asked: Asked, text: str, behind: str) -> str | None:
+    """A line that adds to one of several lists may be given what is no tensor as well."""
+    if asked.member is None:
+        return f"{behind}.detach()"
+    return f'{text}.detach() if hasattr({text}, "detach") else {text}' if text.isidentifier() else None
 
 
 def _of_view(asked: Asked, text: str, behind: str) -> str | None:
@@ -466,7 +473,7 @@ def _collector_on(asked: Asked, found: Statement) -> Edited:
 _How = Callable[[Asked, Statement], Edited]
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 _HOW: dict[str, _How] = {
-    "autograd-history": _otherwise(lambda asked, text, behind: f"{behind}.detach()"),
+    "autograd-history": _otherwise(_detached),
     "views": _otherwise(_of_view),
     "values-with-more": _otherwise(lambda asked, text, behind: f"{asked.base}({text})" if asked.base else None),
     "tracebacks": _otherwise(lambda asked, text, behind: f"{text}.with_traceback(None)"),
