@@ -102,7 +102,11 @@ def removed(comparison: Comparison) -> float | None:
 def told(comparison: Comparison, fix: Fix) -> str:
     """``Growth with the edit: -97% (125 MiB per hour before, 3 MiB after)``, in a line."""
     before, after = comparison.before.growth_bytes_per_hour, comparison.after.growth_bytes_per_hour
-    ended = "it ended as before" if _ending(comparison.before) == _ending(comparison.after) else "it ended otherwise"
+    is_alike = _ending(comparison.before) == _ending(comparison.after)
+    if not is_alike and not comparison.before.exit_code and comparison.after.exit_code:
+        failed = f"it failed with exit status {comparison.after.exit_code}, which it did not before"
+        return f"The edit of finding {fix.number} breaks the program: {failed}."
+    ended = "it ended as before" if is_alike else "it ended otherwise"
     share = removed(comparison)
     if comparison.before.grows and comparison.after.grows is False and (share or 0.0) < _MOST_GONE:
         # In the time that both have in common it still filled up to its limit.

@@ -67,7 +67,7 @@ def of_what_ran(decision: Decision, before: Case, after: Case) -> Decision:
     doubts = [*decision.doubts, *filter(None, [other_options(first.recording.command, second.recording.command)])]
     if failed := failure(second):
         is_alike = ended_alike(first.recording, second.recording)
-        if decision.verdict == BETTER or (decision.verdict == SAME and not is_alike):
+        if decision.verdict == BETTER or (decision.verdict in (SAME, CANNOT_TELL) and not is_alike):
             text = f"the run after {failed}, so that nobody knows what it would have come to: {decision.reason}"
             return Decision(CANNOT_TELL, text, doubts)
         if decision.verdict == SAME:

@@ -130,7 +130,7 @@ def _next(report: Report, room: _Room) -> Iterator[str]:
     run = run_argument(facts, _LONGEST_COMMAND)
     command, after = _command(facts), "fixed.parquet" if run == "after.parquet" else "after.parquet"
     again = f"leakscope record -o {{}} -- {command}" if command else "leakscope attach -o {} PID"
-    if any(finding.severity != "note" for finding in report.findings):
+    if any(finding.severity != "note" or finding.wasted for finding in report.findings):
         proof = f'leakscope compare {run} {after}  # a fix: "Better", the finding gone'
         yield f"Fix it, then prove it:\n\n{_shell([again.format(after) + _load(report), proof])}"
     elif report.verdict.leaking is None:
