@@ -88,6 +88,7 @@ _PURPOSES = {  # of those that are not accused
     "follows": "{copy} follows {original} (an average, a target, the best so far): {moves}",
     "changed": "{copy} is {original} with changes: {equal_count} tensors equal, {near_count} near",
     "snapshot": "{copy} is a saved state of {original} from its training, {bytes}",
+    "in-use": "{both} hold the same weights, each in its own form, and lines that go on running read both",
     "reference": "{copy} stays as {original} was, which is trained: a reference, a teacher or a target",
     "undecided": "{both} hold the same weights, but training was not seen: one may be the other's reference",
 }
@@ -128,7 +129,10 @@ def findings(
         accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
         for group in _groups(accused.values()):
             memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
-            group, line = _with_use(case, process, group, places)
+            group, line, are_used = _with_use(case, process, group, places)
+            if are_used:
+                yield _not_accused(process, replace(group[0], case="in-use"))
+                continue
             yield _finding(case, process, group, places, memory_bytes, warning_share, line)
         yield from (_not_accused(process, pair) for pair in alike if pair.copy.path not in accused)
     if not told:
@@ -178,24 +182,26 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
 
 def _with_use(
     case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]
-) -> tuple[list[Pair], Line | None]:
+) -> tuple[list[Pair], Line | None, bool]:
     """Of two models the one that could go is the one that nothing reads any more, if that is known of just one, or that
     no running function had when the other was in use.
 
-    Then with the line where the other was made of it: there it could have been given up.
+    Then with the line where the other was made of it: there it could have been given up. Last, whether both are read
+    on, and differ in what they are for: in precision, or in that one of them is trained.
     """
     pair = group[0]
     own, other = places.get(pair.copy.path), places.get(pair.original.path)
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
-        return group, None
+        return group, None, False
     copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))
     is_known = original.is_over and copy.is_over is False
     is_seen = original.is_over is not False and copy.is_over is None and _runs(own) and not _runs(other)
     if not (is_known or is_seen):
-        return group, None
+        differ = pair.copy.dtype != pair.original.dtype or pair.copy.trained_share != pair.original.trained_share
+        return group, None, differ and copy.is_over is original.is_over is False
     size = sum(bytes for bytes, _ in pair.original.storages.values())
     line = _line(case, pair.copy.path, own)
-    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line
+    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line, False
 
 
 def _runs(place: Place) -> bool:

@@ -56,8 +56,8 @@ FILE = "/home/me/train.py"
 class Job:
     """A recorded job; each ``look`` is an inventory of the models, dicts and optimizers' tensors given by name."""
 
-    def __init__(self, folder: Any, *, trains: bool = True) -> None:
-        self.builder = trainer(folder, leak=0).source(PID, FILE, PROGRAM)
+    def __init__(self, folder: Any, *, trains: bool = True, program: str = PROGRAM) -> None:
+        self.builder = trainer(folder, leak=0).source(PID, FILE, program)
         self.takes = 0
         self.trains = trains
 
@@ -71,7 +71,13 @@ class Job:
             for name in held
         ]
         self.builder.take(
-            PID, self.takes, at_s, step=step, reason=reason, holders=[{**p, "edge_kind": "local"} for p in paths]
+            PID,
+            self.takes,
+            at_s,
+            step=step,
+            reason=reason,
+            seen_lines=f"{FILE}:6 main",
+            holders=[{**p, "edge_kind": "local"} for p in paths],
         )
         for name, value in held.items():
             for row in rows(value):
@@ -244,6 +250,37 @@ def test_two_models_of_one_content_that_serve_are_worth_a_note_at_first_sight(tm
     (finding,) = Job(tmp_path, trains=False).look(model=model, half=copy.deepcopy(model)).told().findings
     assert (finding.severity, finding.subject.variable) == ("note", "half")
     assert any("both may be in use" in doubt for doubt in finding.doubts)
+
+
+USES_BOTH = """\
+def main():
+    exact = load()
+    quick = other(exact)
+    x = start()
+    while True:
+        x = quick(x)
+        x = exact(x)
+"""
+
+
+def test_two_forms_of_a_model_that_are_both_called_are_both_needed(tmp_path):
+    """A fast one proposes, the exact one decides."""
+    exact = encoder().eval()
+    quick = copy.deepcopy(exact).to(torch.bfloat16)
+    job = Job(tmp_path, trains=False, program=USES_BOTH)
+    for _ in range(3):
+        job.look(runs="exact", exact=exact, quick=quick)
+    told = job.told()
+    assert not told.findings
+    assert "lines that go on running read both" in told.ruled_out[0].reason
+
+
+def test_two_models_alike_that_are_both_called_could_be_one(tmp_path):
+    exact = encoder().eval()
+    job = Job(tmp_path, trains=False, program=USES_BOTH)
+    for _ in range(3):
+        job.look(runs="exact", exact=exact, quick=copy.deepcopy(exact))
+    assert len(job.told().findings) == 1
 
 
 @pytest.mark.parametrize("in_use, could_go", (("full", "fast"), ("fast", "full")))
