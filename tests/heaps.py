@@ -1,9 +1,9 @@
 """Rows of a heap as snapshots write them, from places as a report tells them: ``main() trainer.history``.
 
 A place is a dict: its ``path``, what its name is (``edge_kind``, ``variable``, ``owner``, ``owner_module``,
-``owner_file``, ``is_user``), its ``type_name``, ``deep_bytes`` and ``length``; ``runs``: other functions that run have it as well. What lies between two places that are
-told is made up: a function, a module, an object that has an attribute. A place with an ``object_count`` of two or more
-stands for objects that have no row of their own.
+``owner_file``, ``is_user``), its ``type_name``, ``deep_bytes`` and ``length``; ``runs``: other functions that run have
+it as well. What lies between two places that are told is made up: a function, a module, an object that has an
+attribute. A place with an ``object_count`` of two or more stands for objects that have no row of their own.
 """
 
 from __future__ import annotations

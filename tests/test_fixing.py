@@ -85,7 +85,9 @@ def test_the_program_is_run_without_what_leakscope_sets_for_itself(monkeypatch: 
 @pytest.mark.slow
 def test_an_edit_that_breaks_the_program_is_said_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It never gets as far as there are figures to compare."""
-    (tmp_path / "train.py").write_text(PROGRAM.replace("add(n)\n        time", "add(n)\n        len(seen) == n + 1 or exit(3)\n        time"))
+    (tmp_path / "train.py").write_text(
+        PROGRAM.replace("add(n)\n        time", "add(n)\n        len(seen) == n + 1 or exit(3)\n        time")
+    )
     before, after = tmp_path / "before.parquet", tmp_path / "after.parquet"
     subprocess.run(record_command(before, sys.executable, "train.py"), cwd=tmp_path, check=True)
     assert main(["fix", str(before), "--prove", "-o", str(after)]) != 0

@@ -22,7 +22,7 @@ import re
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..confidence import FAIR, NEUTRAL, PROVEN, Ground, graded
+from ..confidence import FAIR, NEUTRAL, PROVEN, STRONGLY_AGAINST, Ground, graded
 from ..evidence.sentences import let_go, listed, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
@@ -207,6 +207,11 @@ class _Copies:
     def _knows_use(self) -> bool:
         return bool(self._over) and len(self._over) + len(self._used) == len(self._group)
 
+    @property
+    def _may_be_read(self) -> bool:
+        """One that is not known to be over, by a line that is still to come."""
+        return any(use.is_over is None and use.line is not None for use in self._uses.values())
+
     def finding(self) -> Finding:
         case, group = self._case, self._group
         first = self._made_first() or group[0]
@@ -224,7 +229,12 @@ class _Copies:
             _KIND,
             f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {listing}",
             severity=severity,
-            grounds=[self._agree() if by_content else Ground(_BY_LENGTH, NEUTRAL)],
+            grounds=[
+                self._agree() if by_content else Ground(_BY_LENGTH, NEUTRAL),
+                Ground("lines that have not run yet may read one of them", STRONGLY_AGAINST)
+                if self._may_be_read
+                else None,
+            ],
             bytes=self.wasted,
             process=self._process,
             line=line or defined_at(first.named),

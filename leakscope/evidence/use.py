@@ -25,9 +25,9 @@ _KEY = re.compile(r"\['([^'\]]+)'\]$")
 class Use(NamedTuple):
     """``is_over``: True where no line that may still run reads it, False where one does, None where unclear.
 
-    ``line``: one that goes on reading it, else the last that read it; None: nothing does. ``filling``: how many
-    functions were last seen where they add to it. ``ends``: the last line round which it was read. ``came_to``: a later
-    one at which that function was seen; None: that call is over.
+    ``line``: one that goes on reading it, or may do so yet; else the last that read it; None: nothing does.
+    ``filling``: how many functions were last seen where they add to it. ``ends``: the last line round which it was
+    read. ``came_to``: a later one at which that function was seen; None: that call is over.
     """
 
     is_over: bool | None
@@ -43,11 +43,11 @@ class Use(NamedTuple):
     @property
     def text(self) -> str:
         """What follows the name."""
-        if self.is_over is None:
-            return ""
         if self.line is None:
-            return "nothing reads it"
+            return "" if self.is_over is None else "nothing reads it"
         where = self.line.place + (f" in {self.line.function}()" if self.line.function else "")
+        if self.is_over is None:
+            return f"{where}, which has not run yet, may read it"
         if not self.is_over:
             return f"{where} reads it"
         return f"read last at {where}, which {f'came to line {self.came_to} since' if self.came_to else 'is over'}"
@@ -78,7 +78,10 @@ def use_of(
     if holder.edge_kind == "global" and any(is_cell(source.module, source.file) for source in case.sources):
         return Use(None, None)  # for the next cell
     may_be_kept = () if is_alone else (read.line.place for read in reads if read.is_given)
-    if any(read.is_over is None for read in reads) or not set(made).issuperset(may_be_kept):
+    ahead = next((read.line for read in reads if read.is_over is None), None)
+    if ahead is not None:
+        return Use(None, ahead)
+    if not set(made).issuperset(may_be_kept):
         return Use(None, None)
     if not reads and not adding_lines(case.sources, holder):
         return Use(None, None)  # its name is not in the sources

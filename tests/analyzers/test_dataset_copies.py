@@ -42,12 +42,16 @@ def tokenized(texts: Sequence[str]) -> list[list[int]]:
     return [[hash(word) % 30000 for word in text.split()] for text in texts]
 
 
-def looked(tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", **containers: Any):
+def looked(
+    tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", source: str = SOURCE, line: int | None = None,
+    **containers: Any,
+):  # fmt: skip
     """Findings and what was ruled out, of a trainer whose main() holds these containers.
 
     ``in_library``: one that only a call into a library holds. ``form``: of the last one, as older recordings tell.
+    ``line``: at which main() was seen.
     """
-    builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
+    builder = trainer(tmp_path, leak=0).source(PID, FILE, source)
     owner = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
     holders, forms = [], []
     for name, obj in containers.items():
@@ -63,7 +67,8 @@ def looked(tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", 
             node, told = builder.node(PID, place["path"]), ("row_count", "data_form", "content_sketch")
             forms.append({"node": node, "deep_bytes": megabytes * MiB, **dict(zip(told, found))})
     for number, reason in ((1, "schedule"), (2, "exit")):  # at the exit the locals of main() are gone
-        builder.take(PID, number, 5.0 * number, reason=reason, holders=holders if number == 1 else None)
+        seen = {"seen_lines": f"{FILE}:{line} main"} if line is not None else {}
+        builder.take(PID, number, 5.0 * number, reason=reason, holders=holders if number == 1 else None, **seen)
     for form in forms:
         builder.row("data_forms", 5.0, PID, take=1, **form)
     report = asked(builder.open(), only=["dataset-copies"])
@@ -81,6 +86,28 @@ def test_each_form_is_named_with_its_cost(tmp_path):
     assert (finding.subject.file, finding.subject.line, finding.subject.variable) == (FILE, 2, "examples")
     assert any("tokens" in doubt and "main() ids" in doubt for doubt in finding.doubts)
     assert "40.0 MiB if main() ids (list) is enough" in finding.remedy[0]
+
+
+READ_AT_THE_END = """\
+def main():
+    examples = load("rows.jsonl")
+    texts = [render(example) for example in examples]
+    train(texts)
+    if wanted():
+        export(examples)
+"""
+
+
+def test_that_a_line_to_come_may_read_a_form_is_said_and_speaks_against_waste(tmp_path):
+    for line in (4, 7):
+        (tmp_path / str(line)).mkdir()
+    rows = records()
+    forms = {"examples": rows, "texts": formatted(rows)}
+    ((before,), _), ((after,), _) = (
+        looked(tmp_path / str(line), source=READ_AT_THE_END, line=line, **forms) for line in (4, 7)
+    )
+    assert any("train.py:6 in main(), which has not run yet, may read it" in one.text for one in before.evidence)
+    assert before.confidence < after.confidence
 
 
 def test_a_split_is_known_as_parts_of_the_whole(tmp_path):

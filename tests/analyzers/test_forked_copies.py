@@ -110,7 +110,6 @@ def test_workers_of_every_epoch_are_judged_by_those_that_lived_at_once(tmp_path,
     [
         (filling(20), 80, {}),  # what any interpreter with torch copies
         (filling(50), 10, {}),  # there are no such rows
-        (filling(50), 80, {"array_deep_bytes": 79 * MiB}),
         (filling(50), 80, {"tensor_deep_bytes": 79 * MiB}),
     ],
 )

@@ -71,8 +71,8 @@ class _Inside:
 def bills(
     recording: Recording, growth: TreeGrowth, roles: Mapping[tuple[int, int], str], highest: Peak | None
 ) -> list[Bill]:
-    """At the level (the last snapshot that saw the job at work, and no peak, or later, where it then rose for good; else
-    the middle of what was judged) and at the peak.
+    """At the level (the last snapshot that saw the job at work, and no peak, or later, where it then rose for good;
+    else the middle of what was judged) and at the peak.
 
     ``roles``: of processes by pid and start ticks. ``highest``: the most that the job held, which no sample may show.
     Empty without a sample of memory.
