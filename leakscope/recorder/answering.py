@@ -43,8 +43,12 @@ MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 # It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
 # What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
 # numpy would start threads of their own, which nothing here needs.
+# Nor does anybody read the texts that pyarrow.compute makes for each of its functions (17 ms).
 HELPER = f"""{finalizing.NO_CERTIFICATES}
 import os, sys, threading
+class docscrape:
+    NumpyDocString = staticmethod(lambda text: {{"Parameters": ()}})
+sys.modules["pyarrow.vendored.docscrape"] = docscrape
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 def yielding(work, by=19):
     def run():
