@@ -28,6 +28,7 @@ def main(yielding: Callable[[Callable[[], None]], None] = lambda work: work()) -
     analyzers.kinds()  # loads them
     run_lightly()
     gc.freeze()
+    gc.set_threshold(20_000, 50, 100)  # what is found is kept until it is told, and then this process ends
     gc.enable()
     _say({"ready": True})
     for line in sys.stdin:
