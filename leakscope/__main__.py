@@ -35,7 +35,13 @@ def main() -> "NoReturn":
 
 def _run() -> "NoReturn":
     if sys.argv[1:2] in (["record"], ["attach"]):
+        import gc
+
+        gc.disable()  # of what is loaded nothing goes
         from leakscope.recorder import main as record
+
+        gc.freeze()
+        gc.enable()
 
         status = record(sys.argv[2:], sys.argv[1])
         if status is not None:

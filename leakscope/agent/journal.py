@@ -93,6 +93,17 @@ def _process_of(row: dict[str, Any]) -> Any:
 
 def decode_payload(payload: bytes) -> tuple[str, list[dict[str, Any]]]:
     """(table, rows) of one verified payload. **Errors** any Exception if it is not a block."""
+    table, columns = decode_columns(payload)
+    return table, rows_of(columns)
+
+
+def rows_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    names = list(columns)
+    return [dict(zip(names, row)) for row in zip(*columns.values())]
+
+
+def decode_columns(payload: bytes) -> tuple[str, dict[str, list[Any]]]:
+    """(table, columns) of one verified payload. **Errors** any Exception if it is not a block."""
     decompressor = zlib.decompressobj()
     text = decompressor.decompress(payload, MAX_BLOCK_BYTES)
     if not decompressor.eof:
@@ -105,8 +116,7 @@ def decode_payload(payload: bytes) -> tuple[str, list[dict[str, Any]]]:
         values = columns[name]
         for i in range(1, len(values)):
             values[i] += values[i - 1]
-    names = list(columns)
-    return block["t"], [dict(zip(names, row)) for row in zip(*columns.values())]
+    return block["t"], columns
 
 
 def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[str, Any]]], None, int]:

@@ -211,7 +211,7 @@ class _Recording:
         self._sampler: Sampler | None = None  # None once recording is over
         self._finished: Sampler | None = None
         self._is_closed = False
-        self._helper: int | None = None
+        self._helper: int | None = None  # makes the file, where what answers does not
         self._helper_status: int | None = None
         self._size_bytes = 0  # of a file that was uploaded
         self._full: Room | None = None  # what leaves no room to finish the file
@@ -331,7 +331,6 @@ class _Recording:
         self._output.release()
         self._full = finalizing.full_limit(self._output.written_bytes())
         if self._full is None and finalizing.is_possible():
-            self._finish()
             if self._answering is not None and sampler is not None:
                 self._answering.begin(
                     sampler.elapsed_s,
@@ -339,15 +338,28 @@ class _Recording:
                     is_job_over=self._job.is_over,
                     is_telling=bool(sampler.own_kills.number),
                 )
+            keeps = self._options.keep_journal
+            if finalizing.at_once(self._output.path, self._output.written_bytes(), keeps):
+                self._helper_status = 0
+            elif self._answering is None or sampler is None or not self._answering.makes_file(keeps):
+                self._start_finishing()
         self._output.remove_agent()
 
-    def _finish(self) -> None:
-        keeps = self._options.keep_journal
-        if finalizing.at_once(self._output.path, self._output.written_bytes(), keeps):
-            self._helper_status = 0
-        else:
-            keep = ["--keep-journal"] if keeps else []
-            self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+    def _start_finishing(self) -> None:
+        keep = ["--keep-journal"] if self._options.keep_journal else []
+        self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+
+    def _wait_for_file(self) -> None:
+        if self._answering is not None and self._answering.is_making_file:
+            is_made = self._answering.file_is_made()
+            if is_made is None:
+                return
+            if is_made:
+                self._helper_status = 0
+            else:
+                self._start_finishing()
+        if self._helper is not None and self._helper_status is None:
+            self._helper_status = finalizing.wait(self._helper)
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:
         """What can only be told when the job is over: its last words."""
@@ -377,8 +389,7 @@ class _Recording:
         is_told = self._finished is not None and self._options.summary and not self._options.quiet
         if self._finished is not None and is_told:
             console.say(self._ending(self._finished, elapsed_s))
-        if self._helper is not None and self._helper_status is None:
-            self._helper_status = finalizing.wait(self._helper)
+        self._wait_for_file()
         for companion in self._companions:
             if not companion.needs_file:
                 console.pass_on(companion.finish())
@@ -473,7 +484,7 @@ class _Recording:
         if self._full is not None:
             left = format_bytes(max(0, self._full.left_bytes))
             return f"the file is not finished while so little memory is left ({left}, {self._full.name})"
-        if self._helper is None:
+        if not finalizing.is_possible():
             return "pyarrow is not installed here, which the finished file needs"
         if self._helper_status is None:
             return "finishing the file was interrupted"

@@ -1,5 +1,7 @@
 """The answer at the end of a recording, soon after it: a helper has loaded what it takes. Runs in the recorder.
 
+The helper also makes the file, since whoever makes it has to load pyarrow, which this one has.
+
 To load pandas takes a second of CPU, more than anybody should wait for the end of a job. So in the first minutes a
 helper waits beside the job with everything loaded (120 MB), where memory is plenty. It lets the job go first, so that
 on a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the
@@ -41,8 +43,12 @@ MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 # It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
 # What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
 # numpy would start threads of their own, which nothing here needs.
+# Nor does anybody read the texts that pyarrow.compute makes for each of its functions (17 ms).
 HELPER = f"""{finalizing.NO_CERTIFICATES}
 import os, sys, threading
+class docscrape:
+    NumpyDocString = staticmethod(lambda text: {{"Parameters": ()}})
+sys.modules["pyarrow.vendored.docscrape"] = docscrape
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 def yielding(work, by=19):
     def run():
@@ -101,6 +107,8 @@ class Answering(Companion):
         self._said = b""
         self._is_ready = self._has_looked = False
         self._asked = 0  # how many answers are to come
+        self.is_making_file = False
+        self._is_made: bool | None = None  # as it said
         self._next_look_s = WAITING_S
         self._is_over = False  # no more helpers while the job runs: one failed, or there is no room
 
@@ -148,7 +156,7 @@ class Answering(Companion):
     def begin(
         self, elapsed_s: float, journal_bytes: int, *, is_job_over: bool = True, is_telling: bool = False
     ) -> None:
-        """The recording is over, and its file is being made: meanwhile the helper loads, if it has not.
+        """The recording is over: the helper loads, if it has not.
 
         One that has not yet loaded everything, or is in the middle of a look, gives way to one that hurries.
         ``is_telling``: a short run has something to tell all the same, such as a kill.
@@ -176,6 +184,22 @@ class Answering(Companion):
         if (full := too_full(*needed)) is not None:
             return f"{format_bytes(max(0, full.left_bytes))} of memory are left, {full.name}, which is too little here"
         return ""
+
+    def makes_file(self, keep_journal: bool) -> bool:
+        """Have the helper make the file, if there is one."""
+        self.is_making_file = self.pid is not None
+        if self.is_making_file:
+            self._order("finish", keep_journal)
+        return self.is_making_file
+
+    def file_is_made(self) -> bool | None:
+        """When it is. False: it has to be made otherwise; None: a signal ended the wait, and the helper."""
+        while self.pid is not None and self._is_made is None:
+            if _is_asked_to_end():
+                self.give_way()
+                return None
+            self._take_in(_POLL_S)
+        return bool(self._is_made)
 
     def answer(self, elapsed_s: float, waits: Callable[[], None] = lambda: None) -> Answer | None:
         """What it says of the finished file, if it says so in time; else what was said before, of most of a run of
@@ -208,7 +232,7 @@ class Answering(Companion):
             if _cpu_s(self.pid) - used_s > cpu_s:
                 self.why_not = f"there is more to read than {format_duration(cpu_s)} are enough for"
                 return
-            if signal.sigpending() & set(signals.ENDING):
+            if _is_asked_to_end():
                 self.why_not = "a signal ended the wait for it"
                 return
             if not is_told and now_s - began_s > _TELL_S:
@@ -247,9 +271,9 @@ class Answering(Companion):
             return
         goes_first(self.pid)
 
-    def _order(self, what: str) -> None:
+    def _order(self, what: str, *how: bool) -> None:
         with suppress(OSError):
-            os.write(self._orders, json.dumps([what, self._output]).encode() + b"\n")
+            os.write(self._orders, json.dumps([what, self._output, *how]).encode() + b"\n")
 
     def _listen(self) -> None:
         """Take in what it said so far, without waiting."""
@@ -264,6 +288,7 @@ class Answering(Companion):
             if "answer" in word:
                 self._asked -= 1
                 self._answer = Answer(word["answer"], word["as_of_s"] or 0.0)
+            self._is_made = word.get("made", self._is_made)
             self._is_ready = True
 
     def _heard(self, timeout_s: float) -> list[dict[str, Any]]:
@@ -286,6 +311,10 @@ class Answering(Companion):
         self._orders = self._words = -1
         self._said, self._is_ready, self._has_looked, self._asked = b"", False, False, 0
         return pid
+
+
+def _is_asked_to_end() -> bool:
+    return bool(signal.sigpending() & set(signals.ENDING))
 
 
 def _cpu_s(pid: int | None) -> float:

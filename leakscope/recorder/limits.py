@@ -131,21 +131,23 @@ class Limits:
         alarms += [alarm for row in (*host, *cgroups) for alarm in self._look_for_stalls(row)]
         limits = [limit for row in (*host, *cgroups) if (limit := _limit(row)) is not None]
         limits += [*_nearest_each(others), *_devices(gpus)]
-        growth = job.steady(_LEAST_WATCHED_S) if job is not None else None
         for limit in limits:
-            self._follow(limit, now_s, growth if limit.is_memory else None)
+            self._follow(limit, now_s, job if limit.is_memory else None)
             if not limit.is_gpu:  # a GPU that is full is well used
                 alarms += self._look_for_pressure(limit)
         for name in [name for name, known in self._known.items() if known.seen_s < now_s - _FORGET_S]:
             del self._known[name]
         return alarms
 
-    def _follow(self, limit: Limit, now_s: float, growth: Steady | None) -> None:
-        """By its own course; where others are too restless for that, by the job's ``growth``."""
+    def _follow(self, limit: Limit, now_s: float, job: Course | None) -> None:
+        """By its own course; where others are too restless for that, by the job's."""
         known = self._known.get(limit.name)
         course = known.course if known is not None else Course()
         if course.add(now_s, limit.used_bytes) or known is None:
-            left_s = _seconds_left(limit, course.steady(_LEAST_WATCHED_S) or growth)
+            steady = course.steady(_LEAST_WATCHED_S)
+            if steady is None and job is not None:
+                steady = job.steady(_LEAST_WATCHED_S)
+            left_s = _seconds_left(limit, steady)
         else:
             left_s = known.limit.seconds_left
         self._known[limit.name] = _Known(limit._replace(seconds_left=left_s), now_s, course)

@@ -12,6 +12,7 @@ _HAS_PROC = hasattr(os, "sysconf")  # Windows, where recordings are read alone, 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if _HAS_PROC else 100
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if _HAS_PROC else 4096
 _READ_BYTES = 65536
+_MOST_FIGURE = 32  # bytes of a line's figure, and the blanks before it
 
 
 class Stat(NamedTuple):
@@ -80,27 +81,28 @@ def run_delay_s(pid: int) -> float | None:
 
 def bytes_of(data: bytes, name: bytes) -> int | None:
     """The figure of a line such as ``RssAnon:  1234 kB``, in bytes."""
-    text = text_of(data, name)
-    return None if text is None else int(text.split()[0]) * 1024
+    start = _behind(data, name + b":")
+    return None if start is None else int(data[start : start + _MOST_FIGURE].split(None, 1)[0]) * 1024
 
 
 def text_of(data: bytes, name: bytes) -> str | None:
     """The rest of the line that begins with ``name`` and a colon."""
-    start = data.find(b"\n" + name + b":") + 1
-    if start == 0 and not data.startswith(name + b":"):
-        return None
-    start += len(name) + 1
-    end = data.find(b"\n", start)
-    return data[start : end if end >= 0 else len(data)].decode("utf-8", "replace").strip()
+    start = _behind(data, name + b":")
+    return None if start is None else data[start:].partition(b"\n")[0].decode("utf-8", "replace").strip()
 
 
 def count_of(data: bytes | None, name: bytes) -> int | None:
     """The figure of a line such as ``oom_kill 3``."""
-    for line in (data or b"").splitlines():
-        key, _, value = line.partition(b" ")
-        if key == name:
-            return int(value)
-    return None
+    start = _behind(data or b"", name + b" ")
+    return None if start is None or data is None else int(data[start:].partition(b"\n")[0])
+
+
+def _behind(data: bytes, head: bytes) -> int | None:
+    """Where the rest of the line begins that begins with ``head``."""
+    if data.startswith(head):
+        return len(head)
+    found = data.find(b"\n" + head)
+    return None if found < 0 else found + 1 + len(head)
 
 
 def pressure(path: str) -> tuple[float | None, float | None]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import schema
-from ..agent.journal import open_regular
+from ..agent.journal import open_regular, rows_of
 from ..errors import UnreadableRecording
-from .segments import Unread, read_segment, segments
+from .segments import Columns, Unread, read_segment, segments
 
 VERDICT_FILE = "verdict.json"  # in a journal: what was found while the recording went on
 _MOST_VERDICT_BYTES = 1 << 20
@@ -34,15 +34,15 @@ def verdict(journal: Path) -> dict[str, Any]:
     return {key: told[key] for key in ("verdict", "figures") if isinstance(told.get(key), dict)}
 
 
-def blocks(journal: Path, facts: Facts) -> Iterator[tuple[str, list[Row]]]:
+def blocks(journal: Path, facts: Facts) -> Iterator[tuple[str, Columns]]:
     for segment in segments(journal):
         blocks = read_segment(segment)
         try:
             while True:
-                table, rows = next(blocks)
-                if isinstance(table, str) and rows:
-                    facts.look_at(table, rows)
-                    yield table, rows
+                table, columns = next(blocks)
+                if isinstance(table, str) and any(columns.values()):
+                    facts.look_at(table, columns)
+                    yield table, columns
         except StopIteration as end:
             if end.value.bytes:
                 facts.unread[segment] = end.value
@@ -66,13 +66,13 @@ class Facts:
         self.gaps: list[str] = []
         self.notes: list[str] = []
 
-    def look_at(self, table: str, rows: list[Row]) -> None:
-        times = [row["time_mono_ns"] for row in rows if type(row.get("time_mono_ns")) is int]
+    def look_at(self, table: str, columns: Columns) -> None:
+        times = [time for time in columns.get("time_mono_ns", ()) if type(time) is int]
         if times:
             self.first_mono_ns = min(*times, self.first_mono_ns or times[0])
             self.last_mono_ns = max(*times, self.last_mono_ns or times[0])
         if table == "events":
-            for row in rows:
+            for row in rows_of(columns):
                 if row.get("event") == "end":
                     self.end_seen, self.end_value = True, row.get("value")
                 elif row.get("event") == "peak":
@@ -82,7 +82,7 @@ class Facts:
                 elif row.get("event") == "output-lost":
                     self.gaps.append(f"rows are missing: {row.get('text')}")
         elif table == "processes":
-            for row in rows:
+            for row in rows_of(columns):
                 if row.get("is_root") is True:
                     self.root = row
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .. import schema
-from ..agent.journal import GPU_SNAPSHOT, WHOLE_HEAP
+from ..agent.journal import GPU_SNAPSHOT, WHOLE_HEAP, rows_of
 from ..errors import LeakscopeError
 from . import seal
 from .account import Facts, Row, blocks, verdict
@@ -43,8 +43,8 @@ def write(journal: Path, stream: BinaryIO) -> dict[str, Any]:
     _check_files(journal)
     meta, facts = read_meta(journal), Facts()
     tables: dict[str, list[Row]] = {}
-    for table, rows in blocks(journal, facts):
-        tables.setdefault(table, []).extend(rows)
+    for table, columns in blocks(journal, facts):
+        tables.setdefault(table, []).extend(rows_of(columns))
     if facts.unread or not (meta and facts.end_seen):
         raise DoesNotFit("it did not end in order")
     row_counts = {table: len(rows) for table, rows in tables.items()}

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import seal
-from .account import Facts, Row, blocks, verdict
+from .account import Facts, blocks, verdict
 from .arrow import ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
 from .meta import FOOTER_KEY, read_meta
-from .segments import segments
+from .segments import Columns, segments
 
 # Decoded columns held at once over all tables; the interpreter and pyarrow are 56 MB already.
 BUFFER_BYTES = 12 * 1024 * 1024
+# Rows of all tables that wait as Python has them, 1 KB each: of a batch each column costs 15 us, however few they are.
+WAITING_ROWS = 4096
 SHORT_BYTES = 1024 * 1024  # of journal
 # A table with fewer rows left than this shares the last row group: of 200 columns each group costs 16 KB and 1.5 ms.
 SHARED_ROWS = ROW_GROUP_ROWS // 4
@@ -45,8 +47,8 @@ def merge(journal: Path, stream: BinaryIO, state: str, *, salvages: bool = False
         writer = parquet_writer(stream, arrow_schema(extra_columns), is_short=is_short)
         try:
             groups = _RowGroups(writer)
-            for table, rows in blocks(journal, facts):
-                groups.add(table, rows)
+            for table, columns in blocks(journal, facts):
+                groups.add(table, columns)
             if not salvages:
                 facts.check_sound(journal)
             groups.write_all()
@@ -67,12 +69,14 @@ def _abandon(writer: pq.ParquetWriter) -> None:
 
 
 class _RowGroups:
-    """Collects the rows of each table as Arrow columns and writes a row group when one is full."""
+    """Collects the rows of each table as columns, soon as Arrow has them, and writes a row group when one is full."""
 
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
         self._columns = writer.schema
         self._known = set(writer.schema.names)
+        self._waiting: dict[str, Columns] = {}  # until there are enough of them for a batch
+        self._waiting_rows: Counter[str] = Counter()
         self._batches: dict[str, list[pa.RecordBatch]] = {}
         self._rows: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
@@ -80,47 +84,65 @@ class _RowGroups:
         self.unknown_columns: set[str] = set()
         self.misfits = 0
 
-    def add(self, table: str, rows: list[Row]) -> None:
-        for start in range(0, len(rows), ROW_GROUP_ROWS):
-            batch = self._batch(rows[start : start + ROW_GROUP_ROWS])
-            if self._rows[table] + batch.num_rows > ROW_GROUP_ROWS:
+    def add(self, table: str, columns: Columns) -> None:
+        rows = len(next(iter(columns.values())))
+        for start in range(0, rows, ROW_GROUP_ROWS):
+            part = columns
+            if rows > ROW_GROUP_ROWS:
+                part = {name: values[start : start + ROW_GROUP_ROWS] for name, values in columns.items()}
+            count = min(ROW_GROUP_ROWS, rows - start)
+            if self._rows[table] + count > ROW_GROUP_ROWS:
                 self._write(table)
-            self._batches.setdefault(table, []).append(batch)
-            self._rows[table] += batch.num_rows
-            self._bytes[table] += batch.nbytes
-            self.row_counts[table] += batch.num_rows
-            if sum(self._bytes.values()) > BUFFER_BYTES:
-                self._write(max(self._bytes, key=self._bytes.__getitem__))
+            self._wait(table, part, count)
+            self._rows[table] += count
+            self.row_counts[table] += count
+            if sum(self._waiting_rows.values()) > WAITING_ROWS:
+                self._pack(max(self._waiting_rows, key=self._waiting_rows.__getitem__))
+                if sum(self._bytes.values()) > BUFFER_BYTES:
+                    self._write(max(self._bytes, key=self._bytes.__getitem__))
 
     def write_all(self) -> None:
-        few = [table for table in self._batches if self._rows[table] < SHARED_ROWS]
-        for table in sorted(self._batches.keys() - set(few)):
+        few = [table for table in self._rows if 0 < self._rows[table] < SHARED_ROWS]
+        for table in sorted(table for table in self._rows if self._rows[table] >= SHARED_ROWS):
             self._write(table)
         for tables in _by_room(sorted(few), self._rows, ROW_GROUP_ROWS):
             self._write(*tables)
 
-    def _batch(self, rows: list[Row]) -> pa.RecordBatch:
+    def _wait(self, table: str, columns: Columns, count: int) -> None:
+        waiting, before = self._waiting.setdefault(table, {}), self._waiting_rows[table]
+        for name, values in columns.items():
+            if name != "table":
+                waiting.setdefault(name, [None] * before).extend(values)
+        if not waiting:  # rows without any column still count
+            waiting["time_mono_ns"] = [None] * before
+        for name in waiting.keys() - columns.keys():
+            waiting[name].extend([None] * count)
+        self._waiting_rows[table] += count
+
+    def _pack(self, table: str) -> None:
+        """The rows of a table that wait, as one batch."""
         arrays = {}
-        for name in rows[0]:  # all rows of a block have the same columns
-            if name == "table":
-                continue
-            arrays[name], lost = column_array(name, [row[name] for row in rows])
+        for name, values in self._waiting.pop(table, {}).items():
+            arrays[name], lost = column_array(name, values)
             self.misfits += lost
-        if not arrays:  # rows without any column still count
-            arrays["time_mono_ns"] = pa.nulls(len(rows), pa.int64())
-        self.unknown_columns.update(arrays.keys() - self._known)
-        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+        del self._waiting_rows[table]
+        if arrays:
+            self.unknown_columns.update(arrays.keys() - self._known)
+            batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+            self._batches.setdefault(table, []).append(batch)
+            self._bytes[table] += batch.nbytes
 
     def _write(self, *tables: str) -> None:
         parts = [self._taken(table) for table in tables]
         rows = pa.concat_tables(parts, promote_options="default")
-        columns = {name: rows[name] for name in rows.column_names}
+        columns = dict(zip(rows.column_names, rows.columns))
         nulls = {type: pa.nulls(rows.num_rows, type) for type in {f.type for f in self._columns}}
         full = [columns.get(f.name, nulls[f.type]) for f in self._columns]
         self._writer.write_table(pa.Table.from_arrays(full, schema=self._columns), row_group_size=ROW_GROUP_ROWS)
 
     def _taken(self, table: str) -> pa.Table:
-        """The rows of a table that wait, which they now no longer do."""
+        """The rows of a table that were collected, which they now no longer are."""
+        self._pack(table)
         batches = self._batches.pop(table)
         self._rows[table] = self._bytes[table] = 0
         rows = _by_process(pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default"))
@@ -147,6 +169,8 @@ def _by_process(rows: pa.Table) -> pa.Table:
     if not {"pid", "time_mono_ns"} <= set(rows.column_names):
         return rows
     order = _order(rows["pid"].to_pylist(), rows["time_mono_ns"].to_pylist())
+    if order == list(range(len(order))):
+        return rows
     return pa.table({name: _picked(rows[name], order) for name in rows.column_names})
 
 

@@ -12,11 +12,11 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..agent.journal import HEADER, MAX_FRAME_BYTES, SEGMENT_BYTES, decode_payload, open_regular
+from ..agent.journal import HEADER, MAX_FRAME_BYTES, SEGMENT_BYTES, decode_columns, open_regular
 
 _ZLIB = b"\x78\x01"  # how a payload begins
 _MOST_BYTES = SEGMENT_BYTES + MAX_FRAME_BYTES  # that a segment of ours has
-Block = tuple[str, list[dict[str, Any]]]
+Columns = dict[str, list[Any]]
 
 
 class Unread(NamedTuple):
@@ -31,7 +31,7 @@ def segments(journal: Path) -> list[Path]:
     return sorted(journal.glob("*.jnl"))
 
 
-def read_segment(path: Path) -> Generator[Block, None, Unread]:
+def read_segment(path: Path) -> Generator[tuple[str, Columns], None, Unread]:
     """Yield the blocks of all sound frames, those behind a damaged one too; returns what was not read.
 
     A file that grows meanwhile is read as far as it reached at the beginning. **Errors** OSError.
@@ -49,7 +49,8 @@ def read_segment(path: Path) -> Generator[Block, None, Unread]:
                     payload = stream.read(length)
                     if zlib.crc32(payload) == crc:
                         try:
-                            block = decode_payload(payload)
+                            table, columns = decode_columns(payload)
+                            block = table, _of_one_length(columns)
                         except Exception:  # sound, but no block: what it is instead, nobody can say
                             unread += size - offset
                             break
@@ -64,6 +65,12 @@ def read_segment(path: Path) -> Generator[Block, None, Unread]:
             unread += size - offset if skipped is None else skipped
             offset = size if skipped is None else offset + skipped
         return Unread(unread, damaged_at)
+
+
+def _of_one_length(columns: Columns) -> Columns:
+    """As they are, but for what a foreign writer left over."""
+    lengths = {len(values) for values in columns.values()}
+    return columns if len(lengths) < 2 else {name: values[: min(lengths)] for name, values in columns.items()}
 
 
 def _to_next(rest: bytes) -> int | None:

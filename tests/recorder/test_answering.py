@@ -6,6 +6,9 @@ import fcntl
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +22,7 @@ from leakscope.storage import read_footer
 from tests.comparing.runs import MiB, run
 from tests.golden import RECORDINGS
 
-from .runs import TIMEOUT_S, record, record_command
+from .runs import TIMEOUT_S, environment, record, record_command
 
 LEAKY = RECORDINGS / "retained_objects_local_list-leaky.parquet"
 
@@ -107,6 +110,65 @@ def test_a_helper_that_is_not_ready_gives_way_to_one_that_hurries(answers: Answe
     answer = answers.answer(30.0)
     assert answer is not None and answer.told() == answer.lines and not answers.why_not
     assert not os.path.exists(f"/proc/{behind}")
+
+
+@pytest.fixture
+def has_ended(answers: Answering, tmp_path: Path) -> Path:
+    """Its recording is a journal, and its helper loads: the file."""
+    answers._output = str(run(tmp_path / "over", leak_per_step=0.5 * MiB).write_journal())
+    answers.begin(30.0, 0)
+    return Path(answers._output)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("keeps_journal", [False, True])
+def test_who_answers_has_made_the_file(answers: Answering, has_ended: Path, keeps_journal: bool) -> None:
+    assert answers.makes_file(keeps_journal) and answers.file_is_made()
+    assert read_footer(has_ended)["state"] == "final"
+    assert Path(f"{has_ended}.journal").exists() is keeps_journal
+    answer = answers.answer(30.0)
+    assert answer is not None and answer.lines[0].startswith("LEAKING")
+
+
+@pytest.mark.live
+def test_a_helper_that_is_killed_leaves_the_journal_to_another(answers: Answering, has_ended: Path) -> None:
+    assert answers.makes_file(False) and answers.pid is not None
+    os.kill(answers.pid, signal.SIGKILL)
+    assert answers.file_is_made() is False and answers.pid is None
+    assert Path(f"{has_ended}.journal").exists()
+
+
+@pytest.mark.live
+def test_a_signal_ends_the_wait_for_the_file(answers: Answering, has_ended: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert answers.makes_file(False) and answers.file_is_made() is None
+    finally:
+        signal.sigwait([signal.SIGTERM])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert answers.pid is None and Path(f"{has_ended}.journal").exists()
+
+
+HELPER_FAILS = """
+import sys
+from leakscope.recorder import answering, finalizing
+answering.FIRST_S, answering.HELPER, finalizing.at_once = 0.0, "exit(1)", lambda *_: False
+from leakscope.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.live
+def test_where_no_helper_comes_to_make_the_file_another_process_does(tmp_path: Path) -> None:
+    words = ["record", "--", sys.executable, "-c", "import time; time.sleep(1); raise SystemExit(3)"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", HELPER_FAILS, *words],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=4 * TIMEOUT_S,
+    )  # fmt: skip
+    assert done.returncode == 3 and "recorded in run.parquet" in done.stderr
+    assert read_footer(tmp_path / "run.parquet")["ended"] == ["exit", 3, None]
+    assert not (tmp_path / "run.parquet.journal").exists()
 
 
 @pytest.mark.slow

@@ -146,9 +146,13 @@ def test_pss_is_read_less_often_where_it_is_dear(output: Output, job: subprocess
     family_size = process.pss_family_size = 1
     assert [is_due(9), is_due(11)] == [False, True]
     assert [is_due(11, cost_s=0.12), is_due(13, cost_s=0.12)] == [False, True]
+    assert [is_due(4, age_s=30), is_due(6, age_s=30)] == [False, True]
+    family_size = process.pss_family_size = 2
     assert [is_due(1, age_s=30), is_due(3, age_s=30)] == [False, True]
     process.rss_bytes = 111 * MIB
     assert [is_due(1), is_due(1, cost_s=0.12), is_due(3, cost_s=0.12)] == [True, False, True]
+    family_size = process.pss_family_size = 1
+    assert [is_due(1), is_due(1, cost_s=0.012), is_due(3, cost_s=0.012)] == [True, False, True]
     process.rss_bytes = 100 * MIB
     family_size = 2  # it forked: what both hold counts half for each
     assert is_due(1)

@@ -38,6 +38,14 @@ def test_only_the_file_is_left(tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
+def test_whatever_else_lies_in_the_journal_goes_with_it(tmp_path):
+    builder = build(tmp_path)
+    builder.write_journal()
+    (builder.journal / "a folder").mkdir()
+    (builder.journal / "a folder" / "file").touch()
+    assert os.listdir(finalize(builder.path).parent) == [builder.path.name]
+
+
 def test_the_journal_is_kept_on_request_and_the_file_is_read(tmp_path):
     builder = build(tmp_path)
     finalize(builder.write_journal(), keep_journal=True)

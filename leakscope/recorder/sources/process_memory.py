@@ -20,9 +20,11 @@ FDS_PERIOD_S = 10.0
 PSS_PERIOD_S = 10.0
 PSS_COST_FACTOR = 100  # the readings of the whole tree cost at most 1 % of a core, on a busy machine as on an idle one
 EARLY_S = 60.0  # a short run has its trend in its first minute
-EARLY_PSS_PERIOD_S = 2.0
+EARLY_PSS_PERIOD_S = 2.0  # of one that shares pages with its parent or its children
+EARLY_PSS_PERIOD_ALONE_S = 5.0  # its share of its pages stays what it is, whatever it holds
 CHANGE_FRACTION = 0.1  # a change of RSS that makes the last PSS stale
-CHANGE_COST_FACTOR = 20  # even then not without pause: at most 5 %, while memory really moves
+# Even then not without pause: at most 5 % while memory really moves, of one that is alone as often as else.
+CHANGE_COST_FACTOR = 20
 FAMILY_FACTOR = 1.5  # more or fewer that share its pages: at 64 forks one after the other, each is read 10 times
 
 
@@ -90,9 +92,12 @@ def _pss_is_due(process: Process, tree: Tree, tree_cost_s: float, family_size: i
     if sizes[1] >= FAMILY_FACTOR * sizes[0] and waited_s >= CHANGE_COST_FACTOR * process.pss_cost_s:
         return True
     change_bytes = abs(process.rss_bytes - process.pss_rss_bytes)
-    if change_bytes > CHANGE_FRACTION * process.pss_rss_bytes and waited_s >= CHANGE_COST_FACTOR * tree_cost_s:
+    factor = CHANGE_COST_FACTOR if family_size > 1 else PSS_COST_FACTOR
+    if change_bytes > CHANGE_FRACTION * process.pss_rss_bytes and waited_s >= factor * tree_cost_s:
         return True
-    period_s = EARLY_PSS_PERIOD_S if tree.now_s - process.born_s < EARLY_S else PSS_PERIOD_S
+    period_s = PSS_PERIOD_S
+    if tree.now_s - process.born_s < EARLY_S:
+        period_s = EARLY_PSS_PERIOD_S if family_size > 1 else EARLY_PSS_PERIOD_ALONE_S
     return waited_s >= max(period_s, PSS_COST_FACTOR * tree_cost_s)
 
 
