@@ -50,35 +50,31 @@ def graph_places(
     pid: int,
     takes: Sequence[int],
     *,
-    by_holder: bool = False,
     on_devices: bool = False,
     weighs_alike: bool = False,
 ) -> list[Place]:
     """The places of a process in those of its snapshots that have a graph, for the caller to change as he likes.
 
-    ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
-    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
+    What several hold is told at the one that holds most of it, not at what dominates them all. ``on_devices``: all
+    bytes are those that tensors have on GPUs, instead of memory of the process.
     ``weighs_alike``: tensors have none where not all of these snapshots weighed them.
     """
     history = history_of(recording, pid, on_devices=on_devices)
     is_mixed = weighs_alike and not on_devices and not weigh_alike(recording, pid, takes)
-    key = (tuple(takes), by_holder, is_mixed)
+    key = (tuple(takes), is_mixed)
     if key not in history.places:
         history.places[key] = laid_over(history, *key)
     return copied(history.places[key])
 
 
-def laid_over(
-    history: History, takes: Sequence[int], by_holder: bool = True, without_tensors: bool = False
-) -> list[Place]:
+def laid_over(history: History, takes: Sequence[int], without_tensors: bool = False) -> list[Place]:
     """Like ``graph_places``, of what a history has."""
     nodes, of_number = nodes_of(history, takes, without_tensors=without_tensors)
-    sharers = sharers_of(history.shared(takes), of_number) if by_holder else None
+    sharers = sharers_of(history.shared(takes), of_number)
     return list(_places(nodes, Names(nodes, history.user_files, history.user_modules), sharers))
 
 
-def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) -> Iterator[Place]:
-    """``sharers``: None to tell what several hold at what dominates them all."""
+def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers) -> Iterator[Place]:
     first_of_chain = chains(nodes)
     ours = _ours(nodes)
     places: dict[int, Place] = {}
@@ -119,13 +115,12 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) ->
         found += _running(nodes, names, places)
     dissolved = {id(_dissolved(place)) for place in found if place.type_name == RESULTS}
     found = [place for place in found if id(place) not in dissolved]
-    if sharers is not None:
-        for place in places.values():
-            give_members(place)
+    for place in places.values():
+        give_members(place)
     for place in found:
         above = place.parent
         if place.node is None and above is not None and above.node is not None:
-            give_to_holder(place, (sharers or {}).get((above.node, place.type_name), {}), places)
+            give_to_holder(place, sharers.get((above.node, place.type_name), {}), places)
     for place in roots:
         weigh_arrays(place, nodes)
     yield from found

@@ -56,18 +56,13 @@ class GrowthLine:
         return float(sum(one.error_bytes**2 for one in self.alive) ** 0.5 / live) if live > 0 else 0.0
 
 
-def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
-    """Lines that allocated memory in use that was gained in the judged window, the most first."""
-    return lines_of(growth, process, sources, NATIVE)
-
-
 def stays_at(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> GrowthLine | None:
     """The line that allocated most of what stays, in a function, where that has stayed for a while. By samples of the
     recorder's own: what a profile has alive is told by how much of the growth it is.
 
     It may be a small part of the growth: what is kept for good lies between what is freed, and keeps that from use.
     """
-    first = next(iter(growth_lines(growth, process, sources)), None)
+    first = next(iter(lines_of(growth, process, sources)), None)
     if first is None or first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
         return None
     live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
@@ -80,7 +75,7 @@ def lines_of(
     growth: TreeGrowth,
     process: ProcessGrowth,
     sources: Sequence[Source],
-    allocators: tuple[str, ...],
+    allocators: tuple[str, ...] = NATIVE,
     *,
     makers: Sequence[str] = (),
 ) -> list[GrowthLine]:
