@@ -108,6 +108,6 @@ def _loop_line(stack: Stack) -> Call | None:
     for frame in stack.frames:
         if frame.function in ("_call_impl", "_wrapped_call_impl"):
             break
-        if "site-packages" not in frame.file and "/lib/python3" not in frame.file and "/torch/" not in frame.file:
+        if frame.is_user and "/torch/" not in frame.file:
             last = frame
     return last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,9 +16,6 @@ from ..code.points_to import Variable, points_to
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from .allocations import NATIVE, Allocations, allocations
-
-_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
-
 
 _MOST_ERROR = 0.25  # of what a line allocated
 
@@ -181,5 +177,4 @@ def _text(lines: list[str] | None, line: int) -> str:
 def _called_package(stack: str, file: str, line: int) -> str | None:
     """The package that the line calls, where that is written in Python."""
     called = called_at(calls_of(stack), file, line)
-    found = _PACKAGES.search(called.file) if called is not None else None
-    return found.group(1) if found else None
+    return called.library if called is not None else None
