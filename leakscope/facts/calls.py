@@ -12,9 +12,8 @@ _CALL = re.compile(r"(.+?):(\d+) (.*)")
 _IDENTIFIER = re.compile(r"[\w.]+")
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(?!locals>|lambda>)\w+>$")
 _LIBRARY = re.compile(r"(?:site|dist)-packages/([^/]+)")
-_NOT_USERS = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/|^<frozen|^<__array_f"
-)
+_OURS = re.compile(r"(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/")
+_NOT_USERS = re.compile(rf"/(?:site|dist)-packages/|/lib(?:64)?/python\d|{_OURS.pattern}|^<frozen|^<__array_f")
 
 
 class Call(NamedTuple):
@@ -45,6 +44,11 @@ class Call(NamedTuple):
         if self.file.endswith(".pyx") and "." in self.function:
             return self.function.split(".", 1)[0]
         return found.group(1).removesuffix(".py") if found else None
+
+
+def is_ours(file: str | None) -> bool:
+    """Whether it is a file of the agent's."""
+    return file is not None and _OURS.search(file) is not None
 
 
 @lru_cache(maxsize=4096)

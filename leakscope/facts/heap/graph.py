@@ -6,7 +6,6 @@ which it is held. What an object dominates beside those that matter themselves i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST, numbered
+from ..calls import is_ours
 from .chains import chain, chains, names_its_like
 from .history import History, history_of
 from .naming import LEAST_CHILDREN, RESULTS, Names
@@ -40,7 +40,6 @@ from .weights import weigh_arrays
 if TYPE_CHECKING:
     from ...storage import Recording
 
-_OUR_FILE = re.compile(r"(?:\.journal|/leakscope-run-\w+)/agent/")
 _OURS = "recorder"  # a root kind
 _LEFT_OUT = (_OURS, "unreached")  # what is ours, and garbage: other diagnoses tell of it
 
@@ -188,7 +187,7 @@ def _ours(nodes: Mapping[int, Node]) -> set[int]:
         node, told = nodes[number], nodes[number].told
         above = nodes.get(told.path_node)
         has_no_name = node.name is None and told.edge_kind != "namespace"
-        of_hook = above is not None and above.told.type_name == "function" and _is_agents(above.told.owner_file)
+        of_hook = above is not None and above.told.type_name == "function" and is_ours(above.told.owner_file)
         if (
             node.type_name.startswith(f"{AGENT}.")
             or (told.type_name == "module" and node.name == AGENT)
@@ -197,10 +196,6 @@ def _ours(nodes: Mapping[int, Node]) -> set[int]:
         ):
             ours.add(number)
     return ours
-
-
-def _is_agents(file: str | None) -> bool:
-    return file is not None and _OUR_FILE.search(file) is not None
 
 
 def _beside(place: Place, type_name: str, path: str, kind: str, bytes: Floats, count: Floats) -> Place:
