@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..confidence import AGAINST, FAIR, STRONG, Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
+from ..facts.calls import Call
 from ..facts.endings.meanings import (
     FATAL_SIGNALS,
     Meaning,
@@ -28,7 +29,6 @@ from ..facts.endings.meanings import (
     of_signal,
 )
 from ..facts.endings.texts import (
-    Frame,
     exception_of,
     final,
     frames,
@@ -249,14 +249,14 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
     )
 
 
-def _ordinary(failure: Failure, place: Frame | None) -> Told:
+def _ordinary(failure: Failure, place: Call | None) -> Told:
     what = message(failure.text, failure.exception_type)
     who = f"A thread of {failure.member.label}" if failure.in_thread else failure.member.label
     return Told(f"{who} ended by {what}", "note", LAST_WORDS, [Evidence(f"{what} was not caught")])
 
 
 def _with_place(
-    case: Case, failure: Failure, told: Told, meaning: Meaning | None, calls: list[Frame], place: Frame | None
+    case: Case, failure: Failure, told: Told, meaning: Meaning | None, calls: list[Call], place: Call | None
 ) -> Finding:
     evidence = list(told.evidence)
     if place is not None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..confidence import FAIR, STRONG, SURE, WEAK, Ground
-from ..evidence.experiments import is_tried, trimmed
+from ..evidence.experiments import is_trim_tried, trimmed
 from ..evidence.explained import growing_holder, is_explained
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.ledger import growth_of
@@ -269,7 +269,7 @@ def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int,
     copied = f"build {name} after the temporary objects are freed, or copy it then: its small entries pin the memory "
     copied += "freed around them"
     has_others = process.rows("sentinels")["malloc_library"].notna().any()
-    is_untried = not of_python and not has_others and not is_tried(process, "malloc_trim")
+    is_untried = not of_python and not has_others and not is_trim_tried(process)
     curves = process.rows("sentinels")
     curves = only(curves, curves[columns].notna().all(axis=1))
     at_s, *levels = (curves[column].to_numpy(dtype=np.float64) for column in ("time_s", *columns))

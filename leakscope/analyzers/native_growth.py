@@ -38,7 +38,7 @@ from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.compilers import compiling
-from ..facts.where.stacks import GrowthLine, by_creation, growth_lines, lines_of
+from ..facts.where.stacks import GrowthLine, by_creation, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import GOOD_PART, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
@@ -148,7 +148,7 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
         lines = lines_of(case.growth, process, case.sources, OBJECTS)
         lines = sorted(lines, key=lambda line: asked not in line.alive)
     else:
-        lines = by_creation(growth_lines(case.growth, process, case.sources), case.sources)
+        lines = by_creation(lines_of(case.growth, process, case.sources), case.sources)
     lines = lines[:3] if lines and lines[0].share >= min_line_share else []
     line = lines[0] if lines else None
     cache = known_cache(case, process, native, line)

@@ -33,7 +33,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, text_of
 from ..facts.where.compilers import compiling
-from ..facts.where.stacks import GrowthLine, growth_lines
+from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, MAKES
 from ..units import FEWEST, MOST, NEARLY_ALL, format_bytes, over
@@ -247,7 +247,7 @@ def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
 
 def _called(case: Case, process: ProcessGrowth, function: str | None) -> GrowthLine | None:
     """The line that was seen to call it as memory was asked for that stays."""
-    lines = growth_lines(case.growth, process, case.sources) if function else []
+    lines = lines_of(case.growth, process, case.sources) if function else []
     return next((line for line in lines if f"{function}(" in line.text), None)
 
 
@@ -259,7 +259,7 @@ def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding]) ->
     """
     if not case.growth.leaking:
         return 0
-    seen = growth_lines(case.growth, one.process, case.sources)
+    seen = lines_of(case.growth, one.process, case.sources)
     is_anothers = bool(seen) and seen[0].library not in _OWN_LIBRARIES and _DYNAMO not in seen[0].stack
     if is_anothers and seen[0].share >= MOST:
         return 0
@@ -329,7 +329,7 @@ class Compiled(NamedTuple):
 def _compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
     """The library that still compiles, and did so as most of what the process came to hold was asked for."""
     one = compiling(case.growth, process)
-    lines = growth_lines(case.growth, process, case.sources)
+    lines = lines_of(case.growth, process, case.sources)
     if one is None or not one.goes_on or not lines:
         return None
     places = {(own.file, own.line) for own in one.own}

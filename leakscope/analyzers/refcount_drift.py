@@ -25,8 +25,9 @@ import numpy as np
 from ..confidence import FAIR, PROVEN, STRONG, Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
+from ..facts.calls import Call
 from ..facts.endings.meanings import known
-from ..facts.endings.texts import Frame, frames, innermost_user, said
+from ..facts.endings.texts import frames, innermost_user, said
 from ..facts.growth.lost_references import Losing, losing
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
@@ -66,7 +67,7 @@ class _Count:
     per_s: float = 0.0
     per_step: float | None = None
     aborted: bool = False
-    at: Frame | None = None  # where the job was when Python said so itself
+    at: Call | None = None  # where the job was when Python said so itself
     rest: Rest | None = None  # references that only C code can have; then the slopes are of these
 
     @property
@@ -189,7 +190,7 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     text += f"{format_count(last)} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate} are lost"
     abort = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
     seen = losing(one.process)  # by a probe that watched calls
-    at = Frame(seen.file, seen.line, "") if seen is not None else one.at
+    at = Call(seen.file, seen.line, "") if seen is not None else one.at
     where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None else "in use"
     mend = f"fix or update the extension {where} that can drop {drops}"
     if seen is not None:
@@ -233,7 +234,7 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     )
 
 
-def _dropped_at(at: Frame | None) -> Evidence | None:
+def _dropped_at(at: Call | None) -> Evidence | None:
     if at is None:
         return None
     text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"

@@ -30,7 +30,7 @@ from ..facts.heap.accumulation import THREADS_ALIVE
 from ..facts.heap.place import Floats, Place
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
-from ..facts.where.stacks import GrowthLine, growth_lines
+from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import FEWEST, GOOD_PART, MOST, KiB, format_bytes
@@ -162,7 +162,7 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
 
     Of its objects that are made there, the outermost is what the job has in hands: the others belong to it.
     """
-    line = next(iter(growth_lines(case.growth, process, case.sources)), None)
+    line = next(iter(lines_of(case.growth, process, case.sources)), None)
     if line is None or not line.library or line.share < MOST:
         return None
     calls = calls_of(line.alive[0].stack)

@@ -35,7 +35,7 @@ from ..facts.subject import Held, subject_of
 from ..facts.tables import cells
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
-from ..facts.where.stacks import growth_lines, stays_at
+from ..facts.where.stacks import lines_of, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
 from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, format_bytes, format_count
@@ -206,7 +206,7 @@ def _by_profile(process: ProcessGrowth, counted: Allocations) -> _Told:
 
 def _suspected(case: Case, process: ProcessGrowth, suspects: Sequence[Place]) -> _Told:
     """By objects whose inside cannot be seen: the one is best whose name is in the line under which most growth was."""
-    line = next(iter(growth_lines(case.growth, process, case.sources)), None)
+    line = next(iter(lines_of(case.growth, process, case.sources)), None)
     named = [one for one in suspects if one.reference.variable is not None and line is not None]
     seen = [one for one in named if line and re.search(rf"\b{re.escape(str(one.reference.variable))}\b", line.text)]
     suspects = seen[:1] or suspects

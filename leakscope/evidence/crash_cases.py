@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
 from ..facts.code.adding import find_calls
 from ..facts.endings.counters import of_host
 from ..facts.endings.cuda_oom import CudaOom, parse
 from ..facts.endings.meanings import Meaning
+from ..facts.growth.limits import DEV_SHM
 from ..facts.processes.table import DATALOADER_WORKER, Process
-from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding
 from ..signals import signal_name
 from ..units import FULL, MOST, SIZES, format_bytes
 from .oom_culprit import Culprit, culprit, would_have_been_enough
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
 LAST_WORDS = (Ground("its last words say so", PROVEN),)
@@ -29,6 +27,7 @@ _RAISE = (
     "(torch.cuda.set_per_process_memory_fraction)"
 )
 _EXPANDABLE = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join"
+_FIGURES = ("used_bytes", "limit_bytes")
 _FULL_FRACTION = FULL  # of /dev/shm, once a second: a batch more did not fit
 
 
@@ -123,23 +122,23 @@ def _filled(case: Case, member: Process, told: Told, so_far: Sequence[Finding]) 
 
 def was_shared_memory_full(case: Case) -> bool:
     """Whether /dev/shm was seen as full as it gets."""
-    use = shared_memory_use(case)
-    return use is not None and use.used_bytes >= _FULL_FRACTION * use.limit_bytes
+    fullest = _shared_memory(case)
+    return fullest is not None and fullest[0] >= _FULL_FRACTION * fullest[1]
 
 
 def _shared(case: Case, told: Told) -> Told:
-    use = shared_memory_use(case)
-    if use is None:
+    fullest = _shared_memory(case)
+    if fullest is None:
         unseen = [Ground("its last words say so; how full it was is not known", FAIR)]
         return told._replace(grounds=unseen, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
-    figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
-    seen = Evidence(f"/dev/shm held {use.text} when it was fullest", figures)
-    if use.used_bytes < _FULL_FRACTION * use.limit_bytes:
+    used = " of ".join(map(format_bytes, fullest))
+    seen = Evidence(f"/dev/shm held {used} when it was fullest", dict(zip(_FIGURES, fullest)))
+    if not was_shared_memory_full(case):
         doubt = "it was read once a second: a larger batch may have filled it in between"
         against = [Ground("its last words say so; it was not seen full", WEAK)]
         return told._replace(grounds=against, evidence=[*told.evidence, seen], doubts=[doubt])
     return told._replace(
-        title=f"{told.title}: /dev/shm was full, {use.text}",
+        title=f"{told.title}: /dev/shm was full, {used}",
         evidence=[*told.evidence, seen],
         remedy=["give it more (docker run --shm-size=..., Kubernetes: an emptyDir of medium Memory on /dev/shm)"],
     )
@@ -184,22 +183,6 @@ _LIMITS = {
 }
 
 
-class Use(NamedTuple):
-    """How far a limit was used at most, as far as it was looked at. **Units** bytes."""
-
-    name: str
-    used_bytes: int
-    limit_bytes: int
-
-    @property
-    def room_bytes(self) -> int:
-        return self.limit_bytes - self.used_bytes
-
-    @property
-    def text(self) -> str:
-        return f"{format_bytes(self.used_bytes)} of {format_bytes(self.limit_bytes)}"
-
-
 class Refusal(NamedTuple):
     """What refused the memory; ``by`` None: the recording does not tell, and ``doubts`` say what would."""
 
@@ -222,14 +205,16 @@ def requested_bytes(text: str) -> int | None:
 def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_fraction: float) -> Refusal:
     """Of a process that got an error instead of memory."""
     evidence = [] if requested is None else [Evidence(f"it asked for {format_bytes(requested)} at once")]
-    uses = [use for name in _LIMITS if (use := _most(case, name, pid, start_ticks)) is not None]
-    for use in uses:
-        what, command, remedy = _LIMITS[use.name]
-        figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
-        evidence.append(Evidence(f"its {what} is limited ({command}): {use.text} at most", figures))
-        too_much = requested is not None and requested > use.room_bytes
-        if too_much or use.used_bytes >= near_fraction * use.limit_bytes:
-            by = f"its {what} is limited to {format_bytes(use.limit_bytes)} ({command})"
+    limits = [limit for limit in case.limits if (limit.pid, limit.start_ticks) == (pid, start_ticks)]
+    own = [(limit, _LIMITS[limit.resource]) for limit in limits if limit.resource in _LIMITS]
+    for limit, (what, command, remedy) in own:
+        used_bytes, limit_bytes = limit.fullest
+        at_most = f"{format_bytes(used_bytes)} of {format_bytes(limit_bytes)} at most"
+        figures = dict(zip(_FIGURES, limit.fullest))
+        evidence.append(Evidence(f"its {what} is limited ({command}): {at_most}", figures))
+        too_much = requested is not None and requested > limit_bytes - used_bytes
+        if too_much or used_bytes >= near_fraction * limit_bytes:
+            by = f"its {what} is limited to {format_bytes(limit_bytes)} ({command})"
             return Refusal(by, evidence, [], [_set_by_program(case) or remedy])
     total, used = (host := of_host(case.recording)).limit_bytes, host.used_bytes
     if total is not None and used is not None:
@@ -237,7 +222,7 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
         evidence.append(Evidence(f"the machine had {format_bytes(total - used)} available at the end", figures))
     if total is not None and requested is not None and requested > total:
         return Refusal(f"the machine has {format_bytes(total)}", evidence, [], [])
-    if uses:
+    if own:
         return Refusal(None, evidence, ["between two readings it may have asked for more than its limit allows"], [])
     doubt = "no limit of this process was seen: ulimit -v, and /proc/sys/vm/overcommit_memory, show what refused it"
     return Refusal(None, evidence, [doubt], [])
@@ -249,21 +234,6 @@ def _set_by_program(case: Case) -> str | None:
     return None
 
 
-def shared_memory_use(case: Case) -> Use | None:
-    """The fullest that /dev/shm was seen: a process that dies of it gives its part back."""
-    rows = case.rows("limit_samples")
-    rows = only(rows, (rows["limit_name"] == "dev-shm") & rows["used_bytes"].notna())
-    return _use("dev-shm", rows.sort_values("used_bytes").iloc[-1]) if len(rows) else None
-
-
-def _most(case: Case, name: str, pid: int, start_ticks: int) -> Use | None:
-    """At its fullest: what it was refused for an exception lets go of on its way out, before the last reading."""
-    rows = case.rows("limit_samples")
-    rows = only(rows, (rows["limit_name"] == name) & (rows["pid"] == pid) & (rows["start_ticks"] == start_ticks))
-    rows = only(rows, rows["used_bytes"].notna())
-    return _use(name, rows.sort_values("used_bytes", kind="stable").iloc[-1]) if len(rows) else None
-
-
-def _use(name: str, row: pd.Series[Any]) -> Use | None:
-    used, limit = int_of(row, "used_bytes"), int_of(row, "limit_bytes")
-    return None if used is None or not limit else Use(name, used, limit)
+def _shared_memory(case: Case) -> tuple[int, int] | None:
+    """Bytes in /dev/shm when they were most, and its size; None where nobody looked."""
+    return next((limit.fullest for limit in case.limits if limit.kind == DEV_SHM), None)

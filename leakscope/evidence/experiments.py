@@ -40,9 +40,9 @@ class _AtTheEnd(NamedTuple):
     arenas: str
 
 
-def is_tried(process: ProcessGrowth, experiment: str) -> bool:
-    """``experiment`` is one of the schema's, such as ``malloc_trim``."""
-    return _row(process, experiment) is not None
+def is_trim_tried(process: ProcessGrowth) -> bool:
+    """Whether malloc_trim() was called as the process ended."""
+    return _row(process, "malloc_trim") is not None
 
 
 def trimmed(process: ProcessGrowth) -> int | None:

@@ -5,25 +5,15 @@ from __future__ import annotations
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.marks import passages
 from ..facts.gpu.snapshots import DeviceSnapshot, Oom, Stack
-from ..facts.subject import Definition
+from ..facts.subject import subject_of
 from ..findings import Evidence, Series, Subject
 from ..units import LISTED, format_bytes
 from .sentences import POINTS, curve
 
 
-def subject_in(device: DeviceSnapshot, stack: Stack | None = None, type: str | None = None) -> Subject:
+def subject_in(device: DeviceSnapshot, stack: Stack | None = None) -> Subject:
     """The device of that process, and the user's line of a stack."""
-    where = Definition(stack.file, stack.line, stack.function) if stack is not None else Definition()
-    return Subject(
-        pid=device.pid,
-        process=device.name,
-        role=device.role,
-        device=device.device,
-        type=type,
-        file=where.file,
-        line=where.line,
-        function=where.function,
-    )
+    return subject_of(device, stack, device=device.device)
 
 
 def parts(accounts: dict[str, int]) -> str:
@@ -32,9 +22,9 @@ def parts(accounts: dict[str, int]) -> str:
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
 
 
-def largest_lines(budget: DeviceBudget, count: int = LISTED) -> Evidence:
+def largest_lines(budget: DeviceBudget) -> Evidence:
     """The lines that held most at the peak."""
-    lines = [line for line in budget.lines if line.peak_bytes and line.stack.is_known][:count]
+    lines = [line for line in budget.lines if line.peak_bytes and line.stack.is_known][:LISTED]
     told = ", ".join(f"{line.stack.place} {format_bytes(line.peak_bytes)} ({line.role})" for line in lines)
     return Evidence(f"at the peak the largest lines are {told}", {line.stack.place: line.peak_bytes for line in lines})
 

@@ -262,11 +262,10 @@ _MOST_ERROR_BESIDE = 0.35  # of what stayed
 
 @dataclass(frozen=True)
 class MadeAt:
-    """The line under which most of the objects that stay are made. ``share``: of them, 0 to 1."""
+    """The line under which most of the objects that stay are made."""
 
     line: GrowthLine
     package: str | None
-    share: float
     what: str = "small"
 
     def package_called(self, case: Case) -> str | None:
@@ -278,18 +277,18 @@ class MadeAt:
     def evidence(self) -> Evidence:
         line, first = self.line, self.line.alive[0]
         by = f", asked for by {self.package}" if self.package else ""
-        what = f"allocated {self.share:.0%} of what malloc handed out and was kept"
+        what = f"allocated {line.share:.0%} of what malloc handed out and was kept"
         if first.allocator in OBJECTS:
-            what = f"made {self.share:.0%} of the {self.what} objects that stayed, by samples"
+            what = f"made {line.share:.0%} of the {self.what} objects that stayed, by samples"
         text = f"{line.file}:{line.line} {what}{by}"
         figures = {
-            "line": line.line, "share": round(self.share, 3), "samples": format_count(line.sample_count),
+            "line": line.line, "share": round(line.share, 3), "samples": format_count(line.sample_count),
             "native_stack": first.native_stack,
         }  # fmt: skip
         return Evidence(f"{text}: {line.text}" if line.text else text, figures)
 
 
-def made_at(case: Case, process: ProcessGrowth, allocators: tuple[str, ...] = OBJECTS) -> MadeAt | None:
+def made_at(case: Case, process: ProcessGrowth, allocators: tuple[str, ...]) -> MadeAt | None:
     """None where they were not sampled, or several lines make them."""
     lines = lines_of(case.growth, process, case.sources, allocators)
     return _made(lines[0]) if lines and _made_most(lines) else None
@@ -333,4 +332,4 @@ def given_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
 
 def _made(line: GrowthLine) -> MadeAt:
     packages = {one.package for one in line.alive if one.bytes >= SOME * line.bytes and one.package is not None}
-    return MadeAt(line, packages.pop() if len(packages) == 1 else None, line.share)
+    return MadeAt(line, packages.pop() if len(packages) == 1 else None)

@@ -15,6 +15,7 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from ..agent import libraries
+from ..facts.calls import Call
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
@@ -33,7 +34,7 @@ from ..facts.code.statements import (
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
-from ..facts.heap.waiting import Call, waits_in
+from ..facts.heap.waiting import waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name, key_in
 from ..facts.where.libraries import CALLABLES, is_hook_table

@@ -20,7 +20,7 @@ from ..facts.processes.inside import foreign
 from ..facts.retained.figures import Retained, retained
 from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import about, defined_at, named_in
-from ..facts.where.stacks import growth_lines
+from ..facts.where.stacks import lines_of
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
@@ -124,7 +124,7 @@ def _is_made_anew(holder: Accumulation, sources: Sequence[Source]) -> bool:
 
 def _package(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:
     """Whose calls memory was seen to grow under."""
-    lines = growth_lines(growth, process, sources)
+    lines = lines_of(growth, process, sources)
     return lines[0].library if lines else None
 
 

@@ -11,7 +11,7 @@ from ..facts.code.adding import CALLS, Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.teams import Team
-from ..facts.where.stacks import GrowthLine, growth_lines
+from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Finding
 from ..units import MOST
 
@@ -76,7 +76,7 @@ def copied_in(team: Team) -> Suspect:
 
 def _own_lines(case: Case, worker: ProcessGrowth) -> list[GrowthLine]:
     """Lines under which memory of a worker grew, without those of its parent that made it."""
-    lines = growth_lines(case.growth, worker, case.sources)
+    lines = lines_of(case.growth, worker, case.sources)
     return [line for line in lines if line.file in _files_since_fork(line.stack)]
 
 

@@ -1,4 +1,4 @@
-"""The calls of a stack as recordings have it: the outermost first, ``file:line function`` a line."""
+"""Calls: of a stack as recordings have it, the outermost first, ``file:line function`` a line; of a traceback."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ MODULE = "<module>"
 _CALL = re.compile(r"(.+?):(\d+) (.*)")
 _IDENTIFIER = re.compile(r"[\w.]+")
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(?!locals>|lambda>)\w+>$")
+_LIBRARY = re.compile(r"(?:site|dist)-packages/([^/]+)")
+_OURS = re.compile(r"(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/")
+_NOT_USERS = re.compile(rf"/(?:site|dist)-packages/|/lib(?:64)?/python\d|{_OURS.pattern}|^<frozen|^<__array_f")
 
 
 class Call(NamedTuple):
+    """``line``: where it stands in the function, or where that begins."""
+
     file: str
     line: int
     function: str
@@ -22,6 +27,28 @@ class Call(NamedTuple):
     def name(self) -> str | None:
         """Without its class; None: the module itself."""
         return None if self.function == MODULE else self.function.rpartition(".")[2]
+
+    @property
+    def said(self) -> str:
+        return f"{self.function}() ({self.file.rsplit('/', 1)[-1]}:{self.line})"
+
+    @property
+    def is_user(self) -> bool:
+        """Also no Cython: it names its files as they were called where it was built, whosever they are."""
+        return _NOT_USERS.search(self.file) is None and not self.file.endswith((".pyx", ".pxi", ".pxd"))
+
+    @property
+    def library(self) -> str | None:
+        """The installed package that the file belongs to."""
+        found = _LIBRARY.search(self.file)
+        if self.file.endswith(".pyx") and "." in self.function:
+            return self.function.split(".", 1)[0]
+        return found.group(1).removesuffix(".py") if found else None
+
+
+def is_ours(file: str | None) -> bool:
+    """Whether it is a file of the agent's."""
+    return file is not None and _OURS.search(file) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -95,12 +95,8 @@ class Case:
 
     def carriers(self, min_bytes: float = 0.0) -> list[ProcessGrowth]:
         """The processes that gained so much that they are worth looking into; the one that gained most first."""
-        least = self.worth_a_look(min_bytes)
+        least = max(min_bytes, SOME * self.growth.growth_bytes)
         return [process for process in self.growth.processes if process.growth_bytes >= least]
-
-    def worth_a_look(self, min_bytes: float, min_share: float = SOME) -> float:
-        """``min_bytes``, and such a share of the growth of the tree. **Units** bytes."""
-        return max(min_bytes, min_share * self.growth.growth_bytes)
 
     @cached_property
     def processes(self) -> list[Process]:

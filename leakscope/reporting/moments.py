@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..facts.tables import figures, only, process_name, records
+from ..facts.tables import cells, figures, only, process_name, records
 from ..findings import Moment
 from ..signals import signal_name
 from ..units import format_duration
@@ -97,13 +97,8 @@ def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
 
 def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Time and these columns of every row, None for what is null."""
-    times = figures(frame, "time_s").round(2)
-    return zip(times.tolist(), *(_cells(frame[column]) for column in columns))
-
-
-def _cells(column: Any) -> list[Any]:
-    cells: list[Any] = column.to_numpy(dtype=object, na_value=None).tolist()
-    return cells
+    times = figures(frame, "time_s").round(2).tolist()
+    return ((at_s, *others) for at_s, others in zip(times, cells(frame, *columns)))
 
 
 def _bounded(moments: list[Moment]) -> tuple[list[Moment], dict[str, int]]:

@@ -229,7 +229,7 @@ def test_instances_within_each_other_are_no_chain_of_their_dicts(tmp_path):
         number += 2
     hooks = {"type_name": "collections.OrderedDict", "retained_bytes": late, "length": late, "child_count": late}
     builder = recorded(tmp_path, *parts, node(number + 1, number, "attribute", "_forward_hooks", **hooks))
-    places = graph_places(builder.open(), PID, range(1, len(TAKES_S) + 1), by_holder=True)
+    places = graph_places(builder.open(), PID, range(1, len(TAKES_S) + 1))
     assert any(place.path.endswith("._forward_hooks") for place in places)
     assert not any(place.chained for place in places)
 
@@ -254,7 +254,7 @@ def test_a_chain_that_gets_a_new_first_link_each_time_held_what_the_first_of_the
             )  # fmt: skip
     builder.source(PID, "/home/me/jobs.py", JOBS, module="jobs")
     recording = sentinels(builder).open()
-    places = {place.path: place for place in graph_places(recording, PID, range(1, len(TAKES_S) + 1), by_holder=True)}
+    places = {place.path: place for place in graph_places(recording, PID, range(1, len(TAKES_S) + 1))}
     assert places["jobs.LAST"].deep_bytes.tolist() == [leaked(second) for second in TAKES_S]
 
 
@@ -281,7 +281,7 @@ def test_chains_that_hang_on_one_context_variable_are_one_holder(tmp_path):
             )  # fmt: skip
     builder.source(PID, "/home/me/jobs.py", JOBS, module="jobs")
     recording = sentinels(builder).open()
-    places = {place.path: place for place in graph_places(recording, PID, range(1, len(TAKES_S) + 1), by_holder=True)}
+    places = {place.path: place for place in graph_places(recording, PID, range(1, len(TAKES_S) + 1))}
     assert places["jobs.current_span.<Span>"].deep_bytes.tolist() == [leaked(second) for second in TAKES_S]
     assert "jobs.current_span.<Span> #2" not in places
 

@@ -46,16 +46,16 @@ def told(places: list[Place]) -> list[dict[str, Any]]:
 def test_what_others_asked_before_changes_no_answer(tmp_path: Path, on_devices: bool) -> None:
     asked = recorded(tmp_path)
     for takes in (TAKES, (3, 4, 5), (1, 2), (2, 4), (4, 5), TAKES):
-        alone = graph_places(recorded(tmp_path), PID, takes, by_holder=True, on_devices=on_devices)
-        among_others = graph_places(asked, PID, takes, by_holder=True, on_devices=on_devices)
+        alone = graph_places(recorded(tmp_path), PID, takes, on_devices=on_devices)
+        among_others = graph_places(asked, PID, takes, on_devices=on_devices)
         assert told(among_others) == told(alone)
         assert {place.path for place in among_others if place.type_name == "store.Batch"} == {"store.last"}
 
 
 def test_what_one_makes_of_his_places_is_not_seen_by_others(tmp_path: Path) -> None:
     asked = recorded(tmp_path)
-    before = told(graph_places(asked, PID, TAKES, by_holder=True))
+    before = told(graph_places(asked, PID, TAKES))
     assert [place.path for place in heap_tree(asked, PID).places] != [place["path"] for place in before]
     heap = heap_of(asked, PID, 0.0, 100.0)
     assert heap is not None and heap.takes == TAKES
-    assert told(graph_places(asked, PID, TAKES, by_holder=True)) == before
+    assert told(graph_places(asked, PID, TAKES)) == before

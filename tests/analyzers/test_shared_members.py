@@ -47,7 +47,7 @@ def _two_holders(
         for number, share, direct in ((CACHE, other_bytes, other_direct), (ROUTES, 100, 10 * take)):
             shared = {**members, "retained_bytes": all_bytes * share // 100, "direct_count": direct}
             builder.row("heap_shared", 10.0 * take, PID, take=take, node=number, dominator_node=MODULES, **shared)
-    return graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)
+    return graph_places(builder.open(), PID, [1, 2, 3])
 
 
 def test_who_refers_to_them_himself_is_told_before_who_does_by_way_of_others(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_is_as_long_beside_it_holds_the_same_few_large_members(tmp_path: Pa
             ),
         ):
             builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
-    made = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}["app.made"]
+    made = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3])}["app.made"]
     assert (made.member_type, len(made.children)) == ("Adam", 6)
     assert {other.path for member in made.children for other in member.also_held_by} == {"app.plans"}
 
@@ -119,7 +119,7 @@ def test_rather_at_the_users_own_than_in_a_cache_of_a_library(tmp_path: Path, le
         for number, share in ((CACHE, 100), (ROUTES, 100 - less)):
             shared = {**members, "retained_bytes": all_bytes * share // 100}
             builder.row("heap_shared", 10.0 * take, PID, take=take, node=number, dominator_node=MODULES, **shared)
-    places = graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)
+    places = graph_places(builder.open(), PID, [1, 2, 3])
     (told,) = [place for place in places if place.type_name == "function" and place.deep_bytes[-1] > 1 << 20]
     assert told.path == ("library._seen[*]" if less else "app.routes[*]")
 
@@ -144,7 +144,7 @@ def test_members_with_rows_of_their_own_in_some_snapshots_hang_at_their_holder_i
         for number in (ROUTES, CACHE):
             shared = {**members, "direct_count": count}
             builder.row("heap_shared", 10.0 * take, PID, take=take, node=number, dominator_node=MODULES, **shared)
-    places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
+    places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3])}
     held = places["app.sessions"].deep_bytes / each
     assert held == pytest.approx([10, 40, 80], rel=0.01)
 
@@ -164,7 +164,7 @@ def test_members_are_what_the_container_refers_to_and_not_what_these_share(tmp_p
         for kind, held in (("numpy.ndarray", take << 20), ("app.Transition", 2000 * take)):
             members = {"type_name": kind, "object_count": 20 * take, "retained_bytes": held}
             builder.row("heap_children", 10.0 * take, PID, take=take, node=ROUTES, **members)
-    places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3], by_holder=True)}
+    places = {place.path: place for place in graph_places(builder.open(), PID, [1, 2, 3])}
     assert places["app.items"].member_type == "app.Transition"
 
 

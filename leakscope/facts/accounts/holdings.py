@@ -50,7 +50,7 @@ class Holdings(NamedTuple):
 
 def holdings(recording: Recording, process: ProcessGrowth, take: int, private: float) -> Holdings:
     """At a snapshot of a process that had ``private`` bytes then."""
-    places = as_people_see_it(graph_places(recording, process.pid, [take], by_holder=True))
+    places = as_people_see_it(graph_places(recording, process.pid, [take]))
     tensors = process.rows("tensors")
     tensors = only(tensors, (tensors["take"] == take) & (tensors["moment"] == "take"))
     by_purpose: dict[str, float] = {}

@@ -101,8 +101,6 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         cached = _cache_lines(index, holder)
         if cached:
             return cached
-    if holder.edge_kind in ("task", "generator"):
-        return _ranked(index, _calls_of_function(index, holder))
     uses = _Uses(Names(index, holder), holder)
     package = (holder.owner_module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
     found = _ranked(index, uses.events)
@@ -254,12 +252,6 @@ def imported(func: ast.expr, scope: Scope) -> tuple[str, ...]:
         func = func.value
     imported = scope.binding(func.id).imports.get(func.id) if isinstance(func, ast.Name) else None
     return tuple(filter(None, (*imported, *parts))) if imported is not None else ()
-
-
-def _calls_of_function(index: Index, holder: Holder) -> Events:
-    """Where a generator or coroutine is made that then stays suspended."""
-    functions = index.functions_named(holder.owner, holder.owner_module, holder.owner_file)
-    return _calling(CALLS, lambda call, scope: any(one in functions for one in index.callees(call.func, scope)))
 
 
 def _calls_into(package: str) -> Events:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...faults import crashed_thread
+from ..calls import Call
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+),? in (?P<function>[^\n]+)$')
 _HEAD = "Traceback (most recent call last):"
@@ -22,41 +22,16 @@ _JOINTS = re.compile(
 _OF_CHILD = re.compile(r"^Process \S.*:$")  # multiprocessing, before it prints the traceback
 _NOT_ASKED = "(its message was not read"  # agent/life/last_words.py
 _NOT_SAID = re.compile(r"^\s*(?:[\^~]+\s*|\[Previous line repeated \d+ more times?\])$")
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/([^/]+)")
-_NOT_USERS = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/|^<frozen|^<__array_f"
-)
 
 
-class Frame(NamedTuple):
-    """One call, as a traceback or faulthandler names it."""
-
-    file: str
-    line: int
-    function: str
-
-    @property
-    def is_user(self) -> bool:
-        """Also no Cython: it names its files as they were called where it was built, whosever they are."""
-        return _NOT_USERS.search(self.file) is None and not self.file.endswith((".pyx", ".pxi", ".pxd"))
-
-    @property
-    def library(self) -> str | None:
-        """The installed package that the file belongs to."""
-        found = _LIBRARY.search(self.file)
-        if self.file.endswith(".pyx") and "." in self.function:
-            return self.function.split(".", 1)[0]
-        return found.group(1).removesuffix(".py") if found else None
-
-
-def frames(text: str) -> list[Frame]:
+def frames(text: str) -> list[Call]:
     """The calls of the last traceback, or of the thread that crashed: the innermost last."""
     crashed = crashed_thread(text)
     return _frames(text.splitlines()) if crashed is None else _frames(crashed)[::-1]
 
 
-def innermost_user(calls: Sequence[Frame]) -> Frame | None:
-    return next((frame for frame in reversed(calls) if frame.is_user), None)
+def innermost_user(calls: Sequence[Call]) -> Call | None:
+    return next((call for call in reversed(calls) if call.is_user), None)
 
 
 def last_traceback(text: str) -> str:
@@ -130,6 +105,6 @@ def _one_traceback(lines: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _frames(lines: Sequence[str]) -> list[Frame]:
+def _frames(lines: Sequence[str]) -> list[Call]:
     found = (_FRAME.match(line) for line in lines)
-    return [Frame(f["file"], int(f["line"]), f["function"]) for f in found if f]
+    return [Call(f["file"], int(f["line"]), f["function"]) for f in found if f]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...units import FEWEST, MOST, MiB
+from ..calls import Call
 from .roles import ACTIVATIONS, BEFORE, GRADIENTS, MODEL, OPTIMIZER
-from .snapshots import Allocation, DeviceSnapshot, Frame, Stack
+from .snapshots import Allocation, DeviceSnapshot, Stack
 from .steps import Steps
 
 LEAST_STEPS, LEAST_BYTES, LEAST_SHARE = FEWEST, MiB, 0.002  # the last of the peak: the allocator counts exactly
@@ -33,7 +34,7 @@ class Kept:
     stack_bytes: int
     stack_count: int
     role: str
-    loop: Frame | None
+    loop: Call | None
     steps: Steps
 
     @property
@@ -101,12 +102,12 @@ def _is_often(own: Sequence[tuple[Allocation, str]], steps: Steps, least: int = 
     return len(found) >= least and not all(role == GRADIENTS for _, role in own)
 
 
-def _loop_line(stack: Stack) -> Frame | None:
+def _loop_line(stack: Stack) -> Call | None:
     """The user's line that calls into the model: the innermost before the first call of a module."""
     last = None
     for frame in stack.frames:
         if frame.function in ("_call_impl", "_wrapped_call_impl"):
             break
-        if "site-packages" not in frame.file and "/lib/python3" not in frame.file and "/torch/" not in frame.file:
+        if frame.is_user and "/torch/" not in frame.file:
             last = frame
     return last

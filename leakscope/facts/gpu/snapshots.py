@@ -6,31 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..tables import int_of, only, process_name, text_of
+from ..calls import Call, calls_of
+from ..tables import cells, int_of, only, process_name, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 Ints = NDArray[np.int64]
 ALLOCATED, AWAITING, FREE = "allocated", "awaiting-free", "free"
-_FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+) (?P<function>.*)")
 _BACKWARD_OF = re.compile(r"((?<!\w)\w+Backward\d*|AccumulateGrad)::")
 _NATIVE = "C++ "
 _MOST_UNDONE = 20_000  # changes of segments: more, and how free memory was divided at the peak is not worked out
-
-
-class Frame(NamedTuple):
-    """A Python frame of a stack."""
-
-    file: str
-    line: int
-    function: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +32,7 @@ class Stack:
     ``native``: C++ functions that say what it was for.
     """
 
-    frames: Sequence[Frame] = ()
+    frames: Sequence[Call] = ()
     native: Sequence[str] = ()
     file: str | None = None
     line: int | None = None
@@ -72,8 +64,6 @@ class Segment:
 
     address: int
     size: int
-    stream: int
-    kind: str
     pool: str
     is_expandable: bool
 
@@ -126,12 +116,9 @@ class DeviceSnapshot:
     pid: int
     name: str
     role: str | None
-    rank: int | None
     number: int
     device: str
-    file: str
     format: str
-    settings: str | None
     is_expandable: bool | None
     event_count: int
     has_stacks: bool
@@ -366,18 +353,15 @@ def _device(
         pid=int_of(row, "pid") or 0,
         name=process_name(process) if process is not None else "the process",
         role=text_of(process, "role"),
-        rank=int_of(process, "rank"),
         number=int_of(row, "snapshot") or 0,
         device=device,
-        file=text_of(row, "snapshot_file") or "",
         format=text_of(row, "snapshot_format") or "",
-        settings=text_of(row, "allocator_settings"),
         is_expandable=None if pd.isna(expandable) else bool(expandable),
         event_count=int_of(row, "event_count") or 0,
         has_stacks=not pd.isna(row["has_stacks"]) and bool(row["has_stacks"]),
         segments=list(_segments(segments)),
         blocks=list(_blocks(blocks)),
-        stacks={_whole(number): _stack(*rest) for number, *rest in _columns(own["gpu_stacks"], _STACK_COLUMNS)},
+        stacks={_whole(number): _stack(*rest) for number, *rest in cells(own["gpu_stacks"], *_STACK_COLUMNS)},
         events=history,
         marks=marks,
         is_alone=is_alone,
@@ -387,20 +371,14 @@ def _device(
 _STACK_COLUMNS = ("stack_number", "stack", "owner_file", "owner_line", "function")
 
 
-def _columns(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    values = [frame[name].astype(object).where(frame[name].notna(), None).tolist() for name in names]
-    return zip(*values)
-
-
 def _segments(rows: pd.DataFrame) -> Iterator[Segment]:
-    names = ("segment_address", "segment_bytes", "gpu_stream", "segment_kind", "pool", "is_expandable")
-    for address, size, stream, kind, pool, expandable in _columns(rows, names):
-        yield Segment(_whole(address), _whole(size), _whole(stream), str(kind), str(pool), bool(expandable))
+    for address, size, pool, expandable in cells(rows, "segment_address", "segment_bytes", "pool", "is_expandable"):
+        yield Segment(_whole(address), _whole(size), str(pool), bool(expandable))
 
 
 def _blocks(rows: pd.DataFrame) -> Iterator[Block]:
     names = ("block_address", "block_bytes", "requested_bytes", "block_state", "stack_number", "segment_address")
-    for address, size, requested, state, stack, segment in _columns(rows, names):
+    for address, size, requested, state, stack, segment in cells(rows, *names):
         number = -1 if stack is None else _whole(stack)
         yield Block(_whole(address), _whole(size), _whole(requested), str(state), number, _whole(segment))
 
@@ -411,11 +389,7 @@ def _whole(value: object) -> int:
 
 def _stack(text: object, file: object, line: object, function: object) -> Stack:
     lines = str(text or "").split("\n")
-    frames = [
-        Frame(match["file"], int(match["line"]), match["function"])
-        for line_text in lines
-        if not line_text.startswith(_NATIVE) and (match := _FRAME.match(line_text))
-    ]
+    frames = calls_of("\n".join(line_text for line_text in lines if not line_text.startswith(_NATIVE)))
     native = [line_text[len(_NATIVE) :] for line_text in lines if line_text.startswith(_NATIVE)]
     return Stack(
         frames,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...units import FEWEST
+from ..calls import Call
 from .roles import OPTIMIZER, role_of
-from .snapshots import DeviceSnapshot, Frame
+from .snapshots import DeviceSnapshot
 
 _LOOP = "the loop in"
 _LEAST = FEWEST  # boundaries: fewer show no rhythm
@@ -86,7 +87,7 @@ def _by_loop(device: DeviceSnapshot) -> Steps | None:
     numbers = [(at, n) for at, n in numbers if n in stacks]
     depth, inside = 0, numbers
     while len(inside) >= 2 * _LEAST:
-        frames: list[tuple[int, Frame]] = [(at, stacks[n][depth]) for at, n in inside if len(stacks[n]) > depth]
+        frames: list[tuple[int, Call]] = [(at, stacks[n][depth]) for at, n in inside if len(stacks[n]) > depth]
         if not frames:
             return None
         functions = Counter((frame.file, frame.function) for _, frame in frames)

@@ -27,14 +27,19 @@ _RLIMITS = {"rlimit-as": "RLIMIT_AS", "rlimit-data": "RLIMIT_DATA"}
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """One limit and its use over time. ``kind`` is host, cgroup, rlimit, dev-shm or gpu:N. **Units** seconds, bytes."""
+    """One limit and its use over time. ``kind`` is host, cgroup, rlimit, dev-shm or gpu:N. **Units** seconds, bytes.
+
+    ``resource``, ``pid``, ``start_ticks``: of an rlimit, which one (``rlimit-as``) and whose.
+    """
 
     kind: str
     name: str
     time_s: Floats
     used_bytes: Floats
     limit_bytes: Floats
+    resource: str | None = None
     pid: int | None = None
+    start_ticks: int | None = None
 
     @property
     def is_of_memory(self) -> bool:
@@ -57,6 +62,12 @@ class Limit:
     @property
     def least_room_bytes(self) -> float:
         return float((self.limit_bytes - self.used_bytes).min())
+
+    @property
+    def fullest(self) -> tuple[int, int]:
+        """Bytes in use when they were most, and the limit then: who dies of it gives its part back before it ends."""
+        at = self.used_bytes.size - 1 - int(np.argmax(self.used_bytes[::-1]))
+        return int(self.used_bytes[at]), int(self.limit_bytes[at])
 
     @property
     def label(self) -> str:
@@ -109,13 +120,15 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
     known = recording.tables["processes"]
     for (name, _, _), own in rows.groupby(["limit_name", "pid", "start_ticks"], dropna=False):
         series = figures(own, "time_s"), figures(own, "used_bytes"), figures(own, "limit_bytes")
-        pid = int_of(own.iloc[0], "pid")
-        if pid is None:
+        if name == DEV_SHM:
             yield Limit(DEV_SHM, "/dev/shm", *series)
             continue
-        process = only(known, (known["pid"] == pid) & (known["start_ticks"] == int_of(own.iloc[0], "start_ticks")))
+        pid, start_ticks = int_of(own.iloc[0], "pid"), int_of(own.iloc[0], "start_ticks")
+        process = only(known, (known["pid"] == pid) & (known["start_ticks"] == start_ticks))
         who = process_name(process.iloc[-1] if len(process) else None)
-        yield Limit(RLIMIT, f"{_RLIMITS.get(str(name), str(name))} of {who}[{pid}]", *series, pid=pid)
+        yield Limit(
+            RLIMIT, f"{_RLIMITS.get(str(name), str(name))} of {who}[{pid}]", *series, str(name), pid, start_ticks
+        )
 
 
 def _gpus(recording: Recording) -> Iterator[Limit]:

@@ -104,7 +104,7 @@ def _accumulations(roots: Sequence[Place], time_s: Floats, threshold_bytes: floa
         if is_growing and multiplies(root):
             if root.root_kind == "thread":
                 continue
-            if root.root_kind in ("task", "generator", "frame", OUTSIDE):
+            if root.root_kind in ("frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
                 continue
         yield from _below(root, time_s, threshold_bytes, is_growing=is_growing)

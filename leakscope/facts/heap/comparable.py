@@ -106,7 +106,7 @@ def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float)
 
 @remembered
 def _laid_over(recording: Recording, pid: int, takes: Takes, on_devices: bool = False) -> Heap:
-    places = graph_places(recording, pid, takes.numbers, by_holder=True, on_devices=on_devices, weighs_alike=True)
+    places = graph_places(recording, pid, takes.numbers, on_devices=on_devices, weighs_alike=True)
     sampled = sampled_takes(recording, pid)
     is_exact = sampled.isdisjoint(takes.numbers)
     if not is_exact:

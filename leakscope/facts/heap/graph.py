@@ -6,7 +6,6 @@ which it is held. What an object dominates beside those that matter themselves i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST, numbered
+from ..calls import is_ours
 from .chains import chain, chains, names_its_like
 from .history import History, history_of
 from .naming import LEAST_CHILDREN, RESULTS, Names
@@ -40,7 +40,6 @@ from .weights import weigh_arrays
 if TYPE_CHECKING:
     from ...storage import Recording
 
-_OUR_FILE = re.compile(r"(?:\.journal|/leakscope-run-\w+)/agent/")
 _OURS = "recorder"  # a root kind
 _LEFT_OUT = (_OURS, "unreached")  # what is ours, and garbage: other diagnoses tell of it
 
@@ -50,35 +49,31 @@ def graph_places(
     pid: int,
     takes: Sequence[int],
     *,
-    by_holder: bool = False,
     on_devices: bool = False,
     weighs_alike: bool = False,
 ) -> list[Place]:
     """The places of a process in those of its snapshots that have a graph, for the caller to change as he likes.
 
-    ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
-    ``on_devices``: all bytes are those that tensors have on GPUs, instead of memory of the process.
+    What several hold is told at the one that holds most of it, not at what dominates them all. ``on_devices``: all
+    bytes are those that tensors have on GPUs, instead of memory of the process.
     ``weighs_alike``: tensors have none where not all of these snapshots weighed them.
     """
     history = history_of(recording, pid, on_devices=on_devices)
     is_mixed = weighs_alike and not on_devices and not weigh_alike(recording, pid, takes)
-    key = (tuple(takes), by_holder, is_mixed)
+    key = (tuple(takes), is_mixed)
     if key not in history.places:
         history.places[key] = laid_over(history, *key)
     return copied(history.places[key])
 
 
-def laid_over(
-    history: History, takes: Sequence[int], by_holder: bool = True, without_tensors: bool = False
-) -> list[Place]:
+def laid_over(history: History, takes: Sequence[int], without_tensors: bool = False) -> list[Place]:
     """Like ``graph_places``, of what a history has."""
     nodes, of_number = nodes_of(history, takes, without_tensors=without_tensors)
-    sharers = sharers_of(history.shared(takes), of_number) if by_holder else None
+    sharers = sharers_of(history.shared(takes), of_number)
     return list(_places(nodes, Names(nodes, history.user_files, history.user_modules), sharers))
 
 
-def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) -> Iterator[Place]:
-    """``sharers``: None to tell what several hold at what dominates them all."""
+def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers) -> Iterator[Place]:
     first_of_chain = chains(nodes)
     ours = _ours(nodes)
     places: dict[int, Place] = {}
@@ -119,13 +114,12 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers | None) ->
         found += _running(nodes, names, places)
     dissolved = {id(_dissolved(place)) for place in found if place.type_name == RESULTS}
     found = [place for place in found if id(place) not in dissolved]
-    if sharers is not None:
-        for place in places.values():
-            give_members(place)
+    for place in places.values():
+        give_members(place)
     for place in found:
         above = place.parent
         if place.node is None and above is not None and above.node is not None:
-            give_to_holder(place, (sharers or {}).get((above.node, place.type_name), {}), places)
+            give_to_holder(place, sharers.get((above.node, place.type_name), {}), places)
     for place in roots:
         weigh_arrays(place, nodes)
     yield from found
@@ -193,7 +187,7 @@ def _ours(nodes: Mapping[int, Node]) -> set[int]:
         node, told = nodes[number], nodes[number].told
         above = nodes.get(told.path_node)
         has_no_name = node.name is None and told.edge_kind != "namespace"
-        of_hook = above is not None and above.told.type_name == "function" and _is_agents(above.told.owner_file)
+        of_hook = above is not None and above.told.type_name == "function" and is_ours(above.told.owner_file)
         if (
             node.type_name.startswith(f"{AGENT}.")
             or (told.type_name == "module" and node.name == AGENT)
@@ -202,10 +196,6 @@ def _ours(nodes: Mapping[int, Node]) -> set[int]:
         ):
             ours.add(number)
     return ours
-
-
-def _is_agents(file: str | None) -> bool:
-    return file is not None and _OUR_FILE.search(file) is not None
 
 
 def _beside(place: Place, type_name: str, path: str, kind: str, bytes: Floats, count: Floats) -> Place:

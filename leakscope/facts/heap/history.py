@@ -86,7 +86,7 @@ class History:
         self.successors_names = _names_of_successors(self._rows)
         self._children = _cells_by_take(tables, "heap_children", pid, _CHILDREN, on_devices)
         self._shared = _cells_by_take(tables, "heap_shared", pid, _SHARED, on_devices)
-        self.places: dict[tuple[tuple[int, ...], bool, bool], list[Place]] = {}  # by whom they were asked for, and how
+        self.places: dict[tuple[tuple[int, ...], bool], list[Place]] = {}  # by whom they were asked for, and how
         self.user_files = frozenset(tables["sources"]["file"].dropna())
         self.user_modules = _user_modules(tables, pid)
 

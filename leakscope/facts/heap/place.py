@@ -122,10 +122,10 @@ class Place:
         """Of Python objects alone, without arrays and tensors."""
         return self.deep_bytes - self.array_bytes - self.tensor_bytes
 
-    def known_as(self, reference: Reference, path: str | None = None, type_name: str | None = None) -> Place:
+    def known_as(self, reference: Reference, type_name: str | None = None) -> Place:
         """The same under another name."""
         twin = copy(self)
-        twin.reference, twin.path, twin.type_name = reference, path or self.path, type_name or self.type_name
+        twin.reference, twin.type_name = reference, type_name or self.type_name
         return twin
 
     def as_holder(self, key: str | None = None) -> Holder:

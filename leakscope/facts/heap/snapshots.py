@@ -53,5 +53,5 @@ def heap_snapshots(recording: Recording, pid: int) -> HeapSnapshots:
     """Empty where no snapshot read a heap."""
     takes = takes_of(recording, pid)
     takes = takes.at(takes.has_graph)
-    places = graph_places(recording, pid, takes.numbers, by_holder=True) if len(takes) else ()
+    places = graph_places(recording, pid, takes.numbers) if len(takes) else ()
     return HeapSnapshots(takes.numbers, takes.time_s, tuple(places))

@@ -44,8 +44,8 @@ class HeapTree:
     outside_bytes: Floats
     unreached_bytes: Floats
     places: tuple[Place, ...]
-    exit_s: float | None = None
-    sampled: tuple[bool, ...] = ()  # of each snapshot: too many objects to read them all
+    exit_s: float | None
+    sampled: tuple[bool, ...]  # of each snapshot: too many objects to read them all
 
     @property
     def roots(self) -> list[Place]:
@@ -101,10 +101,10 @@ def heap_tree(
         pid, tuple(takes), values("time_s"), values(weight),
         values("node_count"), values("outside_bytes"), values("unreached_bytes"),
         tuple(as_people_see_it(graph_places(
-        recording, pid, takes, by_holder=True, on_devices=on_devices, weighs_alike=True
+        recording, pid, takes, on_devices=on_devices, weighs_alike=True
     ))),
         float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
-        tuple(own["is_sampled"].fillna(False).astype(bool)) if "is_sampled" in own else (),
+        tuple(own["is_sampled"].fillna(False).astype(bool)),
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ..calls import Call
 from .place import Place
 
 _TASKS = ("_asyncio.Task", "asyncio.tasks.Task")
@@ -12,20 +12,8 @@ _COROUTINE = "coroutine"
 _MOST_CALLS = 3
 
 
-class Call(NamedTuple):
-    """``file``, ``line``: where its function begins."""
-
-    function: str
-    file: str
-    line: int
-
-    @property
-    def said(self) -> str:
-        return f"{self.function}() ({self.file.rsplit('/', 1)[-1]}:{self.line})"
-
-
 def waits_in(holder: Place, places: Sequence[Place]) -> list[Call]:
-    """In what one of the members waits, outermost first; empty unless they are tasks that wait.
+    """In what one of the members waits, outermost first, and where that begins; empty unless they are tasks that wait.
 
     A coroutine refers to what it waits for as long as it does. One that has ended refers to nothing.
     """
@@ -38,5 +26,6 @@ def waits_in(holder: Place, places: Sequence[Place]) -> list[Call]:
     while at is not None and len(found) < _MOST_CALLS:
         at = next((one for one in at.children if one.type_name == _COROUTINE and one.deep_bytes[-1] > 0), None)
         if at is not None and at.code is not None:
-            found.append(Call(*at.code))
+            function, file, line = at.code
+            found.append(Call(file, line, function))
     return found

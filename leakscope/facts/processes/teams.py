@@ -38,13 +38,12 @@ class Team:
 
     **Units** bytes. ``own`` are pages they added in the window, ``copied`` pages of their parent's that became their
     own in it, ``parent_copied`` those that became the parent's alone; ``copies`` what those that lived at once had
-    copied since they were born. ``trainer_pid`` is the process whose data they read: a fork server's children are not
-    the trainer's. ``dataset_type``: what loader workers read.
+    copied since they were born. ``inherited``: of the process whose data they read, since a fork server's children are
+    not the trainer's. ``dataset_type``: what loader workers read.
     """
 
     is_loader: bool
     parent: Process | None
-    trainer_pid: int
     members: tuple[Process, ...]
     alive: tuple[ProcessGrowth, ...]
     own: tuple[float, ...]
@@ -122,7 +121,6 @@ def _team(
     return Team(
         is_loader=workers[0].role == DATALOADER_WORKER,
         parent=parent,
-        trainer_pid=trainer_pid,
         members=tuple(workers),
         alive=tuple(worker.growth for worker in alive if worker.growth is not None),
         own=tuple(own for own, _ in gained),

@@ -55,7 +55,6 @@ class Retained:
     weighed_bytes: float
     explained_bytes: float
     share: float
-    pinning_ratio: float
     total_bytes: int
     held_bytes: int
     untouched: bool
@@ -190,7 +189,6 @@ def retained(
         weighed_bytes=weighed,
         share=min(max(explained / max(look.in_use_bytes, 1.0), 0.0), 1.0),
         explained_bytes=explained,
-        pinning_ratio=pinning_ratio,
         total_bytes=int(min(held * pinning_ratio, most)),
         held_bytes=int(min(held, most)),
         untouched=untouched,

@@ -46,8 +46,6 @@ def holder_name(place: Place) -> str:
         return f"closure variable {variable} of {short}() ({kind})"
     if edge == "default":
         return f"default argument {variable} of {short}() ({kind})"
-    if place.parent is None and place.root_kind in ("task", "generator"):
-        return f"suspended {short}() ({kind})"
     return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
 
 

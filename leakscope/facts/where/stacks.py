@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,9 +16,6 @@ from ..code.points_to import Variable, points_to
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from .allocations import NATIVE, Allocations, allocations
-
-_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
-
 
 _MOST_ERROR = 0.25  # of what a line allocated
 
@@ -56,18 +52,13 @@ class GrowthLine:
         return float(sum(one.error_bytes**2 for one in self.alive) ** 0.5 / live) if live > 0 else 0.0
 
 
-def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
-    """Lines that allocated memory in use that was gained in the judged window, the most first."""
-    return lines_of(growth, process, sources, NATIVE)
-
-
 def stays_at(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> GrowthLine | None:
     """The line that allocated most of what stays, in a function, where that has stayed for a while. By samples of the
     recorder's own: what a profile has alive is told by how much of the growth it is.
 
     It may be a small part of the growth: what is kept for good lies between what is freed, and keeps that from use.
     """
-    first = next(iter(growth_lines(growth, process, sources)), None)
+    first = next(iter(lines_of(growth, process, sources)), None)
     if first is None or first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
         return None
     live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
@@ -80,7 +71,7 @@ def lines_of(
     growth: TreeGrowth,
     process: ProcessGrowth,
     sources: Sequence[Source],
-    allocators: tuple[str, ...],
+    allocators: tuple[str, ...] = NATIVE,
     *,
     makers: Sequence[str] = (),
 ) -> list[GrowthLine]:
@@ -186,5 +177,4 @@ def _text(lines: list[str] | None, line: int) -> str:
 def _called_package(stack: str, file: str, line: int) -> str | None:
     """The package that the line calls, where that is written in Python."""
     called = called_at(calls_of(stack), file, line)
-    found = _PACKAGES.search(called.file) if called is not None else None
-    return found.group(1) if found else None
+    return called.library if called is not None else None
