@@ -52,6 +52,18 @@ class Signal(IntEnum):
     SIGRTMAX = 64
 
 
+# Signals that a program brings upon itself. The others are sent: to end it is no crash.
+FATAL_SIGNALS = {
+    Signal.SIGSEGV: "segmentation fault",
+    Signal.SIGBUS: "bus error",
+    Signal.SIGFPE: "arithmetic fault",
+    Signal.SIGILL: "illegal instruction",
+    Signal.SIGABRT: "aborted",
+    Signal.SIGSYS: "forbidden system call",
+    Signal.SIGTRAP: "trap",
+}
+
+
 def signal_name(number: int) -> str:
     """``SIGKILL``; ``signal 40`` for one without a name."""
     try:

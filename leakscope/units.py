@@ -117,6 +117,7 @@ def per_clock(watched_s: float) -> tuple[str, float]:
 
 STEP = "step"
 EXIT_NOTE = "exit"  # of the agent: the program has ended, and shuts down
+WATCHED_TEXT = "a tracer, profiler or debugger is set: no snapshots while it is"  # as agent/outbox.py notes it
 COUNTS_NOTE = "counts"  # of the agent, as agent/main.py writes it: what a step is, where it is none of training
 STEP_UNITS = {"requests": "request", "tasks": "task"}  # by what the note says
 

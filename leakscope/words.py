@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from .findings import Excerpt, Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
-from .signals import signal_name
+from .signals import FATAL_SIGNALS, signal_name
 from .units import format_bytes, format_duration, format_per_step, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
@@ -241,7 +241,7 @@ def ending(how: str, exit_code: int | None, signal: int | None, *, goes_on: bool
     if how == "exit" and exit_code is not None:
         return f"exit status {exit_code}"
     if how == "signal" and signal is not None:
-        return f"ended by {signal_name(signal)}"
+        return f"{'crashed with' if signal in FATAL_SIGNALS else 'ended by'} {signal_name(signal)}"
     if how == "oom-killed":
         return "killed for lack of memory"
     return "it still runs" if goes_on else "its end was not recorded"

@@ -1,8 +1,10 @@
-"""Lines that are wider than a terminal are folded where a reader expects it."""
+"""Lines that are wider than a terminal are folded where a reader expects it; and how a run ended."""
 
 from __future__ import annotations
 
-from leakscope.words import folded
+import pytest
+
+from leakscope.words import ending, folded
 
 
 def test_what_fits_and_what_is_coloured_stays() -> None:
@@ -27,3 +29,10 @@ def test_a_sentence_goes_on_a_little_further_in() -> None:
 def test_nothing_is_wider_than_the_terminal() -> None:
     text = "a" * 30 + "  " + "word " * 40 + "/" + "path" * 40
     assert max(map(len, folded(text, 80).split("\n"))) <= 80
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(11, "crashed with SIGSEGV"), (6, "crashed with SIGABRT"), (15, "ended by SIGTERM")]
+)
+def test_a_signal_that_nobody_sent_is_a_crash(number: int, told: str) -> None:
+    assert ending("signal", None, number) == told

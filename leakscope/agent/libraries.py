@@ -19,7 +19,8 @@ DESCRIPTOR, MAPPING, THREAD, PROCESS = (
     "process",
 )  # objects that stand for one of these
 POOL = "pool"  # an object that has several threads or processes of its own
-KEEPER = "keeper"  # a type whose objects keep what they have met; or a function of which each call leaves something
+KEEPER = "keeper"  # a type whose objects keep what they have met; or a function that leaves something behind
+WATCHER = "watcher"  # a keeper that may trace the program: no snapshots are taken then
 COMPILER = "compiler"  # part of a stack, a file mostly: there functions are compiled for a library, which keeps them
 FILLED_IN_C = "filled-in-c"  # an object that keeps in C what it is given: the collector does not see it
 HARMLESS = "harmless"  # an object whose inside Python does not see, and that holds next to nothing
@@ -29,13 +30,15 @@ SHARED = "shared"  # segments of shared memory, by how their names begin
 
 
 class Thing:
-    """One row. ``name`` is a type, a path, an attribute (registries) or what the constants above say.
+    """One row. ``name`` is a type, a path, an attribute (registries), a function or what the constants above say.
 
     ``made_by``: last names of the methods and functions that make or fill it, the likeliest first; ``also_by``:
-    functions in full that do so themselves. ``library``: whose it is, where that has to fit. ``let_go``: what frees it.
+    functions in full that do so themselves, and ``.methods`` on whatever object. Of those, calls count that give the
+    argument ``given``, and that lack ``without``. ``asks``: part of the name of C functions that ask for what it keeps,
+    whoever calls them. ``library``: whose it is, where that has to fit. ``let_go``: what frees it.
     """
 
-    __slots__ = ("also_by", "is_", "let_go", "library", "made_by", "name")
+    __slots__ = ("also_by", "asks", "given", "is_", "let_go", "library", "made_by", "name", "without")
 
     def __init__(
         self,
@@ -43,6 +46,9 @@ class Thing:
         *is_: str,
         made_by: tuple[str, ...] = (),
         also_by: tuple[str, ...] = (),
+        given: str | None = None,
+        without: str | None = None,
+        asks: str | None = None,
         library: str | None = None,
         let_go: str | None = None,
     ) -> None:
@@ -50,6 +56,9 @@ class Thing:
         self.is_ = is_
         self.made_by = made_by
         self.also_by = also_by
+        self.given = given
+        self.without = without
+        self.asks = asks
         self.library = library
         self.let_go = let_go
 
@@ -86,12 +95,17 @@ THINGS = (
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",
           let_go="work on each batch in `with nlp.memory_zone():`, or reload the pipeline now and then: spacy keeps "
                  "each new word for good"),
-    Thing("torch.jit.trace", KEEPER, library="torch",
+    Thing("torch.jit.trace", KEEPER, also_by=("torch.jit.trace",), library="torch",
           let_go="trace each model once and use it again, or in a process that ends: torch keeps the graph and the "
                  "class of every trace until the process ends"),
-    Thing("torch.jit.script", KEEPER, library="torch",
+    Thing("torch.jit.script", KEEPER, also_by=("torch.jit.script",), library="torch",
           let_go="compile each module once and use it again: torch keeps what it compiled until the process ends"),
-    Thing("torch.profiler.profile", KEEPER, library="torch",
+    Thing("backward(create_graph=True)", KEEPER, also_by=(".backward",), given="create_graph", library="torch",
+          let_go="take these gradients by torch.autograd.grad(loss, inputs, create_graph=True), or set .grad to None "
+                 "once they are used: what backward() puts into .grad keeps the graph by which it was computed, and "
+                 "that graph keeps the tensor: neither is ever freed"),
+    Thing("torch.profiler.profile", KEEPER, WATCHER, also_by=("torch.profiler.profile",), without="schedule",
+          asks="5torch8profiler", library="torch",
           let_go="give the profiler a schedule (torch.profiler.schedule(wait=1, warmup=1, active=3)) and call its "
                  "step(): without one it keeps every event until it stops"),
     Thing("/jax/_src/compiler.py", COMPILER, library="jax"),

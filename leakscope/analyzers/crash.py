@@ -21,7 +21,6 @@ from ..confidence import AGAINST, FAIR, STRONG, Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
 from ..facts.calls import Call
 from ..facts.endings.meanings import (
-    FATAL_SIGNALS,
     Meaning,
     known,
     of_broken_pipe,
@@ -46,7 +45,7 @@ from ..facts.tables import cells, int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_in_crash
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
-from ..signals import Signal, signal_name
+from ..signals import FATAL_SIGNALS, Signal, signal_name
 from ..units import LISTED, NEARLY_ALL
 
 if TYPE_CHECKING:

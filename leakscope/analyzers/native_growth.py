@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
 from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
-from ..evidence.mechanisms import of_call
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
@@ -38,6 +37,7 @@ from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
 from ..facts.where.compilers import compiling
+from ..facts.where.libraries import left_behind
 from ..facts.where.stacks import GrowthLine, by_creation, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -223,7 +223,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     if look.asked is not None and look.asked.native_function is not None:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
-    known = of_call(case.sources, line.file, line.line) if line is not None else None
+    left = left_behind(case.growth, process, case.sources) if cache is None else None
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
@@ -236,15 +236,15 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         ],
         bytes=bytes,
         process=process,
-        line=line,
+        line=left.line if left is not None else line,
         holder=cache.name if cache is not None else f"native memory of {library}" if library else "native memory",
         library=cache.library if cache is not None else library,
         variable=look.opaque.reference.variable if look.opaque is not None else None,
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
-        remedy=cache.remedy if cache is not None else [known or _remedy(line, library)],
-        mechanism=cache.mechanism if cache is not None else "library-registry" if known else None,
+        remedy=cache.remedy if cache is not None else [left.thing.let_go if left else _remedy(line, library)],
+        mechanism=cache.mechanism if cache is not None else "library-registry" if left else None,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
     )
 

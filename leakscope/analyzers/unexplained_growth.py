@@ -35,6 +35,7 @@ from ..facts.subject import Held, subject_of
 from ..facts.tables import cells
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import about, defined_at
+from ..facts.where.libraries import left_behind
 from ..facts.where.stacks import lines_of, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
@@ -112,6 +113,7 @@ class _Told(NamedTuple):
     evidence: Sequence[Evidence | None] = ()
     remedy: Sequence[str] = ()
     kind: str = _KIND
+    mechanism: str | None = None
 
 
 def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
@@ -133,6 +135,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
         doubts = "it is the only candidate: its contents were not measured" if inside else doubts
     else:
         told = _nobody(case, process)
+        nobody, mend = ([], None) if told.mechanism is not None else (nobody, mend)
     return case.finding(
         told.kind,
         f"{process.name} gained {format_bytes(bytes)}{where}{told.title}",
@@ -143,6 +146,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
         evidence=[*by_account, *told.evidence],
         doubts=[doubts],
         remedy=[*told.remedy, mend],
+        mechanism=told.mechanism,
     )
 
 
@@ -232,7 +236,19 @@ def _suspected(case: Case, process: ProcessGrowth, suspects: Sequence[Place]) ->
 
 
 def _nobody(case: Case, process: ProcessGrowth) -> _Told:
-    """The line that allocated most of what stays is told."""
+    """The line that allocated most of what stays is told; first of all a call that is known to leave something."""
+    left = left_behind(case.growth, process, case.sources)
+    if left is not None:
+        seen = f"{format_bytes(left.bytes)} of what stays was asked for by it ({left.share:.0%}), by samples"
+        traced = "it traces the program, so that no snapshots and no samples were taken meanwhile"
+        return _Told(
+            f", most likely kept by {left.thing.library} for {left.thing.name} at {left.line.place}",
+            [Ground("the program calls what is known to keep it", STRONG if left.share else FAIR)],
+            subject_of(process, left.line, library=left.thing.library),
+            [at_line(left.line, "calls it"), Evidence(seen if left.share else traced, {"share": round(left.share, 3)})],
+            [left.thing.let_go or ""],
+            mechanism="library-registry",
+        )
     title = ", and its holder is unknown"
     line = None if imported.files(case.recording) else stays_at(case.growth, process, case.sources)
     if line is None:

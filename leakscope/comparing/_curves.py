@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..facts.growth.arenas import in_use_of
-from ..facts.growth.counted import counted_steps
+from ..facts.growth.paces import counted_steps
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FIRST_WORK_S, FLAT, GROWING, LEAST_STEPS

@@ -61,7 +61,7 @@ def failure(report: Report) -> str:
         return "was killed for lack of memory"
     if _has_failed(recording) or any(f.tells(CRASH) and f.severity == "critical" for f in report.findings):
         how = ended(recording)
-        return f"failed, {how}" if how.startswith("exit") else f"was {how}"
+        return f"failed, {how}" if how.startswith("exit") else how if how.startswith("crashed") else f"was {how}"
     return ""
 
 

@@ -149,7 +149,7 @@ def closing(comparison: Comparison) -> Iterator[str]:
     if smallest is not None:
         yield f"A difference below {least} would not have been seen."
     if any(change.change in (ONLY_BEFORE, ONLY_AFTER) for change in comparison.findings):
-        yield "Of what was found only before or only after, nobody saw whether the other run has it."
+        yield "Whether the other run has what was found in one run only was not seen."
     yield from (f"But: {doubt}." for doubt in comparison.doubts)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..agent import libraries
 from ..facts.calls import Call
-from ..facts.code.adding import Line, Source, find_calls
+from ..facts.code.adding import Line, Source
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import last_name, tail
 from ..facts.code.points_to import adds
@@ -239,14 +239,6 @@ def within_member(below: Place) -> str:
 
 def holds_hooks(found: Retained) -> bool:
     return is_hook_table(found.named.reference.variable) or is_hook_table(found.place.reference.variable)
-
-
-def of_call(sources: Sequence[Source], file: str, line: int) -> str | None:
-    """What lets go of what a function leaves of each call, if one of those that are known is called at a line."""
-    for function, how in _LET_GO.items():
-        if any((call.file, call.line) == (file, line) for call in find_calls(sources, function)):
-            return how
-    return None
 
 
 # ---- proofs

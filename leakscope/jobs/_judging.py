@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.case import Case
-from ..facts.growth.counted import counted_steps
+from ..facts.growth.paces import counted_steps
 from ..facts.growth.processes import process_growths
 from ..facts.processes.ranks import of_rank
 from ..findings import LedgerRow, Report

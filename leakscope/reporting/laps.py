@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.growth.counted import counted_steps
+from ..facts.growth.paces import counted_steps
 from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, only
 from ..findings import Lap, Laps

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from leakscope import analyze
 from leakscope.facts.accounts.ledger import accounted_share, growth_of
 from leakscope.facts.case import Case
+from leakscope.facts.growth.split import accounts
 from leakscope.facts.growth.tree import tree_growth
 from tests.builders import RecordingBuilder
 
@@ -77,6 +78,23 @@ def test_few_inventories_are_carried_on_but_never_beyond_the_growth(tmp_path):
         with_takes(sentinels(trainer(tmp_path)), "tensor_bytes", 3 * LEAK_BYTES_PER_S, times=(4, 6)).open()
     ).ledger
     assert growth_of(rows, "tensors") <= sum(r.growth_bytes for r in rows)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_after_the_last_snapshot_an_account_goes_on_with_the_steps(tmp_path, goes_on):
+    """As its holder is told to, whatever the steps themselves ask for and free; unless what is in use stands still."""
+    kept = [0.5 * min(step, 999 if goes_on else 60) for step in (10 * s for s in range(20))]
+    in_use = [round((50 + held + (30 if s % 2 else 0)) * MiB) for s, held in enumerate(kept)]
+    free = [round((10 if s % 2 else 40) * MiB) for s in range(20)]
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python train.py")
+    rss = [round((120 + kept[i // 4]) * MiB) for i in range(80)]
+    builder = sentinels(builder.samples(PID, rss, every_s=0.25), malloc_in_use_bytes=in_use, malloc_free_bytes=free,
+                        step=[10 * s for s in range(20)])  # fmt: skip
+    for number, at_s in enumerate((2, 5), 1):
+        builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=0, tensor_bytes=round(kept[at_s] * MiB))
+    tensors = accounts(Case(builder.open()).growth.processes[0])["tensors"] / MiB
+    assert tensors[18.0] == pytest.approx(kept[18], abs=3 if goes_on else 30)
+    assert tensors[12.0] == pytest.approx(kept[12], abs=3 if goes_on else 30)
 
 
 amounts = st.lists(st.integers(0, 2**34), min_size=40, max_size=40)

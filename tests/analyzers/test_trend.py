@@ -92,7 +92,7 @@ def test_a_step_is_named_with_its_time():
     t = np.arange(0, 20, 0.25)
     trend = judge(t, np.where(t < 12, 100, 400) * MiB)
     assert trend.verdict == FLAT
-    assert "one step (300 MiB at 12 s)" in trend.reason
+    assert says(trend.reason, "once", "300 MiB at 12 s")
 
 
 def test_a_step_at_the_very_end_of_a_growth_that_fades_may_be_more_of_it():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leakscope.agent.outbox import WATCHED
 from leakscope.analyzers.unexplained_growth import findings as look
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
@@ -184,3 +185,59 @@ def test_it_says_what_the_ledger_lacks(tmp_path):
         Case(recording), so_far=[Finding("retained-objects", "t", "critical", 0.9, 150 * MiB, Subject())]
     )
     assert "no account covers" in ruled_out.reason and "--agent off" in ruled_out.reason
+
+
+GRADIENTS = """from torch.profiler import profile
+
+def step(critic, x):
+    score = critic(x).sum()
+    score.backward({given})
+    return x.grad.norm()
+
+def main(critic):
+    with profile({profiled}) as p:
+        step(critic, 1)
+"""
+_PROFILER = "libtorch_cpu.so:_ZN5torch8profiler4impl19ThreadLocalSubqueue8begin_opERKN2at14RecordFunctionE"
+
+
+def of_gradients(builder, given="", profiled="schedule=every", native_stack=""):
+    builder = builder.source(PID, "/home/me/train.py", GRADIENTS.format(given=given, profiled=profiled))
+    for at_s in (1.0, 10.0, 19.0):
+        for line, share in ((4, 0.6), (5, 0.4)):
+            stack = f"/home/me/train.py:10 main\n/home/me/train.py:{line} step"
+            builder.allocated(PID, at_s, int(share * at_s * MiB), stack, sample_count=40, native_stack=native_stack)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "advice"),
+    [
+        ({"given": "create_graph=True"}, 5, "torch.autograd.grad"),
+        ({"given": "create_graph=False"}, None, None),
+        ({"profiled": "record_shapes=True", "native_stack": _PROFILER}, 9, "schedule"),
+        ({"profiled": "record_shapes=True"}, None, None),
+        ({"native_stack": _PROFILER}, None, None),
+        ({"profiled": "**options", "native_stack": _PROFILER}, None, None),
+    ],
+)
+def test_what_a_library_is_known_to_keep_is_told_where_it_asked_for_what_stays(tmp_path, code, line, advice):
+    """By the argument that makes it do so, or for want of the one that bounds it; else it is a call like others."""
+    (finding,) = asked(of_gradients(trainer(tmp_path), **code).open(), only=["unexplained-growth"]).findings
+    if line is None:
+        assert not says(" ".join(finding.remedy), "schedule") and finding.mechanism is None
+    else:
+        assert (finding.subject.line, finding.mechanism) == (line, "library-registry")
+        assert says(finding.title, "torch", f"train.py:{line}") and says(finding.remedy[0], advice)
+        assert len(finding.remedy) == 1
+
+
+@pytest.mark.parametrize("profiled", ["with_stack=True", "with_stack=True, schedule=every"])
+def test_a_profiler_without_a_schedule_is_told_where_nothing_was_seen_while_it_traced(tmp_path, profiled):
+    """And the first step that was counted once it had ended was none of the first: memory grew while it trained."""
+    builder = sentinels(trainer(tmp_path), step=[0] * 18 + [1, 2])
+    builder.source(PID, "/home/me/train.py", GRADIENTS.format(given="", profiled=profiled))
+    (finding,) = asked(builder.note(PID, 3.0, *WATCHED).open(), only=["unexplained-growth"]).findings
+    told = [one.text for one in finding.evidence]
+    assert (finding.subject.line == 9) is ("schedule" not in profiled)
+    assert any("traces the program" in text for text in told) is ("schedule" not in profiled)

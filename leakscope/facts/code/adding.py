@@ -203,11 +203,20 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     return next(iter(_ranked(index, events)), None)
 
 
-def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
-    """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources."""
+def find_calls(
+    sources: Sequence[Source], *names: str, given: str | None = None, without: str | None = None
+) -> list[Line]:
+    """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources.
+
+    ``.names``: of methods, on whatever object. ``given``, ``without``: an argument that a call gives, or lacks.
+    """
 
     def is_one(call: ast.Call, scope: Scope) -> bool:
-        return ".".join(imported(call.func, scope)) in names
+        is_named = ".".join(imported(call.func, scope)) in names
+        is_named = is_named or (isinstance(call.func, ast.Attribute) and f".{call.func.attr}" in names)
+        said = {one.arg for one in call.keywords if not (isinstance(one.value, ast.Constant) and not one.value.value)}
+        # What ``**options`` give is not known.
+        return is_named and (given is None or given in said) and (without is None or not said & {without, None})
 
     found = {line for name in names for line in _ranked(index_of(sources, tail(name)), _calling(CALLS, is_one))}
     order = {source.file: i for i, source in enumerate(sources)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ...signals import Signal
+from ...signals import FATAL_SIGNALS, Signal
 
 _NO_LACK = "this is not a lack of memory"
 
@@ -84,16 +84,6 @@ MEANINGS = (
        "functions call each other without end; the limit is on calls; " + _NO_LACK, severity="note"),
 )  # fmt: skip
 
-# Signals that a program brings upon itself. The others are sent: to end it is no crash.
-FATAL_SIGNALS = {
-    Signal.SIGSEGV: "segmentation fault",
-    Signal.SIGBUS: "bus error",
-    Signal.SIGFPE: "arithmetic fault",
-    Signal.SIGILL: "illegal instruction",
-    Signal.SIGABRT: "aborted",
-    Signal.SIGSYS: "forbidden system call",
-    Signal.SIGTRAP: "trap",
-}
 _BY_SIGNAL = re.compile("")
 _LOADER = re.compile(r"torch[/\\]utils[/\\]data[/\\]dataloader\.py")
 

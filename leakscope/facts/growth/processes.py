@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
-from ...units import EXIT_NOTE
+from ...units import EXIT_NOTE, WATCHED_TEXT
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
@@ -120,7 +120,7 @@ class ProcessGrowth:
 
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
-    steps = _first_steps_s(recording.tables["sentinels"])
+    steps = _first_steps_s(recording.tables["sentinels"], recording.tables["agent_notes"])
     known = records(recording.tables["processes"], *_TOLD)
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     samples = dict(by_process(recording.tables["process_samples"]))
@@ -281,11 +281,14 @@ def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
     return in_time(frame.iloc[at[0] : at[-1] + 1] if is_run else frame.iloc[at])
 
 
-def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
+def _first_steps_s(sentinels: pd.DataFrame, notes: pd.DataFrame) -> dict[_Key, float]:
     """When each process that trains made its first step, by its agent.
 
-    What it was born with is none of its own: a fork goes on from its parent's count.
+    What it was born with is none of its own: a fork goes on from its parent's count. While the program was traced
+    nobody counted: which was the first is not known then.
     """
+    texts = only(notes, notes["text"] == WATCHED_TEXT)
+    watched_s = {(pid, ticks): at_s for pid, ticks, at_s in cells(texts, "pid", "start_ticks", "time_s")}
     rows = narrow(sentinels, "pid", "start_ticks", "time_s", "step")
     rows = only(rows, sentinels["pid"].notna()).sort_values("time_s")
     rows = rows.assign(start_ticks=rows["start_ticks"].fillna(0), step=rows["step"].fillna(0))
@@ -295,6 +298,7 @@ def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
     return {
         (int(pid), int(ticks)): float(time_s)
         for pid, ticks, time_s in zip(first["pid"], first["start_ticks"], first["time_s"])
+        if time_s <= watched_s.get((pid, ticks), time_s)
     }
 
 

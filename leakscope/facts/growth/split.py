@@ -16,10 +16,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ...units import MOST
+from ...units import FEWEST, MOST, SOME
 from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import only, series, without_last
+from .paces import paced
 from .processes import ProcessGrowth
 from .strays import kept_by_c
 
@@ -140,7 +141,8 @@ def _no_more_than(levels: Mapping[str, Floats], there: Floats) -> dict[str, Floa
 def _estimates(process: ProcessGrowth, time_s: Floats, busy: Floats) -> tuple[dict[str, Floats], tuple[float, float]]:
     """What snapshots say, on straight lines between them, and when the first was made and the last.
 
-    Before the first and after the last of them carried on, as far as what is ``busy`` went that way.
+    Before the first and after the last of them carried on, as a holder of that is, by steps or by time; and as far as
+    what is ``busy`` went that way, whatever comes and goes in each step.
     """
     life_s = float(process.time_s[0]), float(process.time_s[-1])
     takes = _of_whole_graphs(_exact(process.rows("takes"), process.rows("heap_graphs")), life_s)
@@ -156,17 +158,21 @@ def _estimates(process: ProcessGrowth, time_s: Floats, busy: Floats) -> tuple[di
             at_s, values = series(takes, column)
         if at_s.size < 2 or at_s[-1] <= at_s[0]:
             continue
-        pace = float((values[-1] - values[0]) / (at_s[-1] - at_s[0]))
-        found[account] = np.interp(time_s, at_s, values)
-        before[account] = -np.minimum(values[0], pace * np.maximum(0.0, at_s[0] - time_s))
-        after[account] = np.maximum(-values[-1], pace * np.maximum(0.0, time_s - at_s[-1]))
+        at, now = paced(process, at_s, values, time_s)
+        pace = float((values[-1] - values[0]) / (at[-1] - at[0]))
+        found[account] = np.interp(now, at, values)
+        before[account] = -np.minimum(values[0], pace * np.maximum(0.0, at[0] - now))
+        after[account] = np.maximum(-values[-1], pace * np.maximum(0.0, now - at[-1]))
         read_s.append(at_s[[0, -1]])
     if not found:
         return {}, life_s
     first_s, last_s = min(one[0] for one in read_s), max(one[1] for one in read_s)
+    around = max(FEWEST, round(SOME * busy.size))
     for carried, at_s in ((before, first_s), (after, last_s)):
         hoped = sum(carried.values(), start=np.zeros_like(busy))
-        came = busy - float(np.interp(at_s, time_s[1:], busy[1:]))
+        others = pd.Series(busy - hoped)
+        level = others.rolling(around, center=True, min_periods=1).mean().to_numpy(dtype=np.float64)
+        came = hoped + level - float(np.interp(at_s, time_s[1:], level[1:]))
         part = np.clip(np.divide(came, hoped, out=np.zeros_like(busy), where=np.abs(hoped) >= 1.0), 0.0, 1.0)
         for account, more in carried.items():
             found[account] = np.maximum(0.0, found[account] + part * more)

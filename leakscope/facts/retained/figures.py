@@ -16,7 +16,7 @@ from ..code.adding import CALLS, CREATES, Line, Source
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
-from ..growth.counted import steps_at
+from ..growth.paces import paced
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, keeps_growing
@@ -24,7 +24,6 @@ from ..heap.comparable import Heap, tensor_count_at
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import Floats, level_at
-from ..series.trend import LEAST_STEPS
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
 from ..where.stacks import GrowthLine, lines_of
@@ -199,21 +198,13 @@ def retained(
 def _times(holder: Accumulation, look: Look, process: ProcessGrowth, growth: TreeGrowth) -> float:
     """As many times what it gained between the snapshots it gained in the judged window, beside whose job it is told.
 
-    By steps, where they were counted, since a job does not always work as fast: unless what more than two snapshots
-    weighed is no straight line by them, and is one over time. What fills up slows down: of tensors that came one by one
-    with those alive, the count of these goes on to the end. Before the first snapshot no more than it had in that.
+    What fills up slows down: of tensors that came one by one with those alive, the count of these goes on to the end.
+    Before the first snapshot no more than it had in that.
     """
     assert holder.place is not None
     ends_s, place = np.array([growth.start_s, growth.end_s]), holder.place
     weighed = place.deep_bytes if holder.bytes_each is None else place.length  # each member stands for memory elsewhere
-
-    def off(clock: Floats) -> float:
-        return float(np.abs(weighed - np.interp(clock, clock[[0, -1]], weighed[[0, -1]])).max())
-
-    at, within = steps_at(process, look.heap.time_s), steps_at(process, ends_s)
-    is_counted = min(np.ptp(at), np.ptp(within)) >= LEAST_STEPS
-    if not is_counted or off(at) > max(SOME * float(np.ptp(weighed)), off(look.heap.time_s) / MOST):
-        at, within = look.heap.time_s, ends_s
+    at, within = paced(process, look.heap.time_s, weighed, ends_s)
     live, by_the_end = look.heap.tensor_count, tensor_count_at(process.tables["sentinels"], process.pid, ends_s)
     if live is not None and by_the_end is not None and _come_with(place, live):
         at, within = live, by_the_end

@@ -269,7 +269,8 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         flat, is_one = stood(STEPS), len(steps) == 1  # two may be one rise that was met half done
         if flat.model == RAMP and not is_one:
             return flat
-        return replace(flat, reason=f"grew in {seen} only", model=STEPS)
+        told = " and ".join(f"by {format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
+        return replace(flat, reason=f"jumped {'once' if is_one else 'twice'}, {told}", model=STEPS)
     # What rises between the floor and the roof of one stretch, over a hole in the samples most, does not come and go.
     teeth = roofs - floors - usual_per_s * (t[at_roofs] - at)
     if _narrows(teeth, (t[at_roofs], roofs - taken), (at, others), np.diff(taken) > 0):

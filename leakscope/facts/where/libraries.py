@@ -3,19 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...agent import libraries
+from ...units import GOOD_PART, WATCHED_TEXT, over
 from ..code.adding import CREATES, Line, find_calls, find_method_calls
 from ..code.index import Source, tail
 from ..code.starts import calls
+from ..growth.processes import ProcessGrowth
+from ..growth.tree import TreeGrowth
 from ..heap.accumulation import multiplies
 from ..heap.place import Place
+from .allocations import allocations
+from .stacks import by_creation, lines_of
 
 # By the attribute that is one; torch's hooks are also in the user's own modules and tensors.
 _REGISTRIES = {thing.name.rsplit(".", 1)[-1]: thing for thing in libraries.all_of(libraries.REGISTRY)}
 
 
 CALLABLES = ("method", "function")  # as the snapshots name their types
+
+
+_LEAVE = [thing for thing in libraries.all_of(libraries.KEEPER) if thing.also_by and thing.let_go]
+
+
+class Left(NamedTuple):
+    """What a function of a library's leaves behind, by the ``line`` that calls it.
+
+    ``share``: of what stays in the process, by samples; 0 where no sample was made, since it traces the program.
+    """
+
+    thing: libraries.Thing
+    line: Line
+    share: float
+    bytes: float
+
+
+def left_behind(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> Left | None:
+    """Of the functions of which it is known that they leave something, the one that left a good part of what stays.
+
+    The program calls it, and what stays was asked for at that line, or by C code of its own wherever the program was.
+    """
+    called = [
+        (thing, find_calls(sources, *thing.also_by, given=thing.given, without=thing.without)) for thing in _LEAVE
+    ]
+    called = [(thing, lines) for thing, lines in called if lines]
+    if not called:
+        return None
+    grown = [stack for stack in allocations(growth, process) if stack.bytes > 0]
+    lines_seen = lines_of(growth, process, sources)
+    at: dict[tuple[str, int], float] = {}
+    for one in (*lines_seen, *by_creation(lines_seen, sources)):  # what a traced model allocates is its maker's, too
+        at[one.file, one.line] = max(one.bytes, at.get((one.file, one.line), 0.0))
+    found = []
+    for thing, lines in called:
+        line = max(lines, key=lambda call: at.get((call.file, call.line), 0.0))
+        size = at.get((line.file, line.line), 0.0)
+        if thing.asks is not None:
+            size = max(size, sum(stack.bytes for stack in grown if thing.asks in stack.native_stack))
+        found.append(Left(thing, line, over(size, sum(stack.bytes for stack in grown)), size))
+    most = max(found, key=lambda left: left.share)
+    if most.share >= GOOD_PART:
+        return most
+    is_watched = process.rows("agent_notes")["text"].eq(WATCHED_TEXT).any()
+    return next(
+        (left._replace(share=0.0) for left in found if is_watched and libraries.WATCHER in left.thing.is_), None
+    )
 
 
 def is_hook_table(variable: object) -> bool:
