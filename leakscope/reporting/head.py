@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
-_MOVES = ("grew", "moves", "rises", "rose", "stays")  # how a trend's reason begins
+_MOVES = ("grew", "jumped", "moves", "rises", "rose", "stays")  # how a trend's reason begins
 
 
 def facts(case: Case) -> RecordingFacts:
