@@ -43,6 +43,11 @@ class Line(NamedTuple):
     def peak(self) -> str:
         return format_bytes(self.peak_bytes) if self.peak_bytes is not None else ""
 
+    @property
+    def bytes(self) -> int:
+        """At the level, or at the peak, where there was more."""
+        return max(self.level_bytes, self.peak_bytes or 0)
+
 
 class Told(NamedTuple):
     heading: str
