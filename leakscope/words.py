@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .findings import Excerpt, Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .signals import FATAL_SIGNALS, signal_name
-from .units import format_bytes, format_duration, format_per_step, format_rate
+from .units import SOME, format_bytes, format_duration, format_per_step, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
 
@@ -324,7 +324,10 @@ def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
         f"up to {format_bytes(taken)} inside the job during a snapshot" if taken is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
-    text = ", ".join(part for part in known[: 2 if briefly else None] if part) or "not measured"
+    is_much = taken is not None and recording.peak is not None and taken >= SOME * recording.peak.bytes
+    if briefly:
+        known = [*known[:2], known[3] if is_much else ""]
+    text = ", ".join(part for part in known if part) or "not measured"
     if briefly:
         return f"Recording cost: {text}."
     return f"Recording cost: {text}.{_kept_down(recording)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.findings import Evidence, LedgerRow, RuledOut, Skipped, Subject
+from leakscope.findings import Evidence, LedgerRow, Peak, RuledOut, Skipped, Subject
 from leakscope.renderers import names, render
 from leakscope.reporting import analyze
 from leakscope.storage import open_recording
@@ -124,6 +124,15 @@ def test_no_line_is_wider_than_the_terminal(report, verbose, width):
     lines = render(report, "terminal", width=width, color=False, verbose=verbose).splitlines()
     assert max(map(len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize(("part", "is_said"), [(2, True), (50, False)])
+def test_that_snapshots_took_much_memory_is_said_also_briefly(part, is_said):
+    known = FULL.recording
+    taken = known.overhead | {"take_bytes": 600 * MiB // part}
+    recording = dataclasses.replace(known, overhead=taken, peak=Peak(600 * MiB))
+    text = render(dataclasses.replace(FULL, recording=recording), "terminal", width=80, color=False)
+    assert ("inside the job during a snapshot" in " ".join(text.split())) is is_said
 
 
 def test_nothing_known_is_said_plainly():
