@@ -66,7 +66,7 @@ _CASES = {
         "{equal}{rounded}; neither had changed {later} later",
     ),
     UNUSED: _Told(
-        Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", STRONG),
+        Ground("the weights are equal, and no optimizer is there to change either", STRONG),
         "{equal}, and nothing trains",
     ),
     OTHER_FORM: _Told(
