@@ -291,6 +291,7 @@ def test_a_chart_that_is_not_there_is_no_picture(tmp_path: Path):
         plot.holders(process="train.py[9]")
 
 
+@pytest.mark.live  # the first time matplotlib looks for fonts, it asks fc-list
 def test_charts_are_drawn_on_axes_of_matplotlib(tmp_path: Path):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
