@@ -324,9 +324,12 @@ def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
         f"up to {format_bytes(taken)} inside the job during a snapshot" if taken is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
-    is_much = taken is not None and recording.peak is not None and taken >= SOME * recording.peak.bytes
+    peak = recording.peak
+    much = taken if taken is not None and peak is not None and taken >= SOME * peak.bytes else None
+    if briefly and takes is not None and much is not None:
+        known[1] = f"{takes:.1%} of the job's time and {format_bytes(much)} in snapshots"
     if briefly:
-        known = [*known[:2], known[3] if is_much else ""]
+        known = known[:2]
     text = ", ".join(part for part in known if part) or "not measured"
     if briefly:
         return f"Recording cost: {text}."

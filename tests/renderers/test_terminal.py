@@ -132,7 +132,7 @@ def test_that_snapshots_took_much_memory_is_said_also_briefly(part, is_said):
     taken = known.overhead | {"take_bytes": 600 * MiB // part}
     recording = dataclasses.replace(known, overhead=taken, peak=Peak(600 * MiB))
     text = render(dataclasses.replace(FULL, recording=recording), "terminal", width=80, color=False)
-    assert ("inside the job during a snapshot" in " ".join(text.split())) is is_said
+    assert ("of the job's time and 300 MiB in snapshots" in " ".join(text.split())) is is_said
 
 
 def test_nothing_known_is_said_plainly():
