@@ -399,7 +399,8 @@ EXPORT void waiting_wait(struct waiting *w, double seconds)
     int64_t until_ns = now_ns() + (int64_t)(seconds * NS), left_ns;
     uint64_t pending = 0;
     block_all();
-    keep_nothing_of_the_heap();
+    if (w->state == GOES_ON) /* it may have to ask the kernel for memory, which a filter could forbid */
+        keep_nothing_of_the_heap();
     if (w->state == IS_LAST) { /* somebody watches, and nothing of ours is run in Python */
         waiting_end(w);
         pthread_exit(NULL);
