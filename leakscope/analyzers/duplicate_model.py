@@ -194,19 +194,18 @@ def _with_use(
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
         return group, None, False
     copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))
+    # Whether functions that ran then had it beside the container that it is named by: a forward pass, say.
+    runs, other_runs = (
+        at.root_kind == "frame" and at.parent is None and at.named_by is not None for at in (own, other)
+    )
     is_known = original.is_over and copy.is_over is False
-    is_seen = original.is_over is not False and copy.is_over is None and _runs(own) and not _runs(other)
+    is_seen = original.is_over is not False and copy.is_over is None and runs and not other_runs
     if not (is_known or is_seen):
         differ = pair.copy.dtype != pair.original.dtype or pair.copy.trained_share != pair.original.trained_share
         return group, None, differ and copy.is_over is original.is_over is False
     size = sum(bytes for bytes, _ in pair.original.storages.values())
     line = _line(case, pair.copy.path, own)
     return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line, False
-
-
-def _runs(place: Place) -> bool:
-    """Whether functions that ran then had it beside the container that it is named by: a forward pass, say."""
-    return place.root_kind == "frame" and place.parent is None and place.named_by is not None
 
 
 # ---- what is said of them
