@@ -111,6 +111,11 @@ class History:
         for number, one, dominator, own, measured in zip(index, descriptions, dominators, figures, is_measured):
             yield Seen(number, one._replace(dominator_node=dominator), own, measured)
 
+    def dominators(self, take: int) -> Iterator[tuple[int, int]]:
+        """(node, what dominates it) in one snapshot."""
+        rows = np.flatnonzero(self._take == take)
+        return zip(self._node[rows].tolist(), self._dominator[rows].tolist())
+
     def named_elsewhere(self, position: Mapping[int, int], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """(node, path_node, edge_kind, edge_name) of these objects in other snapshots."""
         rows = only(self._rows, np.isin(self._node, numbers) & ~np.isin(self._take, list(position)))

@@ -69,6 +69,14 @@ class Node:
         """In any snapshot."""
         return bool(self.retained @ other.retained)
 
+    def weights(self, at: int) -> Floats:
+        """What it retained in one snapshot: in all, of tensors' storage, of native memory."""
+        return np.array([self.retained[at], self.storage[at], self.native[at]])
+
+    def add(self, at: int, weights: Floats) -> None:
+        for figures, more in zip((self.retained, self.storage, self.native), weights):
+            figures[at] = max(0.0, figures[at] + more)
+
     def tell(self, **changed: Any) -> None:
         """Describe it otherwise."""
         self.told = self.told._replace(**changed)
@@ -109,6 +117,9 @@ def nodes_of(
             nodes[number].tell(edge_kind=kind, edge_name=name)
     of_number = _join_successors(nodes)
     _cut_circles(nodes)
+    for take, at in position.items():
+        then = ((of_number.get(n, n), of_number.get(above, above)) for n, above in history.dominators(take))
+        _hang_as_told(nodes, dict(then), at)
     for number, take, type_name, *held in history.children(position):
         above = nodes.get(of_number.get(number, number))
         if above is not None and isinstance(type_name, str):
@@ -213,6 +224,36 @@ def _cut_circles(nodes: Mapping[int, Node]) -> None:
                     nodes[at].tell(**{link: 0})
                     break
                 at = above
+
+
+def _hang_as_told(nodes: Mapping[int, Node], then: Mapping[int, int], at: int) -> None:
+    """Objects hang as the newest snapshot has them: what one hung below in an earlier one is without it there as well.
+
+    Where a local has an object of a list as the last snapshot is made, the function holds it, and before that the list.
+    ``then``: {number: what dominated it in the snapshot ``at``}.
+    """
+    now = {number: node.told.dominator_node for number, node in nodes.items()}
+    moved = {n: nodes[n].weights(at) for n, above in then.items() if n in nodes and now[n] != above}
+    ways = {number: _way_up(then[number], then) for number in moved}
+    own = {number: weights.copy() for number, weights in moved.items()}  # without what else moved
+    for number, way in ways.items():
+        above = next((one for one in way if one in own), None)
+        if above is not None:
+            own[above] -= moved[number]
+    for number, way in ways.items():
+        to = _way_up(now[number], now)
+        for above, change in [*((one, -own[number]) for one in way), *((one, own[number]) for one in to)]:
+            if above in nodes and nodes[above].retained[at]:
+                nodes[above].add(at, change)
+
+
+def _way_up(number: int, dominators: Mapping[int, int]) -> list[int]:
+    """It, and what dominates it, up to a root. In a file that was tampered with it may go round."""
+    way: dict[int, None] = {}
+    while number and number not in way:
+        way[number] = None
+        number = dominators.get(number, 0)
+    return list(way)
 
 
 def _follow(node: Node, joined: Mapping[int, int]) -> None:
