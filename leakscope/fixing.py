@@ -91,9 +91,11 @@ def prove(fix: Fix, before: Recording, after: Path) -> Comparison:
     return compare(before, open_recording(after))
 
 
-def removed(comparison: Comparison) -> float | None:
-    """How much of the growth is gone, from 0 to 1; None where it is not known. Below 0: it grows faster."""
+def removed(comparison: Comparison, finding: Finding) -> float | None:
+    """How much of the growth is gone, or of what was wasted, from 0 to 1; None where it is not known. Below 0: more."""
     before, after = comparison.before.growth_bytes_per_hour, comparison.after.growth_bytes_per_hour
+    if finding.wasted:
+        before, after = comparison.before.wasted_bytes, comparison.after.wasted_bytes
     if before is None or after is None or before <= 0:
         return None
     return 1.0 - max(after, 0.0) / before
@@ -107,7 +109,12 @@ def told(comparison: Comparison, fix: Fix) -> str:
         failed = f"it failed with exit status {comparison.after.exit_code}, which it did not before"
         return f"The edit of finding {fix.number} breaks the program: {failed}."
     ended = "it ended as before" if is_alike else "it ended otherwise"
-    share = removed(comparison)
+    share = removed(comparison, fix.finding)
+    if fix.finding.wasted:
+        wasted, left = (format_bytes(side.wasted_bytes) for side in (comparison.before, comparison.after))
+        peak, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))
+        peaks = f"peak {now}, not {peak}"
+        return f"With the edit of finding {fix.number} {left} is wasted, not {wasted} ({peaks}); {ended}."
     if comparison.before.grows and comparison.after.grows is False and (share or 0.0) < _MOST_GONE:
         # In the time that both have in common it still filled up to its limit.
         most, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))

@@ -45,7 +45,7 @@ def answer_of(told: dict[str, Any]) -> Answer:
 
 
 def removed_by_edit(folder: Path) -> float | None:
-    """How much of the growth is gone once the first advice is followed, as ``leakscope fix --prove`` does it."""
+    """How much of the growth or waste is gone once the first advice is followed, as ``leakscope fix --prove`` does."""
     before = open_recording(folder / "run.parquet")
     try:
         found = fix_of(before, 1)
@@ -53,4 +53,4 @@ def removed_by_edit(folder: Path) -> float | None:
         return 0.0
     if found.edited is None:
         return 0.0
-    return removed(prove(found, before, folder / "edited.parquet"))
+    return removed(prove(found, before, folder / "edited.parquet"), found.finding)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import os.path
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..facts.code.edits import Asked, Edited, Unsure, edit, suitable
-from ..findings import Edit, Finding
+from ..facts.code.edits import Asked, Edited, Piece, Unsure, edit, let_go, suitable
+from ..findings import Edit, Finding, Idle
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_MOST_LINES = 40  # of a diff: one statement is edited
+_MOST_LINES = 40  # of a diff: one statement is edited, or a line is put behind a few
+_LAST_STEP = re.compile(r"(?:(?P<of>.*\(\)) |.*\.|)(?P<name>\w+)$|.*\['(?P<key>[^']+)'\]$")  # of a path
 
 
 def edit_of(case: Case, finding: Finding) -> Edit | None:
@@ -30,6 +32,8 @@ def edit_of(case: Case, finding: Finding) -> Edit | None:
 
 def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
     subject = finding.subject
+    if finding.idle:
+        return let_go(case.sources, [piece for one in finding.idle for piece in _piece(one)])
     if finding.mechanism is None or not subject.file or not subject.line:
         return None
     seen = next((one.figures for one in finding.evidence if "end_length" in one.figures), {})
@@ -46,6 +50,15 @@ def edited_by(case: Case, finding: Finding) -> Edited | Unsure | None:
         member=member if isinstance(member, str) else None,
     )
     return edit(finding.mechanism, asked)
+
+
+def _piece(idle: Idle) -> Iterator[Piece]:
+    step = _LAST_STEP.match(idle.path)
+    if step is None or idle.file is None or idle.line is None:
+        return
+    is_own = step["of"] is not None and step["of"] == f"{idle.function}()"
+    if step["of"] is None or is_own:  # a variable of another function is not given up by who was handed it
+        yield Piece(idle.file, idle.line, step["name"] or "", step["key"], is_own)
 
 
 def _base(case: Case, finding: Finding) -> str | None:

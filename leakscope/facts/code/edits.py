@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, Union
 
 from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
-from .statements import Statement, is_looked_up_first, latest_read, only_read, skipped_after, statement_at, stored
+from .statements import (
+    Statement,
+    blocks,
+    is_looked_up_first,
+    latest_read,
+    only_read,
+    skipped_after,
+    statement_at,
+    stored,
+)
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -468,6 +477,96 @@ def _collector_on(asked: Asked, found: Statement) -> Edited:
     is_it = isinstance(found.node, ast.Expr) and _called(found.node.value) == "disable"
     _need(is_it, "the line does not turn the collector off in a statement of its own")
     return _replaced(found.source, found.node, "pass  # the collector stays on")
+
+
+# ---- what nothing reads any more
+
+
+class Piece(NamedTuple):
+    """``name`` of a variable or attribute, or the ``key`` of a dict; it was read for the last time round a line."""
+
+    file: str
+    line: int
+    name: str
+    key: str | None = None
+    is_local: bool = False
+
+
+def let_go(sources: Sequence[Source], pieces: Sequence[Piece]) -> Edited | Unsure:
+    """Each is given up behind the statement that reads it last: all that are in the file of the first that can be."""
+    behind: dict[int, tuple[Statement, list[str]]] = {}
+    unsure: list[Unsure] = []
+    for piece in pieces:
+        try:
+            found = _known(_read_last(sources, piece), "the recorded source has no whole statement at that line")
+            new = _given_up(found, piece)
+        except Unsure as why:
+            unsure.append(why)
+            continue
+        if not behind or next(iter(behind.values()))[0].source == found.source:
+            lines = behind.setdefault(found.node.lineno, (found, []))[1]
+            lines += [new] if new not in lines else []
+    if not behind:
+        return unsure[0] if unsure else Unsure("no line is known that reads it last")
+    first = next(iter(behind.values()))[0].source
+    source = first
+    for at in sorted(behind, reverse=True):  # from below, so that the lines above stay where they are
+        found, lines = behind[at]
+        try:
+            source = source._replace(text=_behind(source, found.node, lines, "").text)
+        except Unsure as why:
+            return why
+    note = "whatever reads it later by another name would miss it"
+    return Edited(first.file, first.text, source.text, note)
+
+
+def _read_last(sources: Sequence[Source], piece: Piece) -> Statement | None:
+    """The statement round all loops of its function in which that line is."""
+    found = statement_at(sources, piece.file, piece.line)
+    if found is None or _tree(found.source.text) is None:
+        return None
+    inner = next((at for at in range(len(found.around), 0, -1) if isinstance(found.around[at - 1], FUNCTIONS)), 0)
+    for at, one in enumerate(found.around[inner:], inner):
+        if isinstance(one, (ast.For, ast.AsyncFor, ast.While)):
+            return Statement(found.source, one, found.around[:at], found.tree)
+    return found
+
+
+def _given_up(found: Statement, piece: Piece) -> str:
+    node = found.node
+    _need(not isinstance(node, (ast.Return, ast.Raise)), "the function ends where it is read last")
+    kind: type[ast.expr] = ast.Subscript if piece.key is not None else ast.Name if piece.is_local else ast.Attribute
+    named = [one for one in ast.walk(node) if isinstance(one, ast.expr) and _is_named(one, piece)]
+    if kind is ast.Attribute and not any(isinstance(one, kind) for one in named):  # a variable of the module
+        kind = ast.Name
+        _need(found.function is None, f"{piece.name} is a variable of the module that a function reads last")
+    read = next((one for one in named if isinstance(one, kind)), None)
+    read = _known(read, f"the line that reads it last does not call it {piece.key or piece.name}")
+    is_only_read = all(isinstance(getattr(one, "ctx", None), ast.Load) for one in named)
+    _need(is_only_read, "the line that reads it last also makes it anew")
+    text = _segment(found.source, read)
+    if kind is not ast.Name:
+        base = read.value if isinstance(read, (ast.Subscript, ast.Attribute)) else read
+        _need(_is_plain_name(base), f"{text} may be another object each time")
+        return f"del {text}" if piece.key is not None else f"{text} = None"
+    _need(_is_bound_before(found, piece.name), f"it is not to be seen that {text} is bound whenever the line runs")
+    return f"del {text}"
+
+
+def _is_named(node: ast.expr, piece: Piece) -> bool:
+    if piece.key is not None:
+        return isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) == piece.key
+    return isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == piece.name
+
+
+def _is_bound_before(found: Statement, name: str) -> bool:
+    """By a parameter, or by a statement that runs before in any case."""
+    given = [arg.arg for arg in ast.walk(found.function.args) if isinstance(arg, ast.arg)] if found.function else []
+    inside = [*found.around, found.node]
+    inside = inside[max((at + 1 for at, one in enumerate(inside) if one is found.function), default=0) :]
+    parts = [part for one in (found.function or found.tree, *inside) for part in blocks(one)]
+    before = (one for part in parts for at in inside if at in part for one in part[: part.index(at)])
+    return name in given or any(last_name(target) == name for one in before for target, _ in pairs(one))
 
 
 _How = Callable[[Asked, Statement], Edited]
