@@ -34,7 +34,7 @@ INTERRUPTED = 130
 _ENDING = signals.here("SIGTERM", "SIGHUP")
 _STYLES = {
     HEAD: "bold", ALARM: "bold red", FAINT: "dim",
-    "tensors": "blue", "Python objects": "green", "other": "bright_black",
+    "tensors": "blue", "held by objects": "green", "other": "bright_black",
 }  # fmt: skip
 _MOST_CHART, _BESIDE_CHART = 16, 10  # rows: of the chart, and of what stands above and below it at least
 _SHOWN_ENDS = 4  # events

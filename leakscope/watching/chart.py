@@ -10,7 +10,7 @@ from ..units import format_bytes, format_duration
 
 ALARM, FAINT = "alarm", "faint"
 # From the bottom up, with what fills each where there is no colour: what a leak adds to lies on top.
-FILLS = {"other": "░", "Python objects": "▒", "tensors": "█"}
+FILLS = {"other": "░", "held by objects": "▒", "tensors": "█"}
 _TOPS = " ▁▂▃▄▅▆▇█"
 _LABEL_WIDTH = 10
 _FUTURE_SHARE = 6  # one column in so many is of the time to come, where that is known

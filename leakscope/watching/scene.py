@@ -249,14 +249,14 @@ class Scene:
         tensors = row.get("storage_bytes") or 0
         self._weighed[process] = {
             "tensors": tensors,
-            "Python objects": max(0, (row.get("retained_bytes") or 0) - tensors),
+            "held by objects": max(0, (row.get("retained_bytes") or 0) - tensors),
         }
 
     def _divide(self, total_bytes: int) -> None:
         """As much of the job's memory as the newest snapshots account for; the rest is other."""
         alive = {process for process, member in self.members.items() if not member.died}
         left, parts = total_bytes, []
-        for name in ("tensors", "Python objects"):
+        for name in ("tensors", "held by objects"):
             known = sum(own.get(name, 0) for process, own in self._weighed.items() if process in alive)
             parts.append(min(known, left))
             left -= parts[-1]

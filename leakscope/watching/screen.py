@@ -10,7 +10,7 @@ from .frame import ALARM, FAINT, HEAD, Line
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _STYLES = {
     HEAD: "\x1b[1m", ALARM: "\x1b[31m", FAINT: "\x1b[2m",
-    "tensors": "\x1b[34m", "Python objects": "\x1b[32m", "other": "\x1b[90m",
+    "tensors": "\x1b[34m", "held by objects": "\x1b[32m", "other": "\x1b[90m",
 }  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def test_the_chart_divides_memory_as_snapshots_weighed_it_and_leads_on_to_the_li
     builder.row("heap_graphs", 100.0, 100, take=2, retained_bytes=900 * MiB, storage_bytes=800 * MiB)
     text = text_of(builder)
     names = line_with(text, "tensors")
-    assert "█ tensors 800 MiB" in names and "▒ Python objects 100 MiB" in names and "░ other 490 MiB" in names
+    assert "█ tensors 800 MiB" in names and "▒ held by objects 100 MiB" in names and "░ other 490 MiB" in names
     limit = line_with(text, "limit  ")
     assert "╌" in limit
     assert any("·" in line for line in text.splitlines()[1:7])
