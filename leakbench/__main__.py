@@ -31,7 +31,7 @@ from typing import Any
 
 from leakbench import UNSEEN_S, all_programs, is_snapshot, sample, sealed_programs, unseen_programs
 from leakbench.score import Score, score, score_of
-from leakbench.table import PEERS, REPEATED, RESULTS, SEALED, UNSEEN, added, markdown, page, read, write
+from leakbench.table import BUSY, PEERS, REPEATED, RESULTS, SEALED, UNSEEN, added, markdown, page, read, write
 from leakbench.tools import Tool, tools
 from leakbench.tools.leakscope import removed_by_edit
 from tests.bench.runs import Spent, spent_by
@@ -105,7 +105,9 @@ def main() -> None:
     (options.folder / "page.html").write_text(page(scores, about), encoding="utf-8")
     print(f"== {options.folder / 'page.html'}")
     if options.commit and not options.only:
-        parts = {UNSEEN: options.unseen, SEALED: options.sealed, REPEATED: ours and options.times > 1, RESULTS: ours}
+        again = ours and options.times > 1
+        parts = {UNSEEN: options.unseen, SEALED: options.sealed, BUSY: again and options.load > 0, REPEATED: again}
+        parts[RESULTS] = ours
         path = next((path for path, is_it in parts.items() if is_it), PEERS)
         if is_added:
             scores, about = added(scores, about, path)

@@ -17,6 +17,7 @@ RESULTS = Path(__file__).with_name("results.json")
 UNSEEN = Path(__file__).with_name("unseen.json")
 SEALED = Path(__file__).with_name("sealed.json")
 REPEATED = Path(__file__).with_name("repeated.json")
+BUSY = Path(__file__).with_name("repeated-busy.json")
 PEERS = Path(__file__).with_name("peers.json")
 
 
@@ -87,7 +88,8 @@ def from_results(path: Path = RESULTS) -> str:
 
 def how_sure() -> str:
     """A section of the documentation: how sure first findings were, and how often right, of all committed runs."""
-    ours = {path: [s for s in read(path)[0] if s.tool == "leakscope"] for path in (RESULTS, PEERS, UNSEEN, SEALED)}
+    paths = (RESULTS, PEERS, UNSEEN, REPEATED, BUSY, SEALED)
+    ours = {path: [s for s in read(path)[0] if s.tool == "leakscope"] for path in paths}
     known = [s for path, scores in ours.items() for s in scores if path != SEALED]
     steps = [(f"{low:.0%} to {high:.0%}", *_right(right)) for low, high, right in fitted(known)]
     tables = [

@@ -24,7 +24,7 @@ import click
 import pytest
 
 import leakscope
-from leakbench.table import PEERS, SEALED
+from leakbench.table import BUSY, PEERS, REPEATED, SEALED
 from leakbench.table import from_results as leakbench
 from leakbench.table import how_sure as how_sure_it_is
 from leakscope import cli, options, schema
@@ -156,6 +156,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "leakbench": leakbench,  # measured: shown as the last whole run left it
     "side-by-side": lambda: leakbench(PEERS),
     "sealed": lambda: leakbench(SEALED),
+    "repeated": lambda: leakbench(REPEATED),
+    "repeated-busy": lambda: leakbench(BUSY),
     "calibration": how_sure_it_is,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
@@ -117,14 +118,17 @@ def wasted(
     return "warning" if is_much else "note", Evidence(text, {"share": round(share, 3)})
 
 
+_TYPE = re.compile(r" \([\w.]+\)$")  # behind a holder's name
+
+
 def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple[str | None, float]]]) -> str:
     """What to do about what nothing reads any more: (name, its use, bytes, (type of its members, bytes of one))."""
     each = [
-        f"{name}{f' after {use.line.place}' if use.line is not None else ''} ({format_bytes(size)})"
+        f"{_TYPE.sub('', name)}{f' after {use.line.place}' if use.line is not None else ''} ({format_bytes(size)})"
         for name, use, size, _ in unread[: LISTED if len(unread) <= LISTED else LISTED - 1]
     ]
     more = [f"{len(unread) - len(each)} more"] if len(unread) > len(each) else []
-    how = "del, or return only what is needed from the function that makes it"
+    how = "del, or return only what is needed"
     saved = frees(process, sum(size for _, _, size, _ in unread), [part for *_, part in unread])
     return f"release {listed([*each, *more])} ({how}): {saved}"
 
