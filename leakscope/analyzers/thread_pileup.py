@@ -104,11 +104,13 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     alike, waits = int_of(kind, "object_count"), text_of(kind, "text")
     did = "ran" if waits is None else f"were a {waits} that waited to run"
     ran = Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike})
+    fallen = int(np.maximum(-np.diff(pile.count), 0.0).sum())
+    ended = f"though at least {fallen} ended" if fallen else "none of which was seen to end"
     meanwhile = np.interp([case.growth.start_s, case.growth.end_s], pile.time_s, pile.count)
     each = f"about {format_bytes(bytes / max(float(meanwhile[1] - meanwhile[0]), 1.0))} of growth for each thread"
     return case.finding(
         _KIND,
-        f"Threads{named} pile up: {started} more than at the start, none of them ended",
+        f"Threads{named} pile up: {started} more than at the start, {ended}",
         grounds=[
             Ground("threads were counted; a library may mean to keep some", SURE),
             Ground("they run a function of the job's own", STRONG) if function else None,

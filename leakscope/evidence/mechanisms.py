@@ -380,8 +380,10 @@ def _carries(one: Held) -> dict[str, str] | None:
 
 
 def _stored_for_good(one: Held) -> str | None:
-    """A library makes a record for each piece of work, and the program puts into it what weighs."""
-    below = weighs_in_members(one.place) if one.is_added_to and not one.place.is_user else None
+    """A library makes a record for each piece of work, and the program puts into it what weighs; no queue keeps it."""
+    is_taken_out = one.found.removing or any(_QUEUE.fullmatch(at.type_name) for at in (*_above(one.inner), one.named))
+    is_kept = one.is_added_to and not one.place.is_user and not is_taken_out
+    below = weighs_in_members(one.place) if is_kept else None
     return within_member(below) if below is not None else None
 
 

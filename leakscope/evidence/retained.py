@@ -82,10 +82,7 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
             ]
             for rank, holder in enumerate(holders):
                 one = Seen(retained(holder, look, process, growth, sources), rank, process)
-                key = one.key
-                if any(other.process is process for other in seen.get(key, ())):
-                    key = (*key, one.found.place.said)  # two of one class
-                seen.setdefault(key, []).append(one)
+                seen.setdefault(one.key, []).append(one)
     return [finding_of(case, alike) for alike in seen.values()] if seen is not None else None
 
 
@@ -146,7 +143,8 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that workers share which run one program and fill the same thing at the same line.
+        """A key that workers share which run one program and fill the same thing at the same line, and two objects of a
+        class: to mend the one is to mend the other.
 
         By which path it is met differs: by a local of the call that runs as a snapshot is made, or by the loader.
         """
@@ -167,7 +165,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
     told = advice(found, case.sources, total, held, bases, case.once(_library_code))
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,
-        title(found, total, held, len(alike), process.role),
+        title(found, total, held, len({one.process.key for one in alike}), process.role),
         severity="critical" if is_main else severity_of(case.growth, total),
         grounds=found.grounds,
         bytes=total,
@@ -200,7 +198,7 @@ def _series(alike: Sequence[Seen]) -> Iterator[Series]:
         time_s, name = _rounded(found.look.heap.time_s), f"{HELD_BY} {found.name}"
         held = _rounded(found.place.deep_bytes, 0)
         if len(alike) > 1:
-            yield Series(f"{name} in {process.label}", time_s, held, process=process.label)
+            yield Series(f"{name}, {found.place.said} in {process.label}", time_s, held, process=process.label)
         else:
             yield Series(name, time_s, held)
             counted = found.named.longer_member or found.place
@@ -211,10 +209,12 @@ def _series(alike: Sequence[Seen]) -> Iterator[Series]:
 def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:
     if len(alike) == 1:
         return
-    gained = [(format_bytes(one.found.total_bytes, signed=True), one.process.label) for one in alike]
-    told = ", ".join(f"{size} in {label}" for size, label in gained[:LISTED])
+    processes = len({one.process.key for one in alike})
+    where = [f"{one.process.label}" if processes == len(alike) else one.found.place.said for one in alike]
+    gained = [f"{format_bytes(one.found.total_bytes, signed=True)} in {name}" for one, name in zip(alike, where)]
     more = f", and {len(gained) - LISTED} more" if len(gained) > LISTED else ""
-    yield Evidence(f"the same in {len(gained)} processes: {told}{more}", {"processes": len(gained)})
+    among = f"{processes} processes" if processes > 1 else f"{len(alike)} objects"
+    yield Evidence(f"the same in {among}: {', '.join(gained[:LISTED])}{more}", {"processes": processes})
 
 
 def _too_high(case: Case, place: Place) -> Iterator[Evidence]:

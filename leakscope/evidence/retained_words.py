@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..facts.heap.owners import weighs_in_members
+from ..facts.heap.owners import weighs_in, weighs_in_members
+from ..facts.heap.weights import ARRAYS
 from ..facts.processes.table import DATALOADER_WORKER, POOL_WORKER
 from ..facts.retained.figures import Retained
 from ..facts.where.allocations import OBJECTS
@@ -15,6 +16,7 @@ from ..facts.where.holders import NAMESPACE
 from ..findings import Evidence
 from ..units import (
     FEWEST,
+    LISTED,
     MOST,
     NEARLY_ALL,
     SOME,
@@ -25,7 +27,7 @@ from ..units import (
     steps_together,
 )
 from .mechanisms import HARDLY, MUCH, also_held_by, holds_hooks, tasks_wait_in, within_member
-from .sentences import at_line
+from .sentences import at_line, listed
 
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
 _WHOLE = 100.0  # members: from here on no fraction is told
@@ -58,6 +60,9 @@ def _of_what(found: Retained) -> str:
         return "of tensors"
     member = place.member_type if found.kept is place else None
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
+    inside = weighs_in(found.kept)
+    if inside is not None:  # what a member is called says nothing of what weighs
+        return f"of {'arrays' if inside in ARRAYS else inside.rsplit('.', 1)[-1]} in {name} objects"
     if arrays >= MOST * growth:
         return f"of arrays ({name})"
     others = [
@@ -126,9 +131,11 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             text += f", one of them, {longer.type_name}, from {first} to {last}"
     yield Evidence(text, figures)
     if holder.bytes_each is None and holder.growth_bytes > _SOME_BESIDE * found.weighed_bytes > 0:
-        gained = f"gained {format_bytes(holder.growth_bytes)} between those snapshots"
+        names = list(dict.fromkeys(one.said for one in holder.alike))
+        more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+        who = listed([*names[:LISTED], *more]) if len(names) > 1 else f"{found.name} is several objects, which"
         figures = {"growth_bytes": int(holder.growth_bytes)}
-        yield Evidence(f"{found.name} is several objects, which together {gained}", figures)
+        yield Evidence(f"{who} together gained {format_bytes(holder.growth_bytes)} between those snapshots", figures)
     native = float(place.native_bytes[-1])
     if native >= SOME * end:
         told = f"{format_bytes(native)} of what it held at last is native memory to which its objects point"

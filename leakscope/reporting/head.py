@@ -35,7 +35,8 @@ def facts(case: Case) -> RecordingFacts:
     how, exit_code, signal = case.recording.ended
     if how == "signal" and case.kills.of_root:
         how = "oom-killed"
-    duration_s = duration(case)
+    duration_s, growth = duration(case), case.growth
+    judged_s = (growth.start_s, growth.end_s) if growth.end_s > growth.start_s else None
     return RecordingFacts(
         path=case.recording.location,
         command=[str(word) for word in case.recording.meta.get("command") or ()],
@@ -47,7 +48,7 @@ def facts(case: Case) -> RecordingFacts:
         process_count=len(case.rows("processes")),
         agent_count=len(narrow(case.rows("sentinels"), "pid", "start_ticks").drop_duplicates()),
         complete=case.recording.complete,
-        notes=[*map(str, case.recording.notes), *not_looked_at(case.recording)],
+        notes=[*map(str, case.recording.notes), *not_looked_at(case.recording, judged_s)],
         overhead=_overhead(case, duration_s),
         cwd=text if isinstance(text := case.recording.meta.get("cwd"), str) else None,
         goes_on=case.recording.goes_on and how == "lost",

@@ -77,7 +77,7 @@ def test_a_job_that_imports_on_and_on_is_looked_into_after_a_while_and_it_is_sai
     assert job.runs(59, imports=True) == []
     assert job.runs(3, imports=True)
     (note,) = job.notes
-    assert note[0] == "take-skipped" and says(note[1], "imported", "10 s", "60 s")
+    assert note[0] == "take-skipped" and says(note[1], "imports", "10 s", "60 s")
 
 
 def test_a_user_s_code_at_work_in_an_import_is_looked_into() -> None:
@@ -114,7 +114,7 @@ def test_the_report_says_it(job: Job, tmp_path: Path) -> None:
     ((note, text),) = job.notes
     recording = RecordingBuilder(tmp_path).process(100).note(100, 12.0, note, text).open()
     (sentence,) = not_looked_at(recording)
-    assert sentence == f"a snapshot is missing: {text}"
+    assert says(sentence, "no snapshot of", "[100]", text)
 
 
 def test_the_last_one_may_be_paid_for_in_advance(job: Job) -> None:

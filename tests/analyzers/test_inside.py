@@ -67,7 +67,21 @@ def test_inventories_that_were_not_taken_are_admitted_once(tmp_path: Path) -> No
         builder.note(5, at_s, "take-skipped", "300 MiB are shared with forked children")
     said = analyze(builder.ends(12.0).open()).recording.notes
     (note,) = said
-    assert says(note, "a snapshot is missing", "300 MiB are shared with forked children")
+    assert says(note, "no snapshot of", "[5]", "300 MiB are shared with forked children")
+
+
+@pytest.mark.parametrize(
+    ("taken_s", "told"), [((3.0,), ""), ((10.0,), "before 10.0 s"), ((2.0, 10.0), "before 10.0 s")]
+)
+def test_a_snapshot_that_came_late_is_told_by_what_it_left_unseen(
+    tmp_path: Path, taken_s: tuple[float, ...], told: str
+) -> None:
+    """A second that nobody saw of ten that are judged is no loss; eight are."""
+    builder = RecordingBuilder(tmp_path).process(5).samples(5, [50_000_000] * 12).note(5, 0.1, "loaded")
+    for number, at_s in enumerate(taken_s, 1):
+        builder.take(5, number, at_s)
+    said = analyze(builder.note(5, 2.5, "take-skipped", "modules are imported").ends(12.0).open()).recording.notes
+    assert all(told in note for note in said) and len(said) == bool(told)
 
 
 def test_why_a_heap_was_not_read_is_said_unless_it_was_read_later(tmp_path: Path) -> None:

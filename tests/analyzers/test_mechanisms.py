@@ -228,10 +228,26 @@ def of_frame(f: float) -> list[dict[str, Any]]:
     return [kept, {**rows, "length": None, "member_type": None}, array]
 
 
+def of_jobs_in_queue(f: float) -> list[dict[str, Any]]:
+    """Each a dict, of which one entry weighs; a member that was looked into has a way to it."""
+    inside = {"owner": "Queue", "owner_module": "queue", "is_user": False}
+    jobs, deep = "main() kept.rows.queue", 240 * MB * f
+    member = {"parent": jobs, "edge_kind": "item", "type_name": "dict", "variable": None, "is_user": False}
+    return [
+        *rows_of("queue.Queue")(f),
+        place(jobs, deep, parent="main() kept.rows", type_name="collections.deque", length=2000 * f,
+              member_type="dict", variable="queue", edge_kind="attribute", **inside),
+        place(f"{jobs}[0]", MB, length=2, **member),
+        place(f"{jobs}[0]['data']", 0.99 * MB, parent=f"{jobs}[0]", edge_kind="item", type_name="bytes",
+              variable=None, is_user=False),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("source", "holders", "mechanism", "words"),
     [
         (SLOW, rows_of("queue.Queue"), "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
+        (SLOW, of_jobs_in_queue, "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
         (CACHE, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
         (TOPICS, of_topics, "removal-not-reached",
          ["train.py:9 removes members of Kept.rows", "train.py:19 calls it", "finally of the try at train.py:17"]),
@@ -264,9 +280,9 @@ def of_frame(f: float) -> list[dict[str, Any]]:
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
     ],
-    ids=["queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest", "views", "argmax",
-         "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done", "unread", "jobs",
-         "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
+    ids=["queue", "jobs in a queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest",
+         "views", "argmax", "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done",
+         "unread", "jobs", "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

@@ -997,6 +997,55 @@ def test_workers_that_fill_the_same_thing_are_one_finding(tmp_path: Path) -> Non
     assert any(says(e.text, "[11]", "[12]") for e in found.evidence)
 
 
+HUBS = """import busline
+
+first, second = busline.Hub(), busline.Hub()
+
+
+def main():
+    while True:
+        for hub in (first, second):
+            hub.send(make())
+"""
+
+
+def test_two_objects_of_a_class_that_are_filled_at_one_line_are_one_finding(tmp_path: Path) -> None:
+    """To mend the one is to mend the other: both are named, and what the two gained is added up."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        own = {"owner": "Hub", "owner_module": "busline.hub", "owner_file": None, "is_user": False}
+        own |= {"root_kind": "module", "variable": "sent", "edge_kind": "attribute", "member_type": "dict"}
+        return [
+            place(f"busline.hub.{name}.sent", part * MB * f, parent=None, length=1000 * f, **own)
+            for name, part in (("left", 140), ("right", 100))
+        ]
+
+    builder = growing_run(tmp_path, HUBS)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    (found,) = [f for f in report.findings if f.kind == "retained-objects"]
+    assert any(says(e.text, "2 objects", "left.sent", "right.sent") for e in found.evidence)
+    assert found.bytes == pytest.approx(report.verdict.growth_bytes, rel=0.15)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("bytes", "bytes in dict"), ("numpy.ndarray", "arrays in dict")])
+def test_the_title_names_what_weighs_in_the_members(tmp_path: Path, kind: str, told: str) -> None:
+    """By a member that was looked into: a dict itself takes next to nothing."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, rows = 240 * MB * f, "main() rows"
+        member = {"edge_kind": "item", "type_name": "dict", "variable": None}
+        return [
+            place(rows, deep, length=2000 * f, member_type="dict"),
+            place(f"{rows}[*]", 0.99 * deep, parent=rows, object_count=2000 * f, **member),
+            place(f"{rows}[7]", 0.12 * MB, parent=rows, **member),
+            place(f"{rows}[7]['image']", 0.119 * MB, parent=f"{rows}[7]", **{**member, "type_name": kind}),
+        ]
+
+    assert told in first(recorded(tmp_path, holders)).title
+
+
 GATEWAY = """class Gateway:
     def __init__(self):
         self.cache, self.failures = {}, []

@@ -28,11 +28,18 @@ def looked(recording):
 
 def test_threads_that_never_end_are_found_and_named(tmp_path):
     (finding,), _ = looked(with_pollers(trainer(tmp_path, thread_count=RISING)).open())
-    assert "FeedPoller.run" in finding.title
+    assert says(finding.title, "FeedPoller.run", "none", "seen to end")
     assert finding.subject.file == "/home/me/rates.py"
     assert finding.subject.function == "FeedPoller.run"
     assert finding.evidence[0].figures["last_count"] == RISING[-1]
     assert finding.bytes > 100 * 2**20
+
+
+def test_it_is_said_how_many_ended(tmp_path):
+    """Every ten looks three threads end: none of them may be said to run for ever."""
+    counts = [5 + i - 3 * (i // 10) for i in range(COUNT)]
+    (finding,), _ = looked(trainer(tmp_path, thread_count=counts).open())
+    assert says(finding.title, "at least 14 ended")
 
 
 def test_they_are_found_from_outside_too(tmp_path):

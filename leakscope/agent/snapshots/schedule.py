@@ -123,8 +123,8 @@ class Schedule:
             self._put_off_at_s = elapsed_s
         elif elapsed_s - self._put_off_at_s > IMPORTS_NOTED_S:
             self._put_off_at_s = float("inf")  # said
-            imports = f"modules were still being imported {IMPORTS_NOTED_S:.0f} s after it was due"
-            note("take-skipped", f"{imports}; in the first {IMPORTS_S:.0f} s of a job snapshots wait for that")
+            waited = f"for {IMPORTS_NOTED_S:.0f} s and more, since all that grows meanwhile is code"
+            note("take-skipped", f"in the first {IMPORTS_S:.0f} s of a job a snapshot waits for imports, here {waited}")
         return True
 
     def request_to(self, pid: int, start_ticks: int) -> int | None:

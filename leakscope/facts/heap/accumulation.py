@@ -63,7 +63,8 @@ class Accumulation:
     ``is_guess``: its growth was not weighed, but put down to it for want of another. ``handle``: what its members are
     or hold that stands for memory outside Python, ``bytes_each`` of it for each member, where it grew in step;
     ``tensors_each``: live tensors that came with each, where nobody read the members.
-    ``largest``: of several places below it over which its growth spreads, the one that gained most.
+    ``largest``: of several places below it over which its growth spreads, the one that gained most. ``alike``: all
+    places that one name of the user's stands for, where there are several.
     """
 
     place: Place | None
@@ -74,6 +75,7 @@ class Accumulation:
     bytes_each: float | None = None
     tensors_each: float | None = None
     largest: Place | None = None
+    alike: tuple[Place, ...] = ()
 
 
 def accumulations(heap: Heap, threshold_bytes: float) -> Iterator[Accumulation]:

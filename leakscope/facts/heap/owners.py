@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...units import MOST
+from ...units import MOST, NEARLY_ALL
 from .place import GRAPH_TYPE, MODULE_DICTS, NAMING_EDGES, Place, downwards, upwards
 
 _CALL_AT_THE_END = frozenset(("atexit", "multiprocessing.util", "weakref"))
@@ -67,6 +67,22 @@ def weighs_in_members(place: Place) -> Place | None:
     found = [below for one in looked_at if (below := _by_key_below(one)) is not None]
     keys = {below.path.rpartition("[")[2] for below in found}
     return found[0] if len(found) * 2 > len(looked_at) and len(keys) == 1 else None
+
+
+def weighs_in(kept: Place) -> str | None:
+    """The type that nearly all of each of the members of a place is, or of itself where it stands for them, by those
+    that were looked into; None where they differ in that, or are that themselves.
+    """
+    beside = kept.children if kept.node is not None or kept.parent is None else kept.parent.children
+    kind = kept.member_type if kept.node is not None else kept.type_name
+    found = set()
+    for leaf in (one for one in beside if one.node is not None and one.type_name == kind and one.children):
+        at = int(np.argmax(leaf.deep_bytes))
+        least = NEARLY_ALL * leaf.deep_bytes[at]
+        while heavy := [child for child in leaf.children if child.deep_bytes[at] >= least > 0]:
+            leaf = heavy[0]
+        found.add(leaf.type_name)
+    return found.pop() if len(found) == 1 and kind not in found else None
 
 
 def _by_key_below(member: Place) -> Place | None:

@@ -9,14 +9,14 @@ import numpy as np
 from .nodes import Node
 from .place import Floats, Place, downwards
 
-_ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
+ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
 
 
 def weigh_arrays(root: Place, nodes: Mapping[int, Node]) -> None:
     """How much of what each place retains are arrays, storages of tensors and native memory, as far as places go."""
     below = downwards([root])
     for place in reversed(below):
-        if place.type_name in _ARRAYS:
+        if place.type_name in ARRAYS:
             is_one = place.node is not None
             own = np.minimum(_own_bytes(place, nodes), place.deep_bytes) if is_one else place.deep_bytes
             place.array_bytes = place.array_bytes + own

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import outside
-from ...units import EXIT_NOTE, GiB, format_bytes, format_duration
+from ...units import EXIT_NOTE, MUCH, GiB, format_bytes, format_duration
 from .. import imported
 from ..tables import Row, by_process, cells, fell_silent, figures, only, process_name, process_names, records, text_of
 
@@ -27,11 +27,9 @@ _NO_AGENT = "no-agent"  # a note of an agent that did not begin: see agent/refus
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
 
 
+_NO_SNAPSHOT = ("take-skipped", "failed", "take-interrupted")
 _LEFT_UNDONE = {
-    "take-skipped": "a snapshot is missing",
-    "failed": "a snapshot is missing",
     "agent-failed": "something went wrong inside leakscope, and what it saw from then on may be missing",
-    "take-interrupted": "a snapshot is missing",
     "gpu-history": "history of GPU memory",
     "no-allocation-samples": "allocations were not sampled, so that lines of native memory are missing",
     "fewer-allocation-samples": "fewer samples of allocations",
@@ -44,13 +42,16 @@ def notes_of_agents(recording: Recording) -> pd.DataFrame:
     return only(notes, notes["note"] != _NO_AGENT)
 
 
-def not_looked_at(recording: Recording) -> list[str]:
-    """Sentences for a report: processes without an inside view, or with none to their end, and what was left undone."""
+def not_looked_at(recording: Recording, window_s: tuple[float, float] | None = None) -> list[str]:
+    """Sentences for a report: processes without an inside view, or with none to their end, and what was left undone.
+
+    ``window_s``: that was judged; a snapshot that came late, and left little of it unseen, changed nothing.
+    """
     return [
         *_of_other_mallocs(recording),
         *_without_inside_view(recording),
         *_of_each_reason(_fallen_silent(recording)),
-        *_left_undone(recording),
+        *_left_undone(recording, window_s),
     ]
 
 
@@ -73,17 +74,45 @@ def _of_other_mallocs(recording: Recording) -> list[str]:
     ]
 
 
-def _left_undone(recording: Recording) -> list[str]:
+def _left_undone(recording: Recording, window_s: tuple[float, float] | None) -> list[str]:
     """What the agents wrote down about snapshots they did not take, each thing once."""
     texts: dict[str, dict[str, None]] = {}
     for note, text in cells(recording.tables["agent_notes"], "note", "text"):
         if text is not None and note in _LEFT_UNDONE:
             texts.setdefault(_LEFT_UNDONE[note], {})[text] = None
-    missing, failed, of_gpu, unsampled, fewer = (
+    failed, of_gpu, unsampled, fewer = (
         [f"{what}: {text}" for text in texts.get(what, ())][:_MOST_NOTES]
         for what in dict.fromkeys(_LEFT_UNDONE.values())
     )
+    missing = _without_snapshots(recording, window_s)[:_MOST_NOTES]
     return [*failed, *missing, *of_gpu, *_reduced(recording), *_without_graph(recording), *unsampled, *fewer]
+
+
+def _without_snapshots(recording: Recording, window_s: tuple[float, float] | None) -> list[str]:
+    """Since when and until when no snapshot saw a process, and why its agent made none: of each reason the first."""
+    notes, known = recording.tables["agent_notes"], process_names(records(recording.tables["processes"]))
+    taken = {key: figures(rows, "time_s") for key, rows in by_process(recording.tables["takes"])}
+    told: dict[str, tuple[str, str]] = {}
+    whose: dict[str, dict[str, None]] = {}
+    for pid, ticks, at_s, note, text in cells(notes, "pid", "start_ticks", "time_s", "note", "text"):
+        if note not in _NO_SNAPSHOT or text is None:
+            continue
+        taken_s = np.concatenate([[-np.inf], np.sort(taken.get((pid, ticks), np.empty(0))), [np.inf]])
+        after = int(np.searchsorted(taken_s, at_s, side="right"))
+        since_s, until_s = taken_s[after - 1], taken_s[after]
+        if window_s is not None and until_s < np.inf:
+            unseen_s = min(until_s, window_s[1]) - max(since_s, window_s[0])
+            if unseen_s < MUCH * (window_s[1] - window_s[0]):
+                continue
+        ends = ((word, at_s) for word, at_s in (("after", since_s), ("before", until_s)) if np.isfinite(at_s))
+        when = " and ".join(f"{word} {format_duration(at_s)}" for word, at_s in ends)
+        reason = "".join(letter for letter in text if not letter.isdigit())
+        told.setdefault(reason, (f" {when}, so what it held then has no names" if when else "", text))
+        whose.setdefault(reason, {})[f"{known.get((pid, ticks), 'process')}[{int(pid)}]"] = None
+    return [
+        f"no snapshot of {next(iter(some))}{f' and {len(some) - 1} more' if len(some) > 1 else ''}{when}: {text}"
+        for (when, text), some in zip(told.values(), whose.values())
+    ]
 
 
 def _without_graph(recording: Recording) -> list[str]:

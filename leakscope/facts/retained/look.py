@@ -100,7 +100,8 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
         group.sort(key=lambda h: -h.growth_bytes)
         members = tuple(m for h in group for m in h.members)
         total = sum(h.growth_bytes for h in group)
-        first = replace(group[0], growth_bytes=total, members=members)
+        alike = tuple(h.place for h in group if h.place is not None)
+        first = replace(group[0], growth_bytes=total, members=members, alike=alike)
         whole = {id(named): named for named in (user_place(h.place) for h in group if h.place is not None)}
         if len(whole) == 1 and group[0].growth_bytes < MOST * total and not any(h.is_guess or h.handle for h in group):
             (named,) = whole.values()
