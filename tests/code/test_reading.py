@@ -62,9 +62,37 @@ def test_what_a_loop_reads_by_way_of_a_method_goes_on_being_read() -> None:
     assert (12, False, False) in reads("scaled", IN_THE_LOOP)
 
 
-def test_what_is_still_to_come_may_read_it() -> None:
+def test_what_is_certain_to_come_goes_on_reading_it() -> None:
     of_report = [read for read in reads("labels", IN_THE_LOOP) if read[0] == line_of("print(len")]
-    assert of_report == [(line_of("print(len"), None, False)]
+    assert of_report == [(line_of("print(len"), False, False)]
+
+
+AHEAD = """\
+def main():
+    rows = read()
+    for step in range(1000):
+        train(step)
+    {between}
+    {report}
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "report", "goes_on"),
+    [
+        ("save()", "print(rows.mean())", True),
+        ("save()", "if verbose: print(rows.mean())", None),
+        ("if failed(): return", "print(rows.mean())", None),
+        ("if failed(): print()", "print(rows.mean())", True),
+    ],
+)
+def test_what_is_still_to_come_reads_it_where_nothing_decides_otherwise(
+    between: str, report: str, goes_on: bool | None
+) -> None:
+    source = Source("__main__", FILE, AHEAD.format(between=between, report=report))
+    holder = Holder("rows", "main", "__main__", FILE, "local", "numpy.ndarray")
+    (read,) = reads_of([source], holder, {(FILE, "main"): 4})
+    assert read.is_over is (None if goes_on is None else not goes_on)
 
 
 def test_what_a_library_was_given_it_may_keep() -> None:

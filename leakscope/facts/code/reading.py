@@ -89,14 +89,23 @@ class _Progress:
         called, line = self._called(scope), self._reached.get(_key(scope))
         if called == _OVER or not self._is_once(scope):
             return called
-        if line is None:
-            return called if site.loops else min(called, _UNKNOWN)  # a loop that is not known to be over goes on
+        if line is None:  # a loop that is not known to be over goes on
+            is_ahead = scope in self._index.callers and self._is_sure(site, scope, 0)
+            return called if site.loops or is_ahead else min(called, _UNKNOWN)
         first = getattr(site.node, "lineno", 0)
         last = getattr(site.node, "end_lineno", first)
         is_round = any(loop.last >= line for loop in site.loops)
         if not is_round and (last < line or self._is_evaluated(node, scope, line)):
             return _OVER
-        return called if site.loops or first <= line <= last else min(called, _UNKNOWN)
+        is_ahead = first > line and self._is_sure(site, scope, line)
+        return called if site.loops or first <= line <= last or is_ahead else min(called, _UNKNOWN)
+
+    @staticmethod
+    def _is_sure(site: Site, scope: Scope, line: int) -> bool:
+        """Whether a function that has come to a line comes to a site behind it: nothing there decides otherwise."""
+        at = getattr(site.node, "lineno", 0)
+        leaving = (one.node for one in scope.sites if isinstance(one.node, (ast.Return, ast.Raise)))
+        return not site.is_guarded and not any(line <= one.lineno < at for one in leaving)
 
     def _is_evaluated(self, node: ast.AST, scope: Scope, line: int) -> bool:
         """Whether, in the statement that runs, a call that needs its result has begun: ``read(path).fit()`` fits."""
