@@ -191,16 +191,22 @@ def test_forks_that_wait_for_requests_are_no_pool(tmp_path: Path) -> None:
 FROZEN = "def main():\n    optimizer = torch.optim.Adam(model.parameters())\n    while True:\n        step(optimizer)\n"
 
 
-def training(folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, state: int = 2) -> Report:
-    """40 s of a process of 400 MB that trains 50 MB of parameters, with ``state`` times as much for each."""
+def training(
+    folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, state: int = 2, source: str = FROZEN, at: int = 0
+) -> Report:
+    """40 s of a process of 400 MB that trains 50 MB of parameters, with ``state`` times as much for each.
+
+    ``at``: the line at which main() was seen; 0: nobody saw it.
+    """
     builder = RecordingBuilder(folder)
     builder.process(100)
-    builder.samples(100, [400 * MB] * 160, every_s=0.25).source(100, "/job/train.py", FROZEN)
+    builder.samples(100, [400 * MB] * 160, every_s=0.25).source(100, "/job/train.py", source)
+    seen = {"seen_lines": f"/job/train.py:{at} main"} if at else {}
     for second in range(1, 40):
         builder.row("phases", second, 100, phase="train", step=min(second, last_step_s), phase_s=second)
     for number, at_s in enumerate((6.0, 20.0, 36.0), 1):
         holders = [place("main() optimizer", 5000, type_name="torch.optim.adam.Adam")]
-        builder.take(100, number, at_s, holders=holders, rss_bytes=400 * MB)
+        builder.take(100, number, at_s, holders=holders, rss_bytes=400 * MB, **seen)
         one = {"take": number, "device": "cpu"}
         for owner, size_mb in (("parameter", 50), ("gradient", 50), ("optimizer-state", 50 * state)):
             builder.row("tensors", at_s, 100, **one, moment="take", tensor_owner=owner, storage_bytes=size_mb * MB)
@@ -215,6 +221,31 @@ def test_what_training_leaves_once_no_step_is_made_is_idle(tmp_path: Path) -> No
     assert (finding.kind, finding.severity, finding.bytes) == ("held-memory", "warning", 150 * MB)
     assert finding.subject.line == 2
     assert says(finding.title, "optimizer", "143 MiB") and says(finding.remedy[0], "zero_grad()", "143 MiB")
+
+
+EVALUATES = """
+def main():
+    optimizer = torch.optim.Adam(model.parameters())
+    for epoch in range(3):
+        optimizer.step()
+    evaluate(model)
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last_step_s", "then", "is_told"),
+    [
+        (24.0, "print()", True),  # for less than half of the time, but no line is left that steps
+        (36.0, "print()", False),
+        (12.0, "torch.save(optimizer.state_dict(), path)", False),
+    ],
+)
+def test_an_optimizer_is_idle_once_no_line_is_left_that_reads_it(
+    tmp_path: Path, last_step_s: float, then: str, is_told: bool
+) -> None:
+    report = training(tmp_path, last_step_s=last_step_s, source=EVALUATES.format(then=then), at=6)
+    assert [says(finding.title, "optimizer", "143 MiB") for finding in report.findings] == [True] * is_told
 
 
 def test_state_and_gradients_of_frozen_parameters_are_idle(tmp_path: Path) -> None:
