@@ -233,3 +233,37 @@ def test_a_loop_reads_what_it_goes_through() -> None:
     for at, is_over in ((4, False), (6, True)):
         found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): at})
         assert [one.is_over for one in found if one.line.line == 3] == [is_over]
+
+
+PICKS = """\
+class Study:
+    def build(self):
+        self.short = make()
+        self.long = make()
+
+def main():
+    study = Study()
+    study.build()
+    options = parse()
+    for step in range(900):
+        for kind in kinds:
+            use({read})
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "goes_on"),
+    [
+        ("getattr(study, kind)", True),
+        ("vars(study)[kind]", True),
+        ('getattr(study, "long")', False),
+        ("getattr(options, kind)", True),  # whose that is cannot be seen
+        ("vars(options)[kind]", False),
+        ("pickle.dumps(study)", True),
+    ],
+)
+def test_an_attribute_may_be_read_by_a_name_that_is_worked_out(read: str, goes_on: bool) -> None:
+    text = PICKS.format(read=read) + "\nmain()\n"
+    holder = Holder("short", "Study", "__main__", FILE, "attribute", "numpy.ndarray")
+    found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, None): 14, (FILE, "main"): 12})
+    assert any(one.is_over is False for one in found) is goes_on

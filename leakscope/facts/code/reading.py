@@ -8,9 +8,9 @@ from typing import NamedTuple, Optional
 
 from ...units import MOST
 from .adding import Line, line_at
-from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name
+from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, tail
 from .names import Holder, Names
-from .points_to import added_to
+from .points_to import Things, added_to, points_to
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -24,6 +24,8 @@ _SHARES = frozenset((
 _SURELY = MOST  # the object itself, not one of its members
 _LOOKS = frozenset(("print", "len", "repr", "str", "type", "isinstance", "id", "list", "tuple", "dict", "sorted", "max",
                     "min", "sum", "enumerate", "zip", "map", "filter", "range", "iter", "next", "set"))  # fmt: skip
+_ENDS = frozenset(("clear", "close", "join", "shutdown", "terminate"))  # methods after which there is nothing to read
+_OF_ALL = frozenset(("asdict", "deepcopy", "dump", "dumps", "save", "vars"))  # attributes of what they are given
 
 
 # {(file, name of a function, None for a module): the last line of it that was seen to run}
@@ -56,7 +58,8 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     for scope in index.scopes:
         for site in scope.sites:
             for node, is_given in _used(site, index, scope):
-                if id(node) in others or names.strength(node, scope, inside=key is not None) < _SURELY:
+                is_it = id(node) not in others and names.strength(node, scope, inside=key is not None) >= _SURELY
+                if not is_it and not _may_be_any(node, site, index, scope, holder):
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
                 _, state, was_given, ends = found.get((line.file, line.line), (line, _OVER, False, line.line))
@@ -64,6 +67,19 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
                 found[line.file, line.line] = line, state, was_given, max(ends, *(loop.last for loop in site.loops), 0)
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
     return [Read(line, told[state], given, ends) for _, (line, state, given, ends) in sorted(found.items())]
+
+
+def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> bool:
+    """Whether a line that runs on, or is sure to come, reads what is made on a line, by whatever name."""
+    index = index_of(sources, "", made.file)
+    progress, sites = _Progress(index, reached), [(scope, site) for scope in index.scopes for site in scope.sites]
+    calls = [site.node for scope, site in sites if isinstance(site.node, ast.Call) and scope.source.file == made.file]
+    things = Things(points_to(index), [call for call in calls if call.lineno == made.line])
+    return any(
+        things.kind(node, scope) is not None and progress.state(site, scope, node) == _ON
+        for scope, site in sites
+        for node, _ in _used(site, index, scope)
+    )
 
 
 def _asked_for_members(node: ast.AST) -> set[int]:
@@ -148,8 +164,10 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     """(expression that is looked up there, whether it is handed to a library), not those of functions defined in it."""
     node = site.node
     given: set[int] = set()
-    # What a statement only puts something into: that is no reading of it.
+    # What a statement only puts something into, or ends: that is no reading of it.
     filled = next(added_to(node), None) if site.is_statement else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ENDS:
+        filled = node.func.value
     if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, index, scope):
         given = {id(one) for one in arguments_of(node)}
     waiting: list[ast.AST] = [node]
@@ -163,6 +181,18 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)
+
+
+def _may_be_any(node: ast.expr, site: Site, index: Index, scope: Scope, holder: Holder) -> bool:
+    """Whether an object is asked there for an attribute by a name that is worked out, or for all of them."""
+    call = site.node
+    if holder.edge_kind != "attribute" or not isinstance(call, ast.Call) or call.args[:1] != [node]:
+        return False
+    name, kind = last_name(call.func), index.class_of(node, scope)
+    is_its = kind is not None and index.related(kind, tail(holder.owner))
+    if name == "getattr" and len(call.args) > 1 and not isinstance(call.args[1], ast.Constant):
+        return is_its or kind is None
+    return is_its and name in _OF_ALL
 
 
 def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:
