@@ -267,3 +267,42 @@ def test_an_attribute_may_be_read_by_a_name_that_is_worked_out(read: str, goes_o
     holder = Holder("short", "Study", "__main__", FILE, "attribute", "numpy.ndarray")
     found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, None): 14, (FILE, "main"): 12})
     assert any(one.is_over is False for one in found) is goes_on
+
+
+HANDED_ON = """\
+class Flow:
+    def load(self):
+        self.raw = make()
+
+    def clean(self):
+        self.tidy = self.raw.dropna()
+
+    def run(self, stages):
+        for stage in stages:
+            stage()
+
+def main():
+    flow = Flow()
+    {how}
+    for step in range(900):
+        {then}
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "then", "is_over"),
+    [
+        ("for stage in (flow.load, flow.clean): stage()", "train()", True),
+        ("flow.run([flow.load, flow.clean])", "train()", True),
+        ("stages = {'clean': flow.clean}", "stages[name()]()", False),
+        ("Thread(target=flow.clean).start()", "train()", False),  # for how long is not known
+        ("register(*[flow.clean])", "train()", False),
+    ],
+)
+def test_a_function_is_over_with_those_that_call_it_by_another_name(how: str, then: str, is_over: bool) -> None:
+    source = Source("__main__", FILE, HANDED_ON.format(how=how, then=then))
+    holder = Holder("raw", "Flow", "__main__", FILE, "attribute", "pandas.DataFrame")
+    (read,) = reads_of([source], holder, {(FILE, None): 18, (FILE, "main"): 16, (FILE, "clean"): 6})
+    assert (read.line.line, read.is_over) == (6, is_over)

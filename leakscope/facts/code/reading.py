@@ -10,7 +10,7 @@ from ...units import MOST
 from .adding import Line, line_at
 from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, tail
 from .names import Holder, Names
-from .points_to import Things, added_to, points_to
+from .points_to import THING, Field, Node, Things, Variable, added_to, points_to
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -147,13 +147,36 @@ class _Progress:
             return _OVER if scope.source.module != "__main__" else _ON
         if scope not in self._known:
             self._known[scope] = _OVER  # while it is asked about, for those that recur
-            callers = self._index.callers.get(scope, ())
+            callers = self._index.callers.get(scope) or self._handed_on(scope)
             states = [self.state(site, caller, site.node) for caller, site in callers]
             is_running = scope.is_beginning and _key(scope) in self._reached
             self._known[scope] = max(states, default=_ON)
             if is_running and self._known[scope] == _UNKNOWN:
                 self._known[scope] = _ON
         return self._known[scope]
+
+    def _handed_on(self, function: Scope) -> list[tuple[Scope, Site]]:
+        """Calls of it by another name: ``for stage in (load, clean): stage()``; none where a library may have it."""
+        own: Node = Variable(function.parent or function, function.name)
+        if function.is_method and function.within is not None:
+            own = Field(function.within.name, function.name)
+        named = Things(points_to(self._index), [own])
+        found = []
+        for scope in self._index.scopes if named.flows and not function.decorators else ():
+            for site in scope.sites:
+                call = site.node
+                if not isinstance(call, ast.Call):
+                    continue
+                followed = {
+                    id(given)
+                    for callee in self._index.callees(call.func, scope)
+                    for _, given in self._index.arguments(call, callee)
+                }
+                if any(id(given) not in followed and named.kind(given, scope) for given in arguments_of(call)):
+                    return []
+                if named.kind(call.func, scope) == THING:
+                    found.append((scope, site))
+        return found
 
 
 def _key(scope: Scope) -> tuple[str, str | None]:
