@@ -104,13 +104,17 @@ class Edit:
 
 
 class Idle(NamedTuple):
-    """What nothing reads since the program went on from a line; None: it is not known which one read it last."""
+    """What nothing reads since the program went on from a line; None: it is not known which one read it last.
+
+    ``since_s``: where the moment itself is known.
+    """
 
     bytes: int
     path: str
     file: str | None = None
     line: int | None = None
     function: str | None = None
+    since_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..evidence.idle_workers import resting_pids
 from ..evidence.suspects import Suspect, copied_in, kept_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.growth.processes import ProcessGrowth
@@ -47,11 +48,11 @@ def findings(
     if not teams:
         yield RuledOut(_KIND, "no loader worker was seen")
     for team in teams:
-        copied = copied_in(team)
+        copied, pids = copied_in(team), [worker.pid for worker in team.alive]
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and team.is_growing(growth) and team.gained >= enough:
             yield growing(case, _KIND, team, _suspect(case, team, copied, so_far))
-        elif is_costly(team, copied, growth):
+        elif is_costly(team, copied, growth) and not (pids and case.once(resting_pids).issuperset(pids)):
             yield has_copied(case, _KIND, team, copied)
         elif growth.leaking is None:
             yield Skipped(_KIND, growth.reason)

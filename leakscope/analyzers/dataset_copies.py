@@ -23,6 +23,7 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, STRONGLY_AGAINST, Ground, graded
+from ..evidence.idle_workers import resting_pids
 from ..evidence.sentences import let_go, listed, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
@@ -66,6 +67,7 @@ def findings(
     """Yield one finding per group of containers that hold the same rows, or parent whose forks have copied its."""
     growth = case.growth
     modules = {source.module for source in case.sources}
+    resting = case.once(resting_pids)  # they are to end
     containers = 0
     found = False
     seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
@@ -73,7 +75,7 @@ def findings(
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
         containers += len(forms)
-        for form in forms if not process.is_fork else ():
+        for form in forms if not process.is_fork and process.pid not in resting else ():
             everywhere.setdefault((form.path, form.content), []).append((process, form))
         for group, agreement in groups_of(forms, min_agreement, min_correlation):
             inherited = next((by for of, _, by in seen if process.is_fork and _is_same_memory(group, of)), None)
@@ -92,7 +94,9 @@ def findings(
             found = True
             yield _of_each_process(case, held_alike, held)
     for team in case.teams:
-        if team.is_loader:  # dataloader-workers tells of them
+        if team.is_loader or (
+            team.alive and resting.issuperset(one.pid for one in team.alive)
+        ):  # dataloader-workers tells of them
             continue
         rows = copied_in(team)
         if is_costly(team, rows, growth):

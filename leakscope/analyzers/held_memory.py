@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
-from ..evidence.idle_workers import idle_pools
+from ..evidence.idle_workers import idle_pools, resting_pids
 from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, use_of
@@ -77,6 +77,8 @@ def findings(
         if heap is None:
             continue
         looked = True
+        if process.pid in case.once(resting_pids):  # all that it holds goes with it
+            continue
         least = max(min_bytes, min_share * float(process.held_bytes.max()))
         if case.growth.leaking is None:  # whoever lets it run for longer wants to know what to watch
             least = min(least, max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes))

@@ -7,6 +7,7 @@ its bytes from the curve, from the moment on at which they were idle, and what i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,11 +39,12 @@ class Change(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """What was asked for at last and at once. ``where``: `` in load() (train.py:3)``; empty where it is not known."""
+    """What was asked for at once, at last or for a while. ``where``: `` in load() (train.py:3)``; empty: not known."""
 
     where: str
     since_s: float
     bytes: int
+    until_s: float = float("inf")
 
 
 class Fit(NamedTuple):
@@ -83,6 +85,7 @@ def fit(
     peak = next((bill for bill in case.bills if bill.moment == PEAK), None)
     if peak is None:
         return None
+    burst = burst or _of_peak(case, peak)
     # What no sample shows, files among it, is taken to have been there all the time; but for what came as it ended.
     time_s, curve = case.growth.time_s, case.growth.held_bytes.copy()
     curve += peak.total_bytes - float(curve.max())
@@ -104,12 +107,25 @@ def fit(
         if change.saved is not None:
             take(np.maximum(curve - change.saved, 0.0), change.text)
         elif burst is not None:
-            before = time_s <= burst.since_s
-            then = float(curve[before][-1]) if before.any() else 0.0
-            room = most_bytes - max(then, float(curve[before].max(initial=0.0)))
+            beside = (time_s <= burst.since_s) | (time_s >= burst.until_s)
+            room = most_bytes - float(curve[beside].max(initial=0.0))
             if room > 0:
-                take(np.where(before, curve, np.minimum(curve, most_bytes)), change.text.format(format_bytes(room)))
+                take(np.where(beside, curve, np.minimum(curve, most_bytes)), change.text.format(format_bytes(room)))
     return Fit(chosen, held, held - sum(size for _, size in chosen))
+
+
+def _of_peak(case: Case, peak: Bill) -> Burst | None:
+    """What came and went with the peak, where it is known who asked for it."""
+    level = next((bill for bill in case.bills if bill.moment == LEVEL), None)
+    if level is None or peak.asked_in is None or peak.file is None:
+        return None
+    time_s, held = case.growth.time_s, case.growth.held_bytes
+    usual = time_s[FULL * held <= float(np.interp(level.time_s, time_s, held))]
+    before, after = usual[usual < peak.time_s], usual[usual > peak.time_s]
+    if not before.size or not after.size:
+        return None
+    where = f" in {peak.asked_in} ({PurePath(peak.file).name}:{peak.line})"
+    return Burst(where, float(before[-1]), peak.total_bytes - level.total_bytes, float(after[0]))
 
 
 def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | None = None) -> Iterator[Change]:

@@ -1,4 +1,8 @@
-"""State of optimizers, and gradients, that no step will use: of frozen parameters, or once training is over."""
+"""State of optimizers, and gradients, that no step will use: of frozen parameters, or once training is over.
+
+It is over where each line that reads the optimizer ran for the last time; where that is unclear, after a long while
+without a step.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,15 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
-from ..units import MOST, format_bytes, format_duration
+from ..units import MOST, MUCH, format_bytes, format_duration
 from .sentences import wasted
+from .use import Use, use_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..facts.case import Case
+    from ..facts.heap.place import Place
 
 _OPTIMIZER = "torch.optim."
 _STATE, _GRADIENT = "optimizer-state", "gradient"
@@ -38,10 +44,19 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         rows = without_last(process.rows("tensors"), takes)
         rows = only(rows, (rows["moment"] == "take") & (rows["device"] == "cpu") & rows["node"].isna())
         held = max(float(process.held_bytes[-1]), 1.0)
-        found = [one for one in (_of_frozen(process, rows), _since_training(process, rows)) if one is not None]
+        places = [one for one in case.heap(process.pid).places if one.is_user and _is_optimizer(one)]
+        place = places[0] if places else None
+        is_seen = len(takes) and takes["seen_lines"].notna().any()
+        uses = [use_of(case, process, one.as_holder(), one.said) for one in places if is_seen]
+        use = min(uses, key=lambda one: (False, None, True).index(one.is_over), default=Use(None, None))
+        found = [one for one in (_of_frozen(process, rows), _since_training(process, rows, use)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
-            yield _finding(case, kind, process, left, wasted(case, left.bytes, held))
+            yield _finding(case, kind, process, left, place, wasted(case, left.bytes, held))
+
+
+def _is_optimizer(place: Place) -> bool:
+    return place.type_name.startswith(_OPTIMIZER) and not place.type_name.startswith(f"{_OPTIMIZER}lr_scheduler")
 
 
 def _bytes(rows: pd.DataFrame, owner: str) -> float:
@@ -75,8 +90,8 @@ def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     )
 
 
-def _since_training(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
-    """No step was made for most of the time since the first one."""
+def _since_training(process: ProcessGrowth, rows: pd.DataFrame, use: Use) -> _Left | None:
+    """No line steps any more, and has not for long; where that is unclear, for most of the time since the first one."""
     steps = process.rows("phases").dropna(subset=["step"])
     steps = only(steps, steps["step"] > 0)
     if not len(steps) or not len(rows):
@@ -84,20 +99,22 @@ def _since_training(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     last_s = float(steps.loc[steps["step"] == steps["step"].max(), "time_s"].min())
     stood_s = min(float(process.time_s[-1]), process.exit_s) - last_s
     rows = only(rows, rows["take"] == rows["take"].max())
-    if float(rows["time_s"].max()) < last_s or stood_s < MOST * (stood_s + last_s - float(steps["time_s"].min())):
+    least_s = (MUCH if use.is_over else MOST) * (stood_s + last_s - float(steps["time_s"].min()))
+    if use.is_over is False or float(rows["time_s"].max()) < last_s or stood_s < least_s:
         return None
     return _Left(
         round(_bytes(rows, _STATE) + _bytes(rows, _GRADIENT)),
         _bytes(rows, _GRADIENT) > 0,
-        f"no optimizer has made a step since {format_duration(last_s)}, for {format_duration(stood_s)}",
+        f"no optimizer has made a step since {format_duration(last_s)}, for {format_duration(stood_s)}"
+        + (f"; it was {use.text}" if use.is_over and use.line is not None else ""),
         "once training is over, call zero_grad() and let go of the optimizer (del, or keep it in the function that "
         "trains)",
     )
 
 
-def _finding(case: Case, kind: str, process: ProcessGrowth, left: _Left, waste: tuple[str, Evidence]) -> Finding:
-    heap = case.heap(process.pid)
-    place = next((one for one in heap.places if one.type_name.startswith(_OPTIMIZER) and one.is_user), None)
+def _finding(
+    case: Case, kind: str, process: ProcessGrowth, left: _Left, place: Place | None, waste: tuple[str, Evidence]
+) -> Finding:
     size, named, line = format_bytes(left.bytes), None, None
     if place is not None:
         named, lines = named_in(case.sources, place)

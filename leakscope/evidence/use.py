@@ -66,7 +66,7 @@ def use_of(
 
     ``is_alone``: nothing else refers to it, so that no library that was given it has kept it.
     """
-    progress = case.once(_reached, process)
+    progress = case.once(progress_of, process)
     key = _KEY.search(path)
     reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
     is_seen = any(file == source.file for source in case.sources for file, _ in progress)
@@ -104,7 +104,7 @@ def first_reader(uses: Iterable[Use]) -> Use:
     return next((use for use in known if use.is_over is False), known[0])
 
 
-def _reached(case: Case, process: ProcessGrowth) -> Reached:
+def progress_of(case: Case, process: ProcessGrowth) -> Reached:
     """As the last snapshot saw the program at work; or some time after it, where it went on for long."""
     takes = process.rows("takes")
     takes = without_last(takes, takes)

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leakscope.evidence.enough import Fit, fit, without_waste
+from leakscope.evidence.enough import Fit, fit, remedy, without_waste
 from leakscope.evidence.sentences import frees
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Idle, Subject
 from leakscope.units import MiB
 
 from ..builders import RecordingBuilder
+from ..sentences import says
 
 PID = 100
 FILE = "/a/train.py"
@@ -53,6 +54,23 @@ def test_what_the_peak_still_read_is_not_taken_off_it(tmp_path: Path) -> None:
     assert both.held_bytes == 500 * MiB
     assert both.left_bytes == pytest.approx(400 * MiB, rel=0.02)
     assert [size for _, size in both.chosen] == [both.held_bytes - both.left_bytes]
+
+
+def test_a_peak_that_comes_and_goes_is_asked_for_in_parts(tmp_path: Path) -> None:
+    """500 MiB for two seconds, beside a level of 150: in 400 there is room for 250 of them at once."""
+    held = [100, 100, 600, 600, *[150] * 46]
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer").samples(PID, rss=[n * MiB for n in held])
+    asked = f"{FILE}:20 <module>\n{FILE}:7 prepare"
+    builder.allocated(PID, 4.0, MiB, asked, asked_bytes=500 * MiB).allocated(
+        PID, 40.0, MiB, asked, asked_bytes=500 * MiB
+    )
+    for number, at_s in ((1, 10.0), (2, 40.0)):
+        builder.take(PID, number, at_s, holders=[{"path": "main() table", "type_name": "list", "deep_bytes": MiB}])
+    case = Case(builder.ends(at_s=50.0, exit_code=0).open())
+    told = remedy(case, [], 400 * MiB)
+    assert told is not None
+    assert says(told, "in prepare() (train.py:7)", "600 MiB → ", "at once")
+    assert says(told, "take at most 210 MiB"), "the limit, with some room, less the level"
 
 
 def test_what_is_idle_only_after_the_peak_saves_nothing(tmp_path: Path) -> None:

@@ -136,18 +136,37 @@ def test_a_leak_is_not_told_twice(tmp_path: Path) -> None:
 
 
 POOL = "from multiprocessing import Pool\n\npool = Pool(4)\nprint(sum(pool.map(score, range(64))))\ntrain()\n"
+LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(rows)\nevaluate(loader)\ntrain()\n"
 
 
-def pool_of(folder: Path, busy: Callable[[float], bool], role: str = "a pool") -> Report:
-    """40 s of a trainer of 60 MB, and of four forks of it that hold 50 MB each and work when ``busy``."""
-    builder = RecordingBuilder(folder).process(100, role="trainer").source(100, "/job/train.py", POOL)
+def pool_of(
+    folder: Path,
+    busy: Callable[[float], bool],
+    role: str = "a pool",
+    source: str = POOL,
+    yielded: int = 0,
+    ran: str = "",
+) -> Report:
+    """40 s of a trainer of 60 MB, and of four children of it that hold 50 MB each and work when ``busy``.
+
+    ``role``: by whom they were forked, or ``spawn``. ``yielded``: batches of a loader that come after the first look.
+    """
+    builder = RecordingBuilder(folder).process(100, role="trainer").source(100, "/job/train.py", source)
     seconds = [second / 4 for second in range(160)]
     builder.samples(100, [60 * MB] * 160, every_s=0.25, cpu_s=[second * 0.2 for second in seconds])
+    seen = {"seen_lines": "/job/train.py:5 <module>"}
     for number, at_s in enumerate((3.0, 20.0), 1):
-        builder.take(100, number, at_s, holders=[row("main() step", type_name="dict", deep_bytes=1000, length=1)])
+        held = [row("main() step", type_name="dict", deep_bytes=1000, length=1)]
+        builder.take(100, number, at_s, holders=held, **seen)
+        if role == "a DataLoader":
+            batches = {"batches_yielded": 40 + yielded * number, "batches_in_flight": 0}
+            builder.row("loaders", at_s, 100, take=number, worker_pids="101,102,103,104", **batches)
     for pid in range(101, 105):
         cpu_s = [0.25 * sum(busy(one) for one in seconds[: at + 1]) for at in range(160)]
-        builder.process(pid, ppid=100, role="python-fork").note(pid, 0.5, "forked", f"forked by {role}")
+        if role == "spawn":
+            builder.process(pid, ppid=100, role="python-spawn").allocated(101, 4.0, MB, ran)
+        else:
+            builder.process(pid, ppid=100, role="python-fork").note(pid, 0.5, "forked", f"forked by {role}")
         builder.samples(pid, [50 * MB] * 160, every_s=0.25, cpu_s=cpu_s)
     return analyze(builder.ends(40.0, exit_code=0).open())
 
@@ -159,6 +178,34 @@ def test_the_pool_of_an_evaluation_that_is_over_is_said(tmp_path: Path) -> None:
     assert finding.bytes == pytest.approx(200 * MB, rel=0.2)
     assert finding.subject.line == 3
     assert says(finding.remedy[0], "close the pool")
+
+
+def test_of_spawned_children_it_is_known_by_what_one_of_them_runs(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    stacks = "/lib/multiprocessing/pool.py:125 worker\n/job/train.py:9 score", "/job/train.py:9 serve"
+    told = [pool_of(tmp_path / name, lambda s: s < 5, "spawn", ran=ran).findings for name, ran in zip("ab", stacks)]
+    assert [says(one.title, "4 pool workers") for findings in told for one in findings] == [True]
+
+
+def test_the_workers_of_a_loader_that_is_read_are_said(tmp_path: Path) -> None:
+    """By its batches: our own snapshots keep a fork busy now and then."""
+    (finding,) = pool_of(tmp_path, lambda s: s < 3 or 30 < s < 31, "a DataLoader", LOADER).findings
+    assert says(finding.title, "4 loader workers", "done nothing", "since")
+    assert says(finding.remedy[0], "persistent_workers") and finding.subject.line == 3
+
+
+def test_the_workers_of_a_loader_that_yields_are_not(tmp_path: Path) -> None:
+    assert not pool_of(tmp_path, lambda s: s < 5, "a DataLoader", LOADER, yielded=3).findings
+
+
+@pytest.mark.parametrize("then", ["print(pool.map(score, tests))", "pool.map(score, tests)"])
+def test_a_pool_that_is_sure_to_be_wanted_again_is_not(tmp_path: Path, then: str) -> None:
+    assert not pool_of(tmp_path, lambda s: s < 5, source=f"{POOL}{then}\n").findings
+
+
+def test_to_end_a_pool_is_no_use_of_it(tmp_path: Path) -> None:
+    assert pool_of(tmp_path, lambda s: s < 5, source=f"{POOL}pool.terminate()\npool.join()\n").findings
 
 
 def test_a_pool_that_works_now_and_then_is_not(tmp_path: Path) -> None:
@@ -191,16 +238,22 @@ def test_forks_that_wait_for_requests_are_no_pool(tmp_path: Path) -> None:
 FROZEN = "def main():\n    optimizer = torch.optim.Adam(model.parameters())\n    while True:\n        step(optimizer)\n"
 
 
-def training(folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, state: int = 2) -> Report:
-    """40 s of a process of 400 MB that trains 50 MB of parameters, with ``state`` times as much for each."""
+def training(
+    folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, state: int = 2, source: str = FROZEN, at: int = 0
+) -> Report:
+    """40 s of a process of 400 MB that trains 50 MB of parameters, with ``state`` times as much for each.
+
+    ``at``: the line at which main() was seen; 0: nobody saw it.
+    """
     builder = RecordingBuilder(folder)
     builder.process(100)
-    builder.samples(100, [400 * MB] * 160, every_s=0.25).source(100, "/job/train.py", FROZEN)
+    builder.samples(100, [400 * MB] * 160, every_s=0.25).source(100, "/job/train.py", source)
+    seen = {"seen_lines": f"/job/train.py:{at} main"} if at else {}
     for second in range(1, 40):
         builder.row("phases", second, 100, phase="train", step=min(second, last_step_s), phase_s=second)
     for number, at_s in enumerate((6.0, 20.0, 36.0), 1):
         holders = [place("main() optimizer", 5000, type_name="torch.optim.adam.Adam")]
-        builder.take(100, number, at_s, holders=holders, rss_bytes=400 * MB)
+        builder.take(100, number, at_s, holders=holders, rss_bytes=400 * MB, **seen)
         one = {"take": number, "device": "cpu"}
         for owner, size_mb in (("parameter", 50), ("gradient", 50), ("optimizer-state", 50 * state)):
             builder.row("tensors", at_s, 100, **one, moment="take", tensor_owner=owner, storage_bytes=size_mb * MB)
@@ -215,6 +268,31 @@ def test_what_training_leaves_once_no_step_is_made_is_idle(tmp_path: Path) -> No
     assert (finding.kind, finding.severity, finding.bytes) == ("held-memory", "warning", 150 * MB)
     assert finding.subject.line == 2
     assert says(finding.title, "optimizer", "143 MiB") and says(finding.remedy[0], "zero_grad()", "143 MiB")
+
+
+EVALUATES = """
+def main():
+    optimizer = torch.optim.Adam(model.parameters())
+    for epoch in range(3):
+        optimizer.step()
+    evaluate(model)
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last_step_s", "then", "is_told"),
+    [
+        (24.0, "print()", True),  # for less than half of the time, but no line is left that steps
+        (36.0, "print()", False),
+        (12.0, "torch.save(optimizer.state_dict(), path)", False),
+    ],
+)
+def test_an_optimizer_is_idle_once_no_line_is_left_that_reads_it(
+    tmp_path: Path, last_step_s: float, then: str, is_told: bool
+) -> None:
+    report = training(tmp_path, last_step_s=last_step_s, source=EVALUATES.format(then=then), at=6)
+    assert [says(finding.title, "optimizer", "143 MiB") for finding in report.findings] == [True] * is_told
 
 
 def test_state_and_gradients_of_frozen_parameters_are_idle(tmp_path: Path) -> None:

@@ -62,9 +62,37 @@ def test_what_a_loop_reads_by_way_of_a_method_goes_on_being_read() -> None:
     assert (12, False, False) in reads("scaled", IN_THE_LOOP)
 
 
-def test_what_is_still_to_come_may_read_it() -> None:
+def test_what_is_certain_to_come_goes_on_reading_it() -> None:
     of_report = [read for read in reads("labels", IN_THE_LOOP) if read[0] == line_of("print(len")]
-    assert of_report == [(line_of("print(len"), None, False)]
+    assert of_report == [(line_of("print(len"), False, False)]
+
+
+AHEAD = """\
+def main():
+    rows = read()
+    for step in range(1000):
+        train(step)
+    {between}
+    {report}
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "report", "goes_on"),
+    [
+        ("save()", "print(rows.mean())", True),
+        ("save()", "if verbose: print(rows.mean())", None),
+        ("if failed(): return", "print(rows.mean())", None),
+        ("if failed(): print()", "print(rows.mean())", True),
+    ],
+)
+def test_what_is_still_to_come_reads_it_where_nothing_decides_otherwise(
+    between: str, report: str, goes_on: bool | None
+) -> None:
+    source = Source("__main__", FILE, AHEAD.format(between=between, report=report))
+    holder = Holder("rows", "main", "__main__", FILE, "local", "numpy.ndarray")
+    (read,) = reads_of([source], holder, {(FILE, "main"): 4})
+    assert read.is_over is (None if goes_on is None else not goes_on)
 
 
 def test_what_a_library_was_given_it_may_keep() -> None:
@@ -205,3 +233,76 @@ def test_a_loop_reads_what_it_goes_through() -> None:
     for at, is_over in ((4, False), (6, True)):
         found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): at})
         assert [one.is_over for one in found if one.line.line == 3] == [is_over]
+
+
+PICKS = """\
+class Study:
+    def build(self):
+        self.short = make()
+        self.long = make()
+
+def main():
+    study = Study()
+    study.build()
+    options = parse()
+    for step in range(900):
+        for kind in kinds:
+            use({read})
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "goes_on"),
+    [
+        ("getattr(study, kind)", True),
+        ("vars(study)[kind]", True),
+        ('getattr(study, "long")', False),
+        ("getattr(options, kind)", True),  # whose that is cannot be seen
+        ("vars(options)[kind]", False),
+        ("pickle.dumps(study)", True),
+    ],
+)
+def test_an_attribute_may_be_read_by_a_name_that_is_worked_out(read: str, goes_on: bool) -> None:
+    text = PICKS.format(read=read) + "\nmain()\n"
+    holder = Holder("short", "Study", "__main__", FILE, "attribute", "numpy.ndarray")
+    found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, None): 14, (FILE, "main"): 12})
+    assert any(one.is_over is False for one in found) is goes_on
+
+
+HANDED_ON = """\
+class Flow:
+    def load(self):
+        self.raw = make()
+
+    def clean(self):
+        self.tidy = self.raw.dropna()
+
+    def run(self, stages):
+        for stage in stages:
+            stage()
+
+def main():
+    flow = Flow()
+    {how}
+    for step in range(900):
+        {then}
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "then", "is_over"),
+    [
+        ("for stage in (flow.load, flow.clean): stage()", "train()", True),
+        ("flow.run([flow.load, flow.clean])", "train()", True),
+        ("stages = {'clean': flow.clean}", "stages[name()]()", False),
+        ("Thread(target=flow.clean).start()", "train()", False),  # for how long is not known
+        ("register(*[flow.clean])", "train()", False),
+    ],
+)
+def test_a_function_is_over_with_those_that_call_it_by_another_name(how: str, then: str, is_over: bool) -> None:
+    source = Source("__main__", FILE, HANDED_ON.format(how=how, then=then))
+    holder = Holder("raw", "Flow", "__main__", FILE, "attribute", "pandas.DataFrame")
+    (read,) = reads_of([source], holder, {(FILE, None): 18, (FILE, "main"): 16, (FILE, "clean"): 6})
+    assert (read.line.line, read.is_over) == (6, is_over)

@@ -73,4 +73,4 @@ class Remembered:
         # Rounds of fingerprints of weights.
         self.fingerprint_rounds = 0
         self.fingerprinted_at = 0.0
-        self.fingerprinted_bytes = 0
+        self.fingerprinted_bytes = self.trained_bytes = 0

@@ -492,7 +492,7 @@ def _claim_models(inventory: Inventory, modules: list[Any], with_gradients: bool
             trained = base.requires_grad.__get__(tensor)
             owned[i] = (root, name, tensor, trained)
             # A leaf's .grad is safe; it makes the Python wrapper of the gradient, about 100 bytes, that then stays.
-            has_gradient = trained and with_gradients and base.is_leaf.__get__(tensor)
+            has_gradient = with_gradients and base.is_leaf.__get__(tensor)
             gradient = base.grad.__get__(tensor) if has_gradient else None
         except Exception:
             continue
@@ -561,18 +561,21 @@ _NO_WEIGHTS = frozenset((GRADIENT, OPTIMIZER, BATCH))
 
 
 def _is_round_due(inventory: Inventory, memory: Remembered) -> bool:
-    """Rounds become rarer, but large tensors that were not there before bring the next one forward."""
+    """Rounds become rarer, but large tensors that were not there before bring the next one forward, as does what is
+    trained no more.
+    """
     now = perf_counter()
     rounds = memory.fingerprint_rounds
     large = sum(s.size for s in inventory.storages.values() if s.owner in (None, PARAMETER) and s.size >= 1 << 20)
+    trained = sum(s.size for s in inventory.storages.values() if s.owner == PARAMETER and s.trained)
     gap_s = ROUND_S[min(rounds, len(ROUND_S) - 1)]
-    if rounds and large > 1.2 * memory.fingerprinted_bytes:
+    if rounds and (large > 1.2 * memory.fingerprinted_bytes or trained < memory.trained_bytes):
         gap_s = min(gap_s, ROUND_S[3])
     if not inventory.roots or (rounds and now - memory.fingerprinted_at < gap_s):
         return False
     memory.fingerprint_rounds = rounds + 1
     memory.fingerprinted_at = now
-    memory.fingerprinted_bytes = large
+    memory.fingerprinted_bytes, memory.trained_bytes = large, trained
     return True
 
 

@@ -29,6 +29,7 @@ _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
     ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.Raise,
 )  # fmt: skip
+_GUARDS = (ast.If, ast.ExceptHandler, getattr(ast, "match_case", ast.If))
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 Pair = tuple[ast.expr, Optional[ast.expr]]
 
@@ -50,12 +51,14 @@ class Loop(NamedTuple):
 class Site(NamedTuple):
     """A node that may do something to an object, and the loops of its own function around it, the outermost first.
 
-    ``is_statement``: a call whose result nobody asks for.
+    ``is_statement``: a call whose result nobody asks for. ``is_guarded``: a condition, or an exception, decides whether
+    it runs.
     """
 
     node: ast.AST
     loops: tuple[Loop, ...]
     is_statement: bool = False
+    is_guarded: bool = False
 
 
 @dataclass(eq=False)
@@ -402,26 +405,30 @@ class Index:
         module = Scope("module", "<module>", "<module>", source, node=tree)
         statements: set[int] = set()
         self.scopes.append(module)
-        waiting: list[tuple[ast.AST, Scope, tuple[Loop, ...]]] = [(node, module, ()) for node in reversed(tree.body)]
+        waiting: list[tuple[ast.AST, Scope, tuple[Loop, ...], bool]]
+        waiting = [(node, module, (), False) for node in reversed(tree.body)]
         while waiting:  # no recursion: generated sources nest deeply
-            node, scope, loops = waiting.pop()
+            node, scope, loops, guarded = waiting.pop()
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 inner = self._define(node, scope)
                 body = node.body if isinstance(node.body, list) else [node.body]
-                waiting += [(n, inner, ()) for n in reversed(body)]
-                waiting += [(n, scope, loops) for n in _outside(node)]
+                waiting += [(n, inner, (), False) for n in reversed(body)]
+                waiting += [(n, scope, loops, guarded) for n in _outside(node)]
                 continue
             _note_names(node, scope)
             if isinstance(node, _SITES) and not (
                 isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
             ):
-                scope.sites.append(Site(node, loops, id(node) in statements))
+                scope.sites.append(Site(node, loops, id(node) in statements, guarded))
             if isinstance(node, ast.Expr):
                 statements.add(id(node.value))
             within = loops
             if isinstance(node, (*LOOPS, *COMPREHENSIONS)):
                 within = (*loops, Loop(source.file, node.lineno, node.end_lineno or node.lineno))
-            waiting += [(n, scope, loops if name in ("iter", "orelse") else within) for name, n in _children(node)]
+            waiting += [
+                (n, scope, loops if name in ("iter", "orelse") else within, guarded or _is_guard(node, name))
+                for name, n in _children(node)
+            ]
 
     def _define(self, node: Function | ast.ClassDef, scope: Scope) -> Scope:
         name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
@@ -461,6 +468,11 @@ def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         for child in value if isinstance(value, list) else (value,):
             if isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
                 yield name, child
+
+
+def _is_guard(node: ast.AST, part: str) -> bool:
+    """Whether it decides if what stands in that part of it runs."""
+    return isinstance(node, _GUARDS) and part != "test"
 
 
 def _note_names(node: ast.AST, scope: Scope) -> None:

@@ -8,9 +8,9 @@ from typing import NamedTuple, Optional
 
 from ...units import MOST
 from .adding import Line, line_at
-from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name
+from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, tail
 from .names import Holder, Names
-from .points_to import added_to
+from .points_to import THING, Field, Node, Things, Variable, added_to, points_to
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -24,6 +24,8 @@ _SHARES = frozenset((
 _SURELY = MOST  # the object itself, not one of its members
 _LOOKS = frozenset(("print", "len", "repr", "str", "type", "isinstance", "id", "list", "tuple", "dict", "sorted", "max",
                     "min", "sum", "enumerate", "zip", "map", "filter", "range", "iter", "next", "set"))  # fmt: skip
+_ENDS = frozenset(("clear", "close", "join", "shutdown", "terminate"))  # methods after which there is nothing to read
+_OF_ALL = frozenset(("asdict", "deepcopy", "dump", "dumps", "save", "vars"))  # attributes of what they are given
 
 
 # {(file, name of a function, None for a module): the last line of it that was seen to run}
@@ -56,7 +58,8 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     for scope in index.scopes:
         for site in scope.sites:
             for node, is_given in _used(site, index, scope):
-                if id(node) in others or names.strength(node, scope, inside=key is not None) < _SURELY:
+                is_it = id(node) not in others and names.strength(node, scope, inside=key is not None) >= _SURELY
+                if not is_it and not _may_be_any(node, site, index, scope, holder):
                     continue
                 line = line_at(index, scope, node, _READS, 1.0)
                 _, state, was_given, ends = found.get((line.file, line.line), (line, _OVER, False, line.line))
@@ -64,6 +67,19 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
                 found[line.file, line.line] = line, state, was_given, max(ends, *(loop.last for loop in site.loops), 0)
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
     return [Read(line, told[state], given, ends) for _, (line, state, given, ends) in sorted(found.items())]
+
+
+def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> bool:
+    """Whether a line that runs on, or is sure to come, reads what is made on a line, by whatever name."""
+    index = index_of(sources, "", made.file)
+    progress, sites = _Progress(index, reached), [(scope, site) for scope in index.scopes for site in scope.sites]
+    calls = [site.node for scope, site in sites if isinstance(site.node, ast.Call) and scope.source.file == made.file]
+    things = Things(points_to(index), [call for call in calls if call.lineno == made.line])
+    return any(
+        things.kind(node, scope) is not None and progress.state(site, scope, node) == _ON
+        for scope, site in sites
+        for node, _ in _used(site, index, scope)
+    )
 
 
 def _asked_for_members(node: ast.AST) -> set[int]:
@@ -89,14 +105,23 @@ class _Progress:
         called, line = self._called(scope), self._reached.get(_key(scope))
         if called == _OVER or not self._is_once(scope):
             return called
-        if line is None:
-            return called if site.loops else min(called, _UNKNOWN)  # a loop that is not known to be over goes on
+        if line is None:  # a loop that is not known to be over goes on
+            is_ahead = scope in self._index.callers and self._is_sure(site, scope, 0)
+            return called if site.loops or is_ahead else min(called, _UNKNOWN)
         first = getattr(site.node, "lineno", 0)
         last = getattr(site.node, "end_lineno", first)
         is_round = any(loop.last >= line for loop in site.loops)
         if not is_round and (last < line or self._is_evaluated(node, scope, line)):
             return _OVER
-        return called if site.loops or first <= line <= last else min(called, _UNKNOWN)
+        is_ahead = first > line and self._is_sure(site, scope, line)
+        return called if site.loops or first <= line <= last or is_ahead else min(called, _UNKNOWN)
+
+    @staticmethod
+    def _is_sure(site: Site, scope: Scope, line: int) -> bool:
+        """Whether a function that has come to a line comes to a site behind it: nothing there decides otherwise."""
+        at = getattr(site.node, "lineno", 0)
+        leaving = (one.node for one in scope.sites if isinstance(one.node, (ast.Return, ast.Raise)))
+        return not site.is_guarded and not any(line <= one.lineno < at for one in leaving)
 
     def _is_evaluated(self, node: ast.AST, scope: Scope, line: int) -> bool:
         """Whether, in the statement that runs, a call that needs its result has begun: ``read(path).fit()`` fits."""
@@ -122,13 +147,36 @@ class _Progress:
             return _OVER if scope.source.module != "__main__" else _ON
         if scope not in self._known:
             self._known[scope] = _OVER  # while it is asked about, for those that recur
-            callers = self._index.callers.get(scope, ())
+            callers = self._index.callers.get(scope) or self._handed_on(scope)
             states = [self.state(site, caller, site.node) for caller, site in callers]
             is_running = scope.is_beginning and _key(scope) in self._reached
             self._known[scope] = max(states, default=_ON)
             if is_running and self._known[scope] == _UNKNOWN:
                 self._known[scope] = _ON
         return self._known[scope]
+
+    def _handed_on(self, function: Scope) -> list[tuple[Scope, Site]]:
+        """Calls of it by another name: ``for stage in (load, clean): stage()``; none where a library may have it."""
+        own: Node = Variable(function.parent or function, function.name)
+        if function.is_method and function.within is not None:
+            own = Field(function.within.name, function.name)
+        named = Things(points_to(self._index), [own])
+        found = []
+        for scope in self._index.scopes if named.flows and not function.decorators else ():
+            for site in scope.sites:
+                call = site.node
+                if not isinstance(call, ast.Call):
+                    continue
+                followed = {
+                    id(given)
+                    for callee in self._index.callees(call.func, scope)
+                    for _, given in self._index.arguments(call, callee)
+                }
+                if any(id(given) not in followed and named.kind(given, scope) for given in arguments_of(call)):
+                    return []
+                if named.kind(call.func, scope) == THING:
+                    found.append((scope, site))
+        return found
 
 
 def _key(scope: Scope) -> tuple[str, str | None]:
@@ -139,8 +187,10 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     """(expression that is looked up there, whether it is handed to a library), not those of functions defined in it."""
     node = site.node
     given: set[int] = set()
-    # What a statement only puts something into: that is no reading of it.
+    # What a statement only puts something into, or ends: that is no reading of it.
     filled = next(added_to(node), None) if site.is_statement else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ENDS:
+        filled = node.func.value
     if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, index, scope):
         given = {id(one) for one in arguments_of(node)}
     waiting: list[ast.AST] = [node]
@@ -154,6 +204,18 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)
+
+
+def _may_be_any(node: ast.expr, site: Site, index: Index, scope: Scope, holder: Holder) -> bool:
+    """Whether an object is asked there for an attribute by a name that is worked out, or for all of them."""
+    call = site.node
+    if holder.edge_kind != "attribute" or not isinstance(call, ast.Call) or call.args[:1] != [node]:
+        return False
+    name, kind = last_name(call.func), index.class_of(node, scope)
+    is_its = kind is not None and index.related(kind, tail(holder.owner))
+    if name == "getattr" and len(call.args) > 1 and not isinstance(call.args[1], ast.Constant):
+        return is_its or kind is None
+    return is_its and name in _OF_ALL
 
 
 def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:

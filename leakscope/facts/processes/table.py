@@ -34,6 +34,7 @@ _TOLD = (
     "rank", "born_mono_ns", "died_mono_ns", "exit_code", "exit_signal",
 )  # fmt: skip
 DATALOADER_WORKER, COMPILE_WORKER, POOL_WORKER = "dataloader-worker", "compile-worker", "pool-worker"
+SPAWNED = "python-spawn"
 # By what the agent in a forked child says of who forked it.
 _FORKED_BY = {"datasets": "datasets-worker", "a DataLoader": DATALOADER_WORKER, "a pool": POOL_WORKER}
 _FORKS = ("python-fork", *_FORKED_BY.values())

@@ -61,7 +61,7 @@ def passed_s(process: ProcessGrowth, idle: Idle) -> float | None:
     that is what the line itself asked for and let go of.
     """
     if idle.file is None or idle.line is None:
-        return None
+        return idle.since_s
     name, asked = idle.function and idle.function.rpartition(".")[2], asked_in_turn(process)
     inside = [one for one in asked if _line_in(one, idle.file, name) is not None]
     last_s = max((one.until_s for one in inside if _line_in(one, idle.file, name) == idle.line), default=0.0)
