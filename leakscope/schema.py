@@ -364,6 +364,8 @@ TABLES: dict[str, Table] = {
             _UNREACHED_COUNT,
             _UNREACHED_BYTES,
             _ARRAY_BYTES,
+            _c("beyond_malloc_bytes", "int", "bytes",
+               "of array_bytes, what malloc did not hand out: mappings, columns of Arrow and polars (by samples)"),
             _STORAGE_BYTES,
             _c("native_bytes", "int", "bytes", "memory of malloc that objects lead to, by samples of allocations"),
             _c("device_bytes", "int", "bytes", "not in retained_bytes: storages of tensors on GPUs; null = none"),
@@ -673,6 +675,7 @@ TABLES: dict[str, Table] = {
             _c("error_bytes", "int", "bytes", "one standard error of live_bytes: large allocations have next to none"),
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
+            _c("map_rss_bytes", "int", "bytes", "mmap: of live_bytes, what is resident; null: malloc's, or not known"),
             _STEP,
         )),
         Table("large_requests", "recorder", "The last large pieces of memory that the job asked for, freed or not", (

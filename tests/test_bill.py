@@ -85,6 +85,29 @@ def test_memory_that_no_snapshot_saw_is_told_as_such(tmp_path: Path) -> None:
     assert (level.total_bytes, peak.total_bytes) == (100 * MiB, 300 * MiB)
 
 
+def test_what_allocators_of_libraries_hold_is_measured(tmp_path: Path) -> None:
+    """A table of Arrow is no memory of malloc, which has its own; of the rest that Arrow mapped its pool tells."""
+    libraries = {"pyarrow": ("libarrow.so.2600", 300), "polars": ("_runtime.so", 60)}
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[500 * MiB] * 20)
+    builder.take(PARENT, 1, 10.0, malloc_in_use_bytes=100 * MiB)
+    table = [{"path": "main() table", "type_name": "pyarrow.lib.Table", "deep_bytes": 200 * MiB, "is_user": True}]
+    graph = {"retained_bytes": 220 * MiB, "array_bytes": 200 * MiB, "beyond_malloc_bytes": 200 * MiB}
+    builder.holds(PARENT, 1, 10.0, table, **graph, storage_bytes=0, small_object_bytes=10 * MiB)
+    builder.sentinels(PARENT, native_cache_bytes=[200 * MiB] * 20, malloc_free_bytes=[20 * MiB] * 20)
+    for package, (file, size) in libraries.items():
+        path = f"/lib/python3/site-packages/{package}/{file}"
+        mapped = {"allocator": "mmap", "native_library": path, "map_rss_bytes": size * MiB}
+        builder.allocated(PARENT, 10.0, 1024 * MiB, "/a/train.py:9 main", **mapped)
+    builder.row("memory_maps", 10.0, PARENT, map_kind="file", map_path="/lib/x.so", map_private_dirty_bytes=9 * MiB)
+    level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
+    found = {row.name: row.bytes / MiB for row in every(level)}
+    assert found["main() table"] == pytest.approx(200, abs=1), found
+    assert found["pyarrow's memory pool"] == pytest.approx(100, abs=1)
+    assert found["native memory of libraries"] == pytest.approx(100 - 10 + 60, abs=1)
+    assert found["freed, kept by the allocator"] == pytest.approx(120, abs=1)
+    assert sum(row.bytes for row in level.rows if row.account == "not-measured") == pytest.approx(1 * MiB, abs=MiB)
+
+
 def test_a_peak_between_samples_is_in_the_bill(tmp_path: Path) -> None:
     (level, peak) = Case(
         RecordingBuilder(tmp_path)

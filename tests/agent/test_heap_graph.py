@@ -272,20 +272,46 @@ assert found[id(gone)].own_bytes < 1000 and found[id(number)].own_bytes < 1000
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.further
-def test_what_arrow_shows_twice_is_weighed_once() -> None:
-    numbers = numpy.random.default_rng(0).permutation(100_000)
+def test_memory_of_arrow_is_weighed_once_whoever_shows_it(tmp_path: Path) -> None:
+    """A slice, a column and a frame of polars show a table's memory; a table, that of an array, or of a mapped file."""
+    numbers, count = numpy.random.default_rng(0).random, 50_000
+
+    def column() -> Any:
+        return pyarrow.compute.add(pyarrow.array(numbers(count)), 1.0)
+
+    file = tmp_path / "rows.arrow"
+    with pyarrow.OSFile(str(file), "wb") as sink:
+        rows = pyarrow.table({"x": column()})
+        with pyarrow.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+    shown = numbers(count)
+    words = pyarrow.array([f"some word, number {i % 100}" for i in range(count)])
+    batches = [pyarrow.record_batch({"x": column()}) for _ in range(4)]
     holders: dict[str, Any] = {
-        name: [pyarrow.table({"x": numbers}).take(pyarrow.array(numbers)) for _ in range(count)]
-        for name, count in (("one", 1), ("three", 3))
+        "table": pyarrow.table({"a": column(), "b": column()}),
+        "lists": pyarrow.array([[i, i + 1] for i in range(count)]),
+        "words": words.dictionary_encode(),
+        "part": column().slice(7, 10),
+        "buffer": column().buffers()[1],
+        "batches": pyarrow.Table.from_batches(batches),
+        "array": pyarrow.table({"x": pyarrow.array(shown)}),
+        "mapped": pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).read_all(),
+        "pieces": pyarrow.chunked_array([column().slice(0, 500) for _ in range(600)]),
     }
-    holders["same"] = holders["one"][0].slice(1000)
+    same = [holders["table"].slice(1000), holders["table"]["a"]]
+    del batches, words
     found = nodes()
-    assert found[id(holders["three"])].retained_bytes == pytest.approx(
-        3 * found[id(holders["one"])].retained_bytes, rel=0.01
-    )
-    assert 1e6 < found[id(holders)].retained_bytes < pyarrow.total_allocated_bytes() + 10_000
-    holders.clear()
+    held = {name: found[id(one)].retained_bytes for name, one in holders.items()}
+    each, shell = 8 * count, 2000
+    assert held["lists"] == pytest.approx(2 * each + 4 * count, rel=0.01)
+    assert held["words"] == pytest.approx(4 * count, rel=0.02, abs=5000)
+    assert [held["part"], held["buffer"]] == pytest.approx([each, each], rel=0.01)
+    assert held["batches"] == pytest.approx(4 * each, rel=0.01)
+    assert held["pieces"] == pytest.approx(600 * each, rel=0.01)
+    assert max(held["array"], held["mapped"], held["table"], found[id(same)].retained_bytes) < shell
+    assert found[id(shown)].retained_bytes == pytest.approx(each, rel=0.01)
+    del same[:], shown
+    assert nodes()[id(holders["table"])].retained_bytes == pytest.approx(2 * each, rel=0.01)
 
 
 def test_a_frame_of_polars_has_its_columns_and_what_two_have_is_theirs_together() -> None:
@@ -317,37 +343,10 @@ def test_a_frame_of_polars_has_its_columns_and_what_two_have_is_theirs_together(
 
 
 @pytest.mark.further
-def test_half_made_tables_are_not_asked() -> None:
+def test_half_made_tables_have_nothing() -> None:
     kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Int64Array)
     halves = [kind.__new__(kind) for kind in kinds]
     assert nodes()[id(halves)].retained_bytes < 1000
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="collections begin between instructions: Arrow has none")
-def test_no_collection_begins_while_arrow_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables, asked, collected = [pyarrow.table({"x": [1, 2]}) for _ in range(20)], [False], []
-
-    def size(of: object = None) -> int:
-        asked.append(True)
-        assert [[] for _ in range(1000)]
-        asked.append(False)
-        return 1000
-
-    def watch(*what: object) -> None:
-        if asked[-1]:
-            collected.append(what)
-
-    monkeypatch.setattr(heap_graph, "_size_of_arrow", lambda _: id(size))
-    graph, before = HeapGraph(), gc.get_threshold()
-    gc.callbacks.append(watch)
-    gc.set_threshold(5)
-    try:
-        graph.read(1, 1 << 40, 1 << 36)
-    finally:
-        gc.set_threshold(*before)
-        gc.callbacks.remove(watch)
-    assert graph.work_out() is not None
-    assert asked.count(True) >= len(tables) and not collected
 
 
 @pytest.mark.further

@@ -79,6 +79,30 @@ def test_who_asked_for_what_made_a_peak_and_is_gone_is_told_once(tmp_path: Path)
     assert "pass_by" not in found["again"]
 
 
+MAPPED = """\
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+MiB = 1 << 20
+def aligned():
+    at = libc.mmap(None, 96 * MiB, 3, 0x22, -1, 0)
+    libc.munmap(at, 16 * MiB)
+    libc.munmap(at + 80 * MiB, 16 * MiB)
+    ctypes.memset(at + 16 * MiB, 1, 8 * MiB)
+in_thread(aligned)
+say(rows=[row for row in one.rows() if row["function"] == "aligned"])
+"""
+
+
+def test_of_a_mapping_that_is_cut_the_rest_is_known_and_what_of_it_is_resident(tmp_path: Path) -> None:
+    """As allocators align what they map; and they map more than they need."""
+    (row,) = said(MAPPED, tmp_path)["rows"]
+    assert row["live_bytes"] == pytest.approx(64 * MiB, rel=0.01)
+    assert row["map_rss_bytes"] == pytest.approx(8 * MiB, rel=0.3)
+
+
 OBJECTS = """\
 class Node:
     def __init__(self, number):

@@ -181,6 +181,7 @@ EXPORT int sampler_tick(double now_s)
     adapt();
     taken_over = put_hooks(0) == REFUSED_TAKEN_OVER ? taken_over + 1 : 0;
     resolve_native_stacks();
+    resolve_callers_of_mappings();
     if (__atomic_load_n(&is_main_wanted, __ATOMIC_ACQUIRE))
         know_main_stack();
     return taken_over >= TICKS_IN_A_ROW;

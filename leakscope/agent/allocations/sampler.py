@@ -43,7 +43,7 @@ _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
 _MISSING = "it was installed without a C compiler"
 _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
 _KINDS = ("malloc", "mmap", "objects")
-_OBJECTS = 2
+_MAPPED, _OBJECTS = 1, 2
 _REFUSALS = {
     1: "its library is of another version: reinstall leakscope",
     2: "malloc is a sanitizer's, or not all of its kin are of one allocator",
@@ -292,10 +292,11 @@ class Sampler:
         for one in text.split("\2")[:-1]:
             head, _, calls = one.partition("\1")
             figures, _, native = head.partition("\n")
-            _, live, settled, error, count, asked = figures.split("\t")
+            _, live, settled, error, count, asked, resident = figures.split("\t")
             row = {
                 "allocator": _KINDS[kind], "live_bytes": int(live), "settled_bytes": int(settled),
                 "error_bytes": int(error), "sample_count": int(count), "asked_bytes": int(asked),
+                "map_rss_bytes": int(resident) if kind == _MAPPED else None,
             }  # fmt: skip
             row.update(columns_of(calls, names.is_user_file))
             row.update(self._of_native(native))

@@ -83,8 +83,6 @@ KEPT_SHARE = 16  # one part in so many of the memory that is left when they are 
 KEPT_WITHIN_BYTES = 512 * 1024 * 1024  # of a limit: farther off nobody needs it
 MORE_ROOM = 1.1  # than the last graph needed
 _MANY = 1 << 62
-_ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader/types.c
-_FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_function_or_method")
 _THREADS_BYTES = 128 * 1024
 _NOT_SEEN = 0xFFFFFFFF  # operations of a graph
 
@@ -204,7 +202,6 @@ class HeapGraph:
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(GROUPS) - 1
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
-        self._knows_arrow = False
         self.user_namespaces: Sequence[int] = ()  # addresses, rising, of the dicts of the user's modules
         self.native: Callable[[], tuple[Any, int]] | None = None  # sampled blocks of malloc, as Sampler.blocks
 
@@ -230,8 +227,6 @@ class HeapGraph:
         self._know_blocks.restype, self._know_blocks.argtypes = None, (pointer,)
         self._know_jax = held.graph_jax
         self._know_jax.restype, self._know_jax.argtypes = None, (ctypes.c_int,)
-        self._know_arrow = held.graph_arrow
-        self._know_arrow.restype, self._know_arrow.argtypes = None, (pointer,)
         take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
         self._add = held.graph_add
         self._add.argtypes = (pointer, pointer)
@@ -269,16 +264,6 @@ class HeapGraph:
             return  # the next time: what was read without is not looked at again with it
         self._find_tensors(base, implementation, storage, bytes, device)
         self.weighs_tensors = True
-
-    def _find_arrow(self) -> None:
-        """The functions by which Arrow says how large a table is, once it is loaded completely."""
-        library = sys.modules.get("pyarrow.lib")
-        if names.getattr_plain(sys.modules.get("pyarrow"), "Table") is None or library is None:
-            return
-        self._knows_arrow = True
-        sizes = [_size_of_arrow(names.getattr_plain(library, name)) for name in _ARROW_TYPES]
-        sizes.append(_made_in_c(names.getattr_plain(library, "total_allocated_bytes")))
-        self._know_arrow(arrays.filled(ctypes.c_void_p, sizes))
 
     def _find_jax(self) -> None:
         """Where its arrays lie: in the host's memory as long as it has found no other device."""
@@ -394,8 +379,6 @@ class HeapGraph:
                 picked=id(picked), types=id(types), counts=counts, most_types=MOST_TYPES_COUNTED,
             ))  # fmt: skip
         began = thread_time()
-        if not self._knows_arrow:
-            self._find_arrow()
         self._find_jax()
         kept = self._give_blocks()
         given = id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep
@@ -427,7 +410,7 @@ class HeapGraph:
     def _give_blocks(self) -> object:
         """Sampled blocks of malloc, for the next graph; returns what has to stay as long."""
         room, count = self.native() if self.native is not None else (None, 0)
-        ranges = anonymous_ranges() if count else []
+        ranges = anonymous_ranges()
         flat = arrays.filled(ctypes.c_uint64, [end for one in ranges for end in one])
         blocks = Blocks(
             at=ctypes.addressof(room) if room is not None else None, ranges=ctypes.addressof(flat), count=count,
@@ -679,16 +662,3 @@ def anonymous_ranges() -> list[tuple[int, int]]:
 def _call(text: str) -> Call:
     file, line, first, name = text.split("\n")
     return file, int(line), int(first), name
-
-
-def _size_of_arrow(cls: Any) -> int:
-    """The address of a class's own function for the bytes of all its buffers; 0: it has none made in C.
-
-    The class is of a library, and keeps it.
-    """
-    said = names.namespace_of(cls).get("get_total_buffer_size") if names.is_a(type(cls), type) else None
-    return _made_in_c(said)
-
-
-def _made_in_c(function: object) -> int:
-    return id(function) if names.qualname_of(type(function)) in _FUNCTIONS_IN_C else 0

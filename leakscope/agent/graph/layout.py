@@ -37,8 +37,7 @@ _TYPES: dict[str, type] = {
     "frame": types.FrameType, "function": types.FunctionType,
 }  # fmt: skip
 _FUNCTIONS = (
-    "PyDict_Next", "PyList_Append", "PyObject_CallFunctionObjArgs", "PyLong_AsLongLong", "Py_DecRef", "PyErr_Clear",
-    "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
+    "PyDict_Next", "PyList_Append", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
     "PyThreadState_Get", "PyFrame_GetLineNumber", "PyCode_Addr2Line",
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state

@@ -12,9 +12,9 @@
  *   graph_label     with the GIL: by what name each of those is held; only what can be reached still is looked at
  *   graph_running   with the GIL: the functions that other threads run, and their lines
  *
- * While the GIL is held nothing of the job's is called but tp_traverse and tp_is_gc, as by each collection, and functions
- * of Arrow's for the bytes of a table. No reference count of what is read is changed, none of it is kept. Memory is asked
- * of the kernel, never of malloc, and only as much as the caller allows.
+ * While the GIL is held nothing of the job's is called but tp_traverse and tp_is_gc, as by each collection. No reference
+ * count of what is read is changed, none of it is kept. Memory is asked of the kernel, never of malloc, and only as much as
+ * the caller allows.
  */
 #define ONE_UNIT
 #include "reader/reader.h"

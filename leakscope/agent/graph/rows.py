@@ -272,6 +272,7 @@ def summary_of(graph: Any, number: int, took_s: float, analysed_s: float) -> dic
         "retained_bytes": graph.total_bytes,
         **(_unnamed(graph) if not graph.is_sampled else {}),
         "array_bytes": graph.array_bytes,
+        "beyond_malloc_bytes": graph.beyond_malloc_bytes,
         "storage_bytes": graph.storage_bytes,
         "native_bytes": graph.native_bytes,
         "device_bytes": graph.device_bytes or None,

@@ -8,7 +8,7 @@ none. Of a fork the kernel alone is asked: it looks like its parent from inside,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +22,20 @@ from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
+from ..where.allocations import TABLE, package_of
 from ..where.progress import asked_at, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ...storage import Recording
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"
 SINCE, UNMEASURED = "since-snapshot", "not-measured"
 _USER_HELD = "user-held"
+_ARROW = "pyarrow"
 _TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
 _MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
 _LIBRARY_FILE = re.compile(r"\.so(\.|$)|/s?bin/|/ld-|\.(pyc|py|mo|dat)$|gconv|locale")
@@ -65,6 +69,7 @@ class _Inside:
     blocks: float
     malloc: float | None
     native: float  # of python: memory of C code to which objects lead, as sampled allocations found it
+    elsewhere: float  # of python: arrays and columns that malloc did not hand out
     is_sampled: bool
 
 
@@ -221,6 +226,7 @@ def _inside(row: Mapping[str, Any], malloc: Any) -> _Inside | None:
         blocks=blocks,
         malloc=None if malloc is None else float(malloc),
         native=float(row["native_bytes"] or 0),
+        elsewhere=float(row["beyond_malloc_bytes"] or 0),
         is_sampled=bool(row["is_sampled"]),
     )
 
@@ -267,7 +273,7 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     plain = max(0.0, look.python - look.tensors - of_libraries)
     libraries = max(0.0, plain - (data - in_rows) - ours) + max(0.0, look.blocks - look.small)
     in_arenas = max(look.blocks, look.small)
-    of_malloc = max(0.0, plain - look.small) + max(known, look.tensors)
+    of_malloc = max(0.0, plain - look.small - look.elsewhere) + max(known, look.tensors)
     native = max(0.0, (look.malloc or 0.0) - of_malloc)
     kept = max(0.0, look.arenas - in_arenas)
     levels: dict[str, float] = {LIBRARIES: libraries, OURS: ours, **tensors}
@@ -275,16 +281,66 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     rows = [with_models(row, held.models) if row.account in (MODEL, _TENSORS) else row for row in rows]
     native, rows = _cut(rows, native, private - kept)
     rest = max(0.0, private - kept - native - sum(row.bytes for row in rows))
-    free = min(rest, _sentinel(process, "malloc_free_bytes", look.time_s) or 0.0)
-    mapped = min(rest - free, max(0.0, of_libraries - native))  # what C code took from the kernel itself
-    native, rest = native + mapped, rest - free - mapped
+    free = {"malloc": min(rest, _sentinel(process, "malloc_free_bytes", look.time_s) or 0.0), "Python's arenas": kept}
+    rest -= free["malloc"]
+    mapped = min(rest, max(0.0, of_libraries - native))  # what C code took from the kernel itself
+    rest -= mapped
+    for package, size, is_free in _of_own_allocators(process, look, mapped):
+        size = min(rest, size)
+        rest -= size
+        if is_free:
+            free[f"{package}'s memory pool"] = size
+        else:
+            mapped += size
+    written = min(rest, _written(process, look.time_s))
     rows = [replace(row, name=_NAMES.get(row.account, row.name)) for row in rows if row.bytes]
+    parts = [BillRow(FREE, of, round(size), name) for of, size in free.items() if size]
     return [
         *_of_user(rows),
-        BillRow(NATIVE, "native memory of libraries", round(native), name, True),
-        BillRow(FREE, "freed, kept by the allocator", round(free + kept), name),
-        BillRow(UNMEASURED, "not measured (stacks, written pages of libraries)", round(rest), name),
+        BillRow(NATIVE, "native memory of libraries", round(native + mapped), name, True),
+        BillRow(FREE, "freed, kept by the allocator", sum(part.bytes for part in parts), name, parts=parts),
+        BillRow(CODE, "pages of libraries' files that were written to", round(written), name),
+        BillRow(UNMEASURED, "not measured (stacks)", round(rest - written), name),
     ]
+
+
+def _of_own_allocators(process: ProcessGrowth, look: _Inside, told: float) -> Iterator[tuple[str, float, bool]]:
+    """Of what libraries mapped for allocators of their own, what no object leads to: (whose, bytes, is it free).
+
+    Arrow's pool says what it handed out: the rest it keeps. Of others it may be in use inside them. ``told``: of it.
+    """
+    rows = process.rows(TABLE)
+    rows = only(rows, (rows["allocator"] == "mmap") & rows["map_rss_bytes"].notna())
+    if not len(rows):
+        return
+    times = figures(rows, "time_s")
+    rows = only(rows, times == times[int(np.argmin(abs(times - look.time_s)))])
+    resident: dict[str, float] = {}
+    for path, size in cells(rows, "native_library", "map_rss_bytes"):
+        package = package_of(path or "") or "a library"
+        resident[package] = resident.get(package, 0.0) + float(size)
+    pool = _sentinel(process, "native_cache_bytes", look.time_s) or 0.0
+    held = look.elsewhere + told
+    for package, size in sorted(resident.items(), key=lambda one: (one[0] != _ARROW, -one[1])):
+        in_use = min(size, pool if package == _ARROW else held)
+        held = max(0.0, held - in_use)
+        yield package, size - in_use, package == _ARROW
+
+
+def _written(process: ProcessGrowth, at_s: float) -> float:
+    """Pages of mapped files that are the process's own, since it wrote to them, and the main thread's stack."""
+    maps = _maps_then(process, at_s)
+    files = only(maps, maps["map_kind"].isin(("file", "deleted-file", "stack")))
+    return float(figures(only(files, files["map_private_dirty_bytes"].notna()), "map_private_dirty_bytes").sum())
+
+
+def _maps_then(process: ProcessGrowth, at_s: float) -> pd.DataFrame:
+    """What its address space was, as it was read nearest to a moment."""
+    maps = process.rows("memory_maps")
+    if not len(maps):
+        return maps
+    times = figures(maps, "time_s")  # each map has its own: to read them all takes a moment
+    return only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S)
 
 
 _NAMES = {
@@ -326,12 +382,10 @@ def _of_user(rows: Iterable[BillRow]) -> list[BillRow]:
 
 def _of_files(process: ProcessGrowth, file: float, at_s: float) -> list[BillRow]:
     """Pages of mapped files: code of libraries, and data."""
-    maps = process.rows("memory_maps")
+    maps = _maps_then(process, at_s)
     maps = only(maps, (maps["map_kind"] == "file") & maps["map_pss_bytes"].notna())
     rows: list[BillRow] = []
     if len(maps):
-        times = figures(maps, "time_s")  # each map has its own: to read them all takes a moment
-        maps = only(maps, abs(times - times[int(np.argmin(abs(times - at_s)))]) < _NEAR_S)
         told = [(path, float(size)) for path, size in cells(maps, "map_path", "map_pss_bytes") if path is not None]
         whole = sum(size for _, size in told)
         data = [(path, size) for path, size in told if not _LIBRARY_FILE.search(path)]

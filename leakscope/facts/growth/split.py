@@ -71,6 +71,7 @@ def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> pd.DataFra
         # out is theirs.
         outside = small if small is not None else np.maximum(0.0, busy - in_use)
         explained = sum(levels[account] for account in estimates) - np.minimum(outside, levels.get(PYTHON, 0.0))
+        explained -= np.minimum(levels.get("arrays", 0.0), _beyond_malloc(process, time_s))
         levels[NATIVE] = np.maximum(0.0, in_use - explained)
         _put_blocks_of_c(levels, process, time_s)
     if NATIVE in levels:  # it has what was asked for, and nobody has to have written to that
@@ -100,6 +101,13 @@ def _read(process: ProcessGrowth, column: str, time_s: Floats) -> Floats | None:
         return None
     found: Floats = np.interp(time_s, at_s, values)
     return found
+
+
+def _beyond_malloc(process: ProcessGrowth, time_s: Floats) -> Floats:
+    """Of arrays: mappings, and memory of libraries that have an allocator of their own."""
+    graphs = process.rows("heap_graphs")
+    at_s, values = series(without_last(graphs, process.rows("takes")), "beyond_malloc_bytes")
+    return np.interp(time_s, at_s, values) if at_s.size else np.zeros_like(time_s)
 
 
 def _with_small(objects: Floats, small: Floats, time_s: Floats, span_s: tuple[float, float]) -> Floats:

@@ -68,12 +68,17 @@ class Allocations:
 
     @property
     def package(self) -> str | None:
-        """Whose library it was that asked, as it is imported; None: Python's own, or the system's."""
-        found = _PACKAGES.search(self.native_library or "") or _STANDARD.search(self.native_library or "")
-        if found is None:
-            return _beside_a_program(self.native_library or "")
-        name, path = found.group(1), (self.native_library or "")[found.end(1) :]
-        return f"{name}.{path.split('/')[1]}" if name in _SHARED_NAMES and path.startswith("/") else name
+        """Whose library it was that asked."""
+        return package_of(self.native_library or "")
+
+
+def package_of(library: str) -> str | None:
+    """As it is imported; None: Python's own, or the system's."""
+    found = _PACKAGES.search(library) or _STANDARD.search(library)
+    if found is None:
+        return _beside_a_program(library)
+    name, path = found.group(1), library[found.end(1) :]
+    return f"{name}.{path.split('/')[1]}" if name in _SHARED_NAMES and path.startswith("/") else name
 
 
 def _beside_a_program(library: str) -> str | None:

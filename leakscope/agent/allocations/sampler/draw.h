@@ -176,6 +176,23 @@ static __attribute__((noinline)) int forget(void *at, struct sample *taken)
     return state == LEFT ? LEFT : is_known;
 }
 
+/* With the lock: what was taken out is there again. */
+static void put_in(const struct sample *one)
+{
+    uint32_t place = place_of(one->address);
+    if (samples[place].address || !stacks[one->stack].key)
+        return;
+    samples[place] = *one;
+    samples[place].life = 0; /* it was said to end */
+    uint8_t *known = &filter[slot_of(one->address)];
+    if (*known < 255)
+        __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
+    stacks[one->stack].live_bytes += (double)one->weight;
+    stacks[one->stack].live_count++;
+    mapped_count += one->kind == MAPPED;
+    live_count++;
+}
+
 /* It was not freed after all. */
 static __attribute__((noinline)) void put_back(const struct sample *taken)
 {
@@ -184,39 +201,38 @@ static __attribute__((noinline)) void put_back(const struct sample *taken)
     busy = 1;
     keep(&kept);
     if (take_lock()) {
-        uint32_t place = place_of(taken->address);
-        if (!samples[place].address && stacks[taken->stack].key) {
-            samples[place] = *taken;
-            samples[place].life = 0; /* it was said to end */
-            uint8_t *known = &filter[slot_of(taken->address)];
-            if (*known < 255)
-                __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
-            stacks[taken->stack].live_bytes += (double)taken->weight;
-            stacks[taken->stack].live_count++;
-            mapped_count += taken->kind == MAPPED;
-            live_count++;
-        }
+        put_in(taken);
         give_lock();
     }
     give_back(&kept);
     busy = 0;
 }
 
-/* Of what is mapped a part may go, but its beginning stands for it. */
+/* Of what is mapped a part may go: an allocator maps more than it needs, and gives back what lies before and behind an
+ * address that it likes. */
 static __attribute__((noinline)) void forget_mapped(uintptr_t begin, uintptr_t end)
 {
-    int error = errno;
     if (busy)
         return;
     busy = 1;
+    keep(&kept);
     if (take_lock()) {
         for (uint32_t at = 0; at < LIVE; at++)
-            while (samples[at].kind == MAPPED && samples[at].address >= begin && samples[at].address < end)
-                take_out(at);
+            while (samples[at].address && samples[at].kind == MAPPED && samples[at].address < end &&
+                   samples[at].address + samples[at].bytes > begin) {
+                struct sample rest = samples[at];
+                uintptr_t first = rest.address, last = first + rest.bytes;
+                remove_at(at);
+                rest.address = first < begin ? first : end;
+                rest.bytes = first < begin ? begin - first : last > end ? last - end : 0;
+                rest.weight *= (float)rest.bytes / (float)(last - first);
+                if (rest.bytes)
+                    put_in(&rest);
+            }
         give_lock();
     }
+    give_back(&kept);
     busy = 0;
-    errno = error;
 }
 
 /* Where much is asked for, or little: so that drawing costs some thousandths at most, whatever the job does. */

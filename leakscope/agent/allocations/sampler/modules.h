@@ -403,6 +403,23 @@ static int find_ways(struct dl_phdr_info *info, size_t size, void *to)
     return 1;
 }
 
+/* What an allocator maps once may be all it maps: who asked is known, though nobody could copy the stack. */
+static void resolve_callers_of_mappings(void)
+{
+    for (uint32_t i = 0; i < stack_count; i++) {
+        struct stack *stack = &stacks[i];
+        uint64_t key = stack->key;
+        uint32_t text = key && stack->kind == MAPPED && !stack->native_count && stack->caller ? text_of_native(stack->caller) : 0;
+        if (!text || !take_lock())
+            continue;
+        if (stack->key == key && !stack->native_count) {
+            stack->native[0] = text;
+            stack->native_count = 1;
+        }
+        give_lock();
+    }
+}
+
 /* Copies are written by who draws, and read here: nobody writes one that is not free. */
 static void resolve_native_stacks(void)
 {

@@ -27,8 +27,50 @@ static double told_of(struct stack *one, double least)
     return one->live_count ? one->live_bytes : asked >= least ? asked : 0;
 }
 
+/* Of what was asked for, the part that is in memory: pages that nobody has written to take none. */
+static double part_in_memory(uint64_t address, uint64_t bytes, uint64_t most_looks)
+{
+    enum { LEAST_BYTES = 1 << 16, AT_ONCE = 1024 };
+    uint64_t page = page_bytes();
+    unsigned char pages[AT_ONCE];
+    uint64_t begin = (address + page - 1) & ~(page - 1), end = (address + bytes) & ~(page - 1), seen = 0, there = 0;
+    if (bytes < LEAST_BYTES)
+        return 1;
+    /* Of what is very large some parts, evenly. */
+    uint64_t every = (end - begin) / page / AT_ONCE / most_looks + 1;
+    for (uint64_t at = begin; at < end; at += (uint64_t)AT_ONCE * page * every) {
+        uint64_t count = (end - at) / page < AT_ONCE ? (end - at) / page : AT_ONCE;
+        if (mincore((void *)at, count * page, pages))
+            return 1; /* it is gone, or the kernel does not say */
+        for (uint64_t i = 0; i < count; i++)
+            there += pages[i] & 1;
+        seen += count;
+    }
+    return seen ? (double)there / (double)seen : 1;
+}
+
+/* Of the samples of mappings how much is resident, by stack. What a library's own allocator maps is large, and little of it
+ * may be written to: all of it is looked at, 1 ms a GiB. */
+static double resident[STACKS];
+
+static void look_at_mappings(void)
+{
+    enum { MOST = 512, MOST_LOOKS = 1 << 12 };
+    static struct sample mapped[MOST];
+    uint32_t count = 0;
+    if (!take_lock())
+        return;
+    for (uint32_t at = 0; at < LIVE && count < MOST && count < mapped_count; at++)
+        if (samples[at].address && samples[at].kind == MAPPED)
+            mapped[count++] = samples[at];
+    give_lock();
+    memset(resident, 0, sizeof resident);
+    for (uint32_t i = 0; i < count; i++)
+        resident[mapped[i].stack] += part_in_memory(mapped[i].address, mapped[i].bytes, MOST_LOOKS) * (double)mapped[i].weight;
+}
+
 /* The stacks of this kind under which most is alive, or came and went as the process held most, each as "kind\tlive bytes\tof them alive for settled_s\tstandard
- * error of live bytes\tsamples\tasked bytes\n", its native functions ("path\nfunction\0"), \1, those of Python
+ * error of live bytes\tsamples\tasked bytes\tresident bytes, of mappings\n", its native functions ("path\nfunction\0"), \1, those of Python
  * ("file\nline\nfirst line\nname\0") and \2, innermost first. Returns how many bytes, at most ``room``. */
 EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, double settled_s)
 {
@@ -37,6 +79,8 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
     uint64_t used = 0;
     uint32_t count = 0;
     busy = 1; /* sorting may ask for memory */
+    if (kind == MAPPED)
+        look_at_mappings();
     if (!take_lock()) {
         busy = 0;
         return 0;
@@ -62,8 +106,8 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
     qsort(order, count, sizeof order[0], by_how_much);
     for (uint32_t i = 0; i < count && i < most && used + LONGEST < room; i++) {
         const struct stack *one = &stacks[order[i]];
-        used += (uint64_t)sprintf(to + used, "%u\t%.0f\t%.0f\t%.0f\t%u\t%.0f\n", one->kind, one->live_bytes, settled[order[i]],
-                                  sqrt(variance[order[i]]), one->live_count, one->asked_bytes);
+        used += (uint64_t)sprintf(to + used, "%u\t%.0f\t%.0f\t%.0f\t%u\t%.0f\t%.0f\n", one->kind, one->live_bytes, settled[order[i]],
+                                  sqrt(variance[order[i]]), one->live_count, one->asked_bytes, resident[order[i]]);
         for (uint32_t k = 0; k < one->native_count; k++)
             used += (uint64_t)sprintf(to + used, "%s", text_bytes + one->native[k]) + 1;
         to[used++] = 1;
@@ -108,28 +152,6 @@ static int by_address_of_block(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* Of what was asked for, the part that is in memory: pages that nobody has written to take none. */
-static double part_in_memory(uint64_t address, uint64_t bytes)
-{
-    enum { LEAST_BYTES = 1 << 16, AT_ONCE = 1024, MOST_LOOKS = 16 };
-    uint64_t page = page_bytes();
-    unsigned char pages[AT_ONCE];
-    uint64_t begin = (address + page - 1) & ~(page - 1), end = (address + bytes) & ~(page - 1), seen = 0, there = 0;
-    if (bytes < LEAST_BYTES)
-        return 1;
-    /* Of what is very large some parts, evenly. */
-    uint64_t every = (end - begin) / page / AT_ONCE / MOST_LOOKS + 1;
-    for (uint64_t at = begin; at < end; at += (uint64_t)AT_ONCE * page * every) {
-        uint64_t count = (end - at) / page < AT_ONCE ? (end - at) / page : AT_ONCE;
-        if (mincore((void *)at, count * page, pages))
-            return 1; /* it is gone, or the kernel does not say */
-        for (uint64_t i = 0; i < count; i++)
-            there += pages[i] & 1;
-        seen += count;
-    }
-    return seen ? (double)there / (double)seen : 1;
-}
-
 /* Blocks of malloc that are alive, by rising addresses; returns how many. */
 EXPORT uint64_t sampler_blocks(struct block *to, uint64_t most)
 {
@@ -145,7 +167,7 @@ EXPORT uint64_t sampler_blocks(struct block *to, uint64_t most)
     give_lock();
     qsort(to, count, sizeof *to, by_address_of_block);
     for (uint64_t i = 0; i < count; i++) {
-        double part = part_in_memory(to[i].address, to[i].bytes), more = to[i].stands_for - (double)to[i].bytes;
+        double part = part_in_memory(to[i].address, to[i].bytes, 16), more = to[i].stands_for - (double)to[i].bytes;
         to[i].variance = more > 0 ? to[i].stands_for * more * part * part : 0; /* what is certain to be drawn has none */
         to[i].stands_for *= part;
     }

@@ -136,6 +136,7 @@ static void copy_native_stack(uint32_t number, uintptr_t caller, const uint64_t 
 {
     struct bounds own = own_stack();
     size_t count = words_of_stack(from, &own);
+    stacks[number].caller = caller;
     if (!count && own.is_of_main) {
         __atomic_store_n(&is_main_wanted, 1, __ATOMIC_RELEASE);
         if (stacks[number].tries++ < MOST_TRIES)

@@ -21,6 +21,7 @@ struct stack {
     uint32_t frame_count, native_count;
     uint16_t kind, is_resolved;
     uint32_t tries; /* to copy its native calls */
+    uintptr_t caller; /* the innermost of these */
     uint32_t frames[MOST_FRAMES]; /* innermost first: numbers of texts */
     uint32_t native[MOST_NATIVE]; /* the same, of native functions */
 };

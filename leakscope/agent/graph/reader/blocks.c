@@ -42,6 +42,19 @@ static int is_in_ranges(uint64_t address)
     return i >= 0 && address < known.ranges[i].end;
 }
 
+/* As far as is known: where no block is, nobody has looked for ranges. */
+INTERNAL int is_in_file(uint64_t address)
+{
+    return known.range_count && !is_in_ranges(address);
+}
+
+/* How much of malloc's memory the sample stands for that lies there; mostly 0. */
+INTERNAL double sampled_at(uint64_t address)
+{
+    int64_t block = block_of(address);
+    return block < 0 ? 0 : known.at[block].stands_for;
+}
+
 struct place { /* memory behind a pointer; block: its number, or -1 */
     uint64_t address;
     int64_t block;
@@ -78,6 +91,8 @@ static void claim_all(struct scan *scan)
     for (uint32_t node = GROUPS; node < g->nodes; node++) {
         const char *one = (const char *)ARRAY(g, address, uintptr_t)[node];
         uint8_t base = types[node] >= FIRST_TYPE ? kinds[types[node]].base : PLAIN;
+        if (types[node] == TYPE_ARROW)
+            claim(scan, (uint64_t)(uintptr_t)one);
         if (own[node] < LEAST_OF_MALLOC || types[node] < FIRST_TYPE)
             continue;
         claim(scan, (uint64_t)(uintptr_t)one);

@@ -1,17 +1,19 @@
-/* What frames and series of polars hold: the memory of their columns, in the format of Arrow.
+/* What tables and frames hold: the memory of their columns, in the format of Arrow.
  *
- * Their objects are Rust's, and their own functions are not called: they take locks that others may hold who wait for the
- * GIL. So it is looked at what they are made of. Rust promises no order of what stands in an object, and each step is known by what
- * must be so: a list has an address and a number; a column has an address, and one of code's beside it; and memory for
- * values has a record, to which refers who also says where in it his values begin, and how many there are. What does not fit is passed by. All is read by
- * the kernel, for which what is no memory is an error and no crash. */
+ * Their objects are C++'s or Rust's, and their own functions are not called: they may take locks that others hold who wait
+ * for the GIL. So it is looked at what they are made of. Arrow's structures begin as they did in its first releases. Rust
+ * promises no order, and each step is known by what must be so: a list has an address and a number; a column has an
+ * address, and one of code's beside it. Either way memory for values has a record that says where it begins and how much it
+ * is, by which what several tables show is weighed once. What does not fit is passed by. All is read by the kernel, for
+ * which what is no memory is an error and no crash. */
 #include "reader.h"
 
 enum { COLUMNS_READ = 4096, MOST_CHUNKS = 256, WORDS_OF_SERIES = 18, WORDS_OF_CHUNK = 12, WORDS_OF_RECORD = 8, LEAST_ADDRESS = 1 << 16 };
 
 struct columns {
     struct graph *g;
-    uint32_t left;   /* that may still be looked at */
+    uint32_t left;   /* columns, or chunks of Arrow's, that may still be looked at */
+    uint32_t depth;  /* of values in values */
     uint64_t stride; /* a chunk that is met stands for so many */
     int is_weighing; /* else the graph gets an edge to each */
     int is_done;
@@ -28,13 +30,14 @@ static int is_near(uint64_t a, uint64_t b)
     return (a > b ? a - b : b - a) < 1 << 23;
 }
 
+/* What lies in a mapped file is no memory of theirs: the kernel can let go of it. */
 static void meet(struct columns *all, uint64_t address, uint64_t bytes)
 {
     uint32_t node = all->is_weighing ? node_at(all->g, address) : NONE;
     if (!all->is_weighing)
         all->is_done &= refer(all->g, address, TYPE_ARROW);
     else if (node != NONE && ARRAY(all->g, type, uint32_t)[node] == TYPE_ARROW)
-        ARRAY(all->g, own, uint64_t)[node] = bytes * all->stride;
+        ARRAY(all->g, own, uint64_t)[node] = is_in_file(address) ? 0 : bytes * all->stride;
 }
 
 /* Three words: the record of some memory, where in it the values begin, and how many. Returns how many bytes it has; 0: they
@@ -127,10 +130,110 @@ static int meet_line(struct columns *all, uint64_t address, uint64_t count)
     return 1;
 }
 
+/* A record of memory, in C++: code's address, whether it may be written to and is the host's, where it begins, bytes, room. */
+static int is_memory(const uint64_t *words)
+{
+    return words[0] >= LEAST_ADDRESS && !(words[1] & 0xfe) && (words[1] >> 8 & 0xff) == 1 && words[2] >= LEAST_ADDRESS &&
+           words[3] <= words[4] && words[4] && !(words[4] >> MOST_BITS);
+}
+
+/* It may be a part of another, which has the memory; two more pairs of addresses say which, and who manages it. */
+static void meet_memory(struct columns *all, uint64_t address)
+{
+    enum { WORDS = 9, FIRST_PAIR = 5, DEEPEST = 8 };
+    static uint64_t manager; /* is one for all, as a rule */
+    uint64_t words[WORDS], owner[WORDS];
+    if (!copy_words(address, words, WORDS) || !is_memory(words))
+        return;
+    for (int at = FIRST_PAIR, depth = 0; at < WORDS && depth < DEEPEST; at += 2) {
+        at += at == FIRST_PAIR && (uint32_t)words[at] < LEAST_ADDRESS; /* later releases say before them on which device it is */
+        if (words[at] == manager || !copy_words(words[at], owner, WORDS))
+            continue;
+        if (is_memory(owner) && words[2] - owner[2] < owner[4]) {
+            memcpy(words, owner, sizeof words);
+            at = FIRST_PAIR - 2;
+            depth++;
+        } else
+            manager = words[at];
+    }
+    meet(all, words[2], words[4]);
+}
+
+/* A vector has shared pointers, each with who counts: its begin and its end. Of all its members, or one in ``stride``. */
+static void meet_members(struct columns *all, const uint64_t *vector, uint64_t stride, void (*meet_one)(struct columns *, uint64_t))
+{
+    enum { AT_ONCE = 64 };
+    uint64_t pairs[2 * AT_ONCE], count = (vector[1] - vector[0]) / 16;
+    if (vector[1] < vector[0] || vector[2] < vector[1] || count >> 32)
+        return;
+    for (uint64_t k = 0, some; k < count; k += some * stride) {
+        some = stride > 1 ? 1 : count - k < AT_ONCE ? count - k : AT_ONCE;
+        if (!copy_words(vector[0] + 16 * k, pairs, 2 * some))
+            return;
+        for (uint64_t i = 0; i < some; i++)
+            meet_one(all, pairs[2 * i]);
+    }
+}
+
+/* Values: their type, length, how many are missing, where they begin, what memory they have, values within them, and those
+ * that theirs are numbers of. */
+static void meet_data(struct columns *all, uint64_t address)
+{
+    enum { MEMORY = 5, WITHIN = 8, DICTIONARY = 11, WORDS = 12, DEEPEST = 8 };
+    uint64_t words[WORDS];
+    if (!all->left || all->depth == DEEPEST || !copy_words(address, words, WORDS))
+        return;
+    all->left--;
+    all->depth++;
+    meet_members(all, words + MEMORY, 1, meet_memory);
+    meet_members(all, words + WITHIN, 1, meet_data);
+    meet_data(all, words[DICTIONARY]);
+    all->depth--;
+}
+
+static void meet_array(struct columns *all, uint64_t address)
+{
+    uint64_t words[2];
+    if (copy_words(address, words, 2))
+        meet_data(all, words[1]);
+}
+
+static void meet_chunks(struct columns *all, uint64_t address)
+{
+    uint64_t chunks[3];
+    if (!copy_words(address, chunks, 3))
+        return;
+    all->stride = (chunks[1] - chunks[0]) / 16 / MOST_CHUNKS + 1;
+    meet_members(all, chunks, all->stride, meet_array);
+    all->stride = 1;
+}
+
+/* Of Arrow's in C++: a shared pointer, and but for a buffer once more a plain one; none yet in what is half made. */
+static void meet_arrow(struct columns *all, const object *one, int kind)
+{
+    enum { TABLE = 4 }; /* code's address, a shared pointer to a schema, and a number of rows come before its columns */
+    all->stride = 1;
+    for (size_t at = 24; at <= 32 && at + 24 <= (size_t)one->type->basic_size; at += 8) {
+        uint64_t address = word_at(one, at), columns[3];
+        if (kind == ARROW_BUFFER)
+            meet_memory(all, address);
+        if (kind == ARROW_BUFFER || !address || address != word_at(one, at + 16))
+            continue;
+        if (kind == ARROW_CHUNKS || kind == ARROW_ARRAY)
+            (kind == ARROW_CHUNKS ? meet_chunks : meet_array)(all, address);
+        else if (copy_words(address + 8 * TABLE, columns, 3))
+            meet_members(all, columns, 1, kind == ARROW_TABLE ? meet_chunks : meet_data);
+        return;
+    }
+}
+
 static void meet_all(struct columns *all, const object *one)
 {
-    uint64_t words = (uint64_t)one->type->basic_size / 8;
-    for (uint64_t i = 2; i + 1 < words; i++)
+    uint64_t words = all->left ? (uint64_t)one->type->basic_size / 8 : 0;
+    int kind = words ? arrow_type_of(one->type) : NO_ARROW;
+    if (kind != NO_ARROW)
+        meet_arrow(all, one, kind);
+    for (uint64_t i = 2; kind == NO_ARROW && i + 1 < words; i++)
         if ((word_at(one, 8 * i + 8) < 1 << 20 && word_at(one, 8 * i + 8) && meet_line(all, word_at(one, 8 * i), word_at(one, 8 * i + 8))) ||
             meet_column(all, word_at(one, 8 * i)))
             return;
@@ -146,14 +249,37 @@ INTERNAL int read_columns(struct graph *g, const object *one)
     return all.is_done;
 }
 
-/* How much memory that is, once each. */
+static uint8_t base_at(const struct graph *g, uint64_t node)
+{
+    uint32_t type = ARRAY(g, type, uint32_t)[node];
+    return type == TYPE_ARROW ? BUFFER : type < FIRST_TYPE ? PLAIN : ((const struct kind *)g->kind.at)[type].base;
+}
+
+/* How much memory that is, once each: what an array has that they show is the array's. Where there were too many to look
+ * at, each of the others is taken for as large as these. */
 INTERNAL void weigh_columns(struct graph *g)
 {
-    const struct kind *kinds = g->kind.at;
+    enum { LEAST_SHOWN = 512 };
+    uint64_t *own = g->own.at, bytes = 0, looked = 0, seen = 0;
     struct columns all = {.g = g, .left = g->columns, .is_weighing = 1};
-    for (uint64_t node = GROUPS; all.left && node < g->nodes; node++) {
-        uint32_t type = ARRAY(g, type, uint32_t)[node];
-        if (type >= FIRST_TYPE && kinds[type].base == COLUMNS)
+    for (uint64_t node = GROUPS; all.left && node < g->nodes; node++)
+        if (base_at(g, node) == COLUMNS) {
             meet_all(&all, (const object *)ARRAY(g, address, uintptr_t)[node]);
+            looked++;
+        }
+    for (uint64_t node = GROUPS; looked && node < g->nodes; node++) {
+        uint32_t shown = base_at(g, node) == NDARRAY && own[node] >= LEAST_SHOWN
+                             ? node_at(g, word_at((const char *)ARRAY(g, address, uintptr_t)[node], 16)) : NONE;
+        if (shown != NONE && base_at(g, shown) == BUFFER)
+            own[shown] = 0;
     }
+    double malloced = 0;
+    for (uint64_t node = GROUPS; looked && node < g->nodes; node++)
+        if (base_at(g, node) == BUFFER && own[node]) {
+            bytes += own[node];
+            malloced += sampled_at(ARRAY(g, address, uintptr_t)[node]);
+        }
+    g->malloced_columns = malloced >= (double)bytes ? 1 : malloced / (double)bytes;
+    for (uint64_t node = GROUPS; looked && !all.left && node < g->nodes; node++)
+        own[node] += base_at(g, node) == COLUMNS && seen++ >= looked ? bytes / looked : 0;
 }

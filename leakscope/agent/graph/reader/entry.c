@@ -35,12 +35,6 @@ EXPORT void graph_tensors(uint64_t base, uint64_t implementation, uint64_t stora
     L.storage_device = device;
 }
 
-/* With the GIL: from the next graph on. */
-EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
-{
-    memcpy(arrow_sizes, sizes, sizeof arrow_sizes);
-}
-
 /* With the GIL: from the next graph on. Of arrays of JAX's on other devices nothing lies in the process's memory. */
 EXPORT void graph_jax(int is_on_host)
 {

@@ -71,10 +71,6 @@ struct layout {
         *bytes_io, *string_io, *buffered_reader, *buffered_writer, *buffered_random, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
-    object *(*call)(object *, ...);
-    long long (*as_number)(object *);
-    void (*let_go)(object *);
-    void (*clear_error)(void);
     void *(*main_interpreter)(void);
     void *(*first_thread)(void *);
     void *(*next_thread)(void *);

@@ -197,15 +197,6 @@ INTERNAL int visit_hidden(const object *one, uint8_t base, visit_function visit,
     return 0;
 }
 
-/* The C++ object that one of Arrow's shows: a shared pointer, and once more a plain one; 0: none yet, or not known. */
-static uintptr_t arrow_data_of(const object *one)
-{
-    for (size_t at = 24; at <= 32 && at + 24 <= (size_t)one->type->basic_size; at += 8)
-        if (word_at(one, at) && word_at(one, at) == word_at(one, at + 16))
-            return word_at(one, at);
-    return 0;
-}
-
 /* Whether a dict with a table of its own has only strings for keys. */
 static int has_text_keys(const object *dict, const struct keys *keys)
 {
@@ -567,8 +558,6 @@ static int read_object(struct graph *g, uint32_t node, object *one, uint8_t base
 {
     if (base == TENSOR && !refer(g, (uintptr_t)storage_of(one), TYPE_STORAGE))
         return 0;
-    if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
-        return 0;
     if (base == COLUMNS && !read_columns(g, one))
         return 0;
     type *cls = one->type;
@@ -680,62 +669,4 @@ INTERNAL uint32_t node_at(const struct graph *g, uintptr_t address)
         if (ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
             return (uint32_t)table[slot];
     return NONE;
-}
-
-enum { MOST_ARROW_ASKED = 4096 };
-
-/* A number at least 1 that a function of C code says; ``of``: NULL, or an object. */
-static uint64_t said_by(object *function, object *of)
-{
-    object *said = L.call(function, of, NULL);
-    long long number = said ? L.as_number(said) : 0;
-    if (said)
-        L.let_go(said);
-    if (!said || number == -1)
-        L.clear_error();
-    return number > 0 && !((uint64_t)number >> MOST_BITS) ? (uint64_t)number : 1;
-}
-
-/* What Arrow's C++ objects have, once each. Arrow is asked, whose functions for it run no Python code, keep the GIL, and
- * change nothing: tables do not change. To call one may take a tuple, and up to Python 3.11 a new object may begin a
- * collection: none does while one seems to go on already. Where there are many, those not asked are taken for as large as the others. Two of
- * them may show the same buffers, a slice and its table, or such as are no memory of Arrow's, but numpy's or a file's:
- * where all say more than there is, each counts for less. */
-INTERNAL void weigh_arrow(struct graph *g)
-{
-    const uint32_t *types = g->type.at;
-    const uintptr_t *address = g->address.at;
-    const struct kind *kinds = g->kind.at;
-    uint64_t *own = g->own.at, asked = 0, bytes = 0;
-    if (!arrow_sizes[0] || !L.is_collecting)
-        return;
-    *L.is_collecting = 1;
-    for (int is_rest = 0; is_rest < 2; is_rest++)
-        for (uint64_t node = GROUPS; node < g->nodes; node++) {
-            if (types[node] < FIRST_TYPE || kinds[types[node]].base != ARROW)
-                continue;
-            object *one = (object *)address[node];
-            uint32_t data = node_at(g, arrow_data_of(one));
-            if (data == NONE || own[data])
-                continue;
-            if (is_rest) {
-                own[data] = asked ? bytes / asked : 0;
-                continue;
-            }
-            if (asked == MOST_ARROW_ASKED)
-                break;
-            const type *cls = one->type;
-            while (arrow_type_of(cls) == ARROW_TYPES)
-                cls = cls->base;
-            own[data] = said_by(arrow_sizes[arrow_type_of(cls)], one);
-            asked++;
-            bytes += own[data];
-        }
-    double all = 0, there = asked && arrow_sizes[ARROW_TYPES] ? (double)said_by(arrow_sizes[ARROW_TYPES], NULL) : HUGE_VAL;
-    *L.is_collecting = 0;
-    for (uint64_t node = GROUPS; node < g->nodes; node++)
-        all += types[node] == TYPE_ARROW ? (double)own[node] : 0;
-    for (uint64_t node = GROUPS; all > there && node < g->nodes; node++)
-        if (types[node] == TYPE_ARROW)
-            own[node] = (uint64_t)((double)own[node] * there / all);
 }

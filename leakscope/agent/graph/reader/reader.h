@@ -35,7 +35,7 @@ struct budget {
 
 enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
 
-/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows, or a column of polars;
+/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: memory of columns, of Arrow's tables and polars;
  * TYPE_BLOCK: memory of malloc; TYPE_DEVICE: a storage on a GPU, whose own bytes are no memory of the process */
 enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, TYPE_BLOCK, TYPE_DEVICE, FIRST_TYPE };
 
@@ -53,7 +53,7 @@ struct kind { /* of a type: how its objects are read */
 };
 
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW, BUFFERED, JAX_ARRAY, COLUMNS };
+       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, BUFFERED, JAX_ARRAY, COLUMNS, BUFFER };
 
 #define NO_LENGTH UINT64_MAX /* of what is no container, or has no limit */
 
@@ -165,6 +165,7 @@ struct graph {
     uint64_t is_sampled; /* there were too many objects to read them all */
     uint64_t key_references; /* of tables of keys to strings, which are no edges */
     uint64_t device_bytes, device_count; /* of storages on devices: beside total_bytes; how many nodes are one */
+    uint64_t beyond_malloc_bytes; /* of array_bytes: what malloc did not hand out */
     struct row *rows;
     struct share *shares;
     char *texts;
@@ -188,13 +189,14 @@ struct graph {
     struct array number, vertex, dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
+    double malloced_columns; /* of the memory of columns that part that malloc handed out */
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
     uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask, key_mask, key_count;
     uint32_t waiting, local_count, variable_count, sample_count;
     uint32_t first_block, block_count; /* nodes that are native memory */
-    uint32_t columns; /* of polars, that were looked at */
+    uint32_t columns; /* of polars and Arrow, that were looked at */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
     const uint64_t *users, *known; /* there, as in bounds */
     uint64_t user_count, known_count;
@@ -233,9 +235,7 @@ enum { OF_USER = 1u << 31, WAITS_FOR_USER = 0x80 };
 
 /* Types. */
 
-enum { ARROW_TYPES = 4 };
-/* A function of each that says an object's bytes, and one for the bytes of Arrow's memory in all; NULL: none. */
-INTERNAL object *arrow_sizes[ARROW_TYPES + 1];
+enum { ARROW_TABLE, ARROW_BATCH, ARROW_CHUNKS, ARROW_ARRAY, ARROW_BUFFER, NO_ARROW };
 INTERNAL int jax_is_on_host;
 
 enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
@@ -463,7 +463,6 @@ INTERNAL int is_namespace(const object *one);
 INTERNAL int read_node(struct graph *g, uint32_t node);
 INTERNAL void weigh_storages(struct graph *g);
 INTERNAL uint32_t node_at(const struct graph *g, uintptr_t address);
-INTERNAL void weigh_arrow(struct graph *g);
 
 /* pools.c */
 INTERNAL uint64_t pool_size(void);
@@ -478,6 +477,8 @@ INTERNAL int tie_variables(struct graph *g);
 /* blocks.c */
 INTERNAL void know_blocks(const struct known_blocks *blocks);
 INTERNAL uint64_t cpu_ns(void);
+INTERNAL int is_in_file(uint64_t address);
+INTERNAL double sampled_at(uint64_t address);
 INTERNAL int find_blocks(struct graph *g, uint64_t began_ns);
 
 /* threads.c */

@@ -225,11 +225,12 @@ static void count_listed(struct graph *g)
 /* What is added once all nodes are read, of which the collector is not told. */
 static int read_rest(struct graph *g, uint64_t began_ns, const void *recorder, const void *main)
 {
-    if (!tie_variables(g) || !find_blocks(g, began_ns))
+    if (!tie_variables(g))
+        return 0;
+    weigh_columns(g);
+    if (!find_blocks(g, began_ns))
         return 0;
     weigh_storages(g);
-    weigh_arrow(g);
-    weigh_columns(g);
     if (!g->is_sampled)
         read_pools(g);
     return put_stacks(g, recorder, main);

@@ -1,8 +1,8 @@
 /* Types: how their objects are read. */
 #include "reader.h"
 
-static const char *const arrow_types[ARROW_TYPES] = {"pyarrow.lib.Table", "pyarrow.lib.RecordBatch", "pyarrow.lib.ChunkedArray",
-                                                    "pyarrow.lib.Array"};
+static const char *const arrow_types[NO_ARROW] = {"pyarrow.lib.Table", "pyarrow.lib.RecordBatch", "pyarrow.lib.ChunkedArray",
+                                                 "pyarrow.lib.Array", "pyarrow.lib.Buffer"};
 
 INTERNAL uint32_t put_text(struct graph *g, const char *from, size_t length)
 {
@@ -51,13 +51,14 @@ INTERNAL int is_called(const type *cls, const char *wanted, intptr_t least_bytes
     return cls->basic_size >= least_bytes && name_of(cls, name) == strlen(wanted) && !memcmp(name, wanted, strlen(wanted));
 }
 
-/* Which of Arrow's types it is; ARROW_TYPES: none. */
+/* Which of Arrow's types it is, or what it is derived from. */
 INTERNAL int arrow_type_of(const type *cls)
 {
-    int i = 0;
-    while (i < ARROW_TYPES && !(arrow_sizes[i] && is_called(cls, arrow_types[i], 56)))
-        i++;
-    return i;
+    for (; cls; cls = cls->base)
+        for (int i = 0; cls->deallocate != L.python_deallocate && i < NO_ARROW; i++)
+            if (is_called(cls, arrow_types[i], 56))
+                return i;
+    return NO_ARROW;
 }
 
 /* Of Python itself, and torch. */
@@ -93,7 +94,7 @@ static uint8_t base_by_name(const type *cls)
             return known[i].base;
     if (!(cls->flags & HEAP_TYPE) && is_called(cls, "numpy.ndarray", 80))
         return NDARRAY;
-    return arrow_type_of(cls) < ARROW_TYPES ? ARROW : PLAIN;
+    return arrow_type_of(cls) != NO_ARROW ? COLUMNS : PLAIN;
 }
 
 /* How an object of this type is read: by the nearest type above it, or itself, of which that is known. */
@@ -196,7 +197,7 @@ INTERNAL uint32_t type_of(struct graph *g, type *cls)
     kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
     kinds[number].is_array = (uint8_t)is_array(cls, kinds[number].base);
-    kinds[number].may_hold = (uint8_t)(kinds[number].base == PLAIN && may_hold(cls));
+    kinds[number].may_hold = (uint8_t)((kinds[number].base == PLAIN || kinds[number].base == C_DATA) && may_hold(cls));
     for (const type *above = made_in_c(cls); above && kinds[number].base == PLAIN && !kinds[number].is_wrapper; above = above->base)
         kinds[number].is_wrapper = (uint8_t)is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
     table[slot] = number;

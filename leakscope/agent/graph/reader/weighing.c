@@ -191,7 +191,8 @@ static int measure_spread(struct graph *g, struct work *w)
     return 1;
 }
 
-/* Bytes of arrays. Where members stand for others, what each holds stands for as many. */
+/* Bytes of arrays, and what of them malloc did not hand out: mappings, and as samples say of columns. Where members stand for
+ * others, what each holds stands for as many. */
 INTERNAL int weigh_arrays(struct graph *g, struct work *w)
 {
     struct array array = {0};
@@ -205,8 +206,12 @@ INTERNAL int weigh_arrays(struct graph *g, struct work *w)
         uint32_t node = vertex[i];
         if (stands_for)
             stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
-        if (node >= GROUPS && (types[node] == TYPE_ARROW || kinds[types[node]].is_array))
-            g->array_bytes += scaled(own[node], stands_for ? stands_for[i] : 1);
+        if (node < GROUPS || (types[node] != TYPE_ARROW && !kinds[types[node]].is_array))
+            continue;
+        uint64_t bytes = scaled(own[node], stands_for ? stands_for[i] : 1);
+        double beyond = types[node] == TYPE_ARROW ? 1 - g->malloced_columns : kinds[types[node]].base == MAPPING;
+        g->array_bytes += bytes;
+        g->beyond_malloc_bytes += (uint64_t)(beyond * (double)bytes);
     }
     drop(&g->budget, &array);
     return 1;
