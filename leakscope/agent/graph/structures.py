@@ -27,7 +27,7 @@ Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count
 Kind = _structure(
     "Kind",
     c_void_p="type",
-    c_uint64="listed listed_bytes unreached",
+    c_uint64="listed listed_bytes unreached frozen",
     c_uint32="text",
     c_uint8="base is_gc is_made_in_c is_wanted may_hold is_wrapper is_array",
 )

@@ -307,7 +307,7 @@ static int add_places(struct scan *scan)
     struct pair *pairs = array.at;
     for (uint64_t i = 0; i < scan->place_count; i++)
         added += places[i].leads;
-    int is_done = grow(&g->budget, &g->variance, (added + 1) * sizeof(double));
+    int is_done = grow(&g->budget, &g->variance, (added + 1) * sizeof(struct doubt));
     for (uint64_t i = 0; is_done && i < scan->place_count; i++) {
         if (!places[i].leads)
             continue;
@@ -319,7 +319,7 @@ static int add_places(struct scan *scan)
         double times = places[i].stands_for;
         ARRAY(g, own, uint64_t)[node] = block ? (uint64_t)(block->stands_for * times) : 0;
         double chosen = block ? block->stands_for * block->stands_for * times * (times - 1) : 0; /* it, of so many objects */
-        ARRAY(g, variance, double)[node - before] = block ? block->variance * times * times + chosen : 0;
+        ARRAY(g, variance, struct doubt)[node - before] = (struct doubt){node, block ? block->variance * times * times + chosen : 0};
         ARRAY(g, references, uint32_t)[node] = 0;
     }
     for (uint64_t k = 0; is_done && k < scan->way_count; k++) {
@@ -327,7 +327,6 @@ static int add_places(struct scan *scan)
         if (from != NONE && to != NONE && from != to && to >= before)
             pairs[count++] = (struct pair){from, to};
     }
-    g->first_block = (uint32_t)before;
     g->block_count = (uint32_t)(g->nodes - before);
     for (uint64_t node = before; node < g->nodes; node++)
         ARRAY(g, begin, uint32_t)[node + 1] = (uint32_t)g->edges;

@@ -9,21 +9,16 @@ INTERNAL void drop_work(struct graph *g, struct work *w)
 
 INTERNAL void keep_work(struct graph *g, struct work *w)
 {
-    g->number = w->number;
-    g->vertex = w->vertex;
     g->dominator = w->dominator;
     g->retained = w->retained;
-    w->number = w->vertex = w->dominator = w->retained = (struct array){0};
+    w->dominator = w->retained = (struct array){0};
 }
 
-/* Depth first from a node that is not reached yet; ``count``: how many are. */
-static uint32_t reach(struct graph *g, struct work *w, uint32_t root, uint32_t above, uint32_t count)
+/* Depth first from a node that has its number; ``count``: how many have one. */
+static uint32_t reach(struct graph *g, struct work *w, uint32_t root, uint32_t count)
 {
     uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *cursor = w->cursor.at;
     const uint32_t *begin = g->begin.at, *edge = g->edge.at;
-    number[root] = count;
-    vertex[count] = root;
-    parent[count++] = above;
     cursor[root] = begin[root];
     for (uint32_t node = root;;) {
         if (cursor[node] < begin[node + 1]) {
@@ -69,31 +64,30 @@ static uint32_t least_above(struct work *w, uint32_t one, uint32_t linked, uint3
 /* Immediate dominators by semidominators and nearest common ancestors (Georgiadis, 2005).
  *
  * What is reached by a name of a module is held by it, whoever else refers to it: a frame, which lets go when it ends,
- * the recorder, C code, garbage. So references from a group of ``later`` (their first numbers, rising) to what was
- * reached before it do not count. */
-static void dominate(struct work *w, uint32_t count, const uint32_t later[4])
+ * the recorder, C code, garbage. So references from what a later group reaches to what was reached before it do not
+ * count. */
+static void dominate(struct work *w, uint32_t count)
 {
-    uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *above = w->above.at;
-    uint32_t *semi = w->semi.at, *label = w->label.at, *dominator = w->dominator.at;
+    uint32_t *parent = w->parent.at, *above = w->above.at, *semi = w->semi.at, *label = w->label.at;
+    uint32_t *dominator = w->dominator.at, group = UNREACHABLE, end = count;
     const uint32_t *from = w->from.at, *from_begin = w->from_begin.at;
     for (uint32_t i = 0; i < count; i++) {
         semi[i] = label[i] = i;
         above[i] = dominator[i] = parent[i];
     }
-    for (uint32_t i = count; i-- > 1;) {
-        uint32_t node = vertex[i], least = parent[i];
-        uint32_t end = count;
-        for (int group = 4; group-- > 0;)
-            end = i < later[group] ? later[group] : end;
-        for (uint32_t k = from_begin[node]; k < from_begin[node + 1]; k++) {
-            if (number[from[k]] >= end)
+    for (uint32_t i = count; i-- > GROUPS;) {
+        uint32_t least = parent[i];
+        while (i < w->first_of[group])
+            end = w->first_of[group--];
+        for (uint32_t k = from_begin[i]; k < from_begin[i + 1]; k++) {
+            if (from[k] >= end || (from[k] < GROUPS && from[k] != group))
                 continue;
-            uint32_t with = semi[least_above(w, number[from[k]], i + 1, w->cursor.at)];
+            uint32_t with = semi[least_above(w, from[k], i + 1, w->cursor.at)];
             least = with < least ? with : least;
         }
         semi[i] = least;
     }
-    for (uint32_t i = 1; i < count; i++)
+    for (uint32_t i = GROUPS; i < count; i++)
         while (dominator[i] > semi[i])
             dominator[i] = dominator[dominator[i]];
 }
@@ -137,42 +131,132 @@ INTERNAL int begin_work(struct graph *g, struct work *w)
     for (size_t i = 0; i < sizeof read / sizeof *read; i++) /* there was room for more */
         shrink(&g->budget, read[i].array, read[i].bytes);
     struct array *by_node[] = {&w->number, &w->vertex, &w->parent, &w->cursor, &w->edges_in};
-    if (!grow_each(g, by_node, sizeof by_node / sizeof *by_node, (n + 1) * 4))
-        return 0;
     find_names(g);
+    cut(&g->table, &w->retained, n * 8);
+    for (size_t i = 0; i < sizeof by_node / sizeof *by_node - 1; i++)
+        cut(&g->table, by_node[i], (n + 1) * 4);
     drop(&g->budget, &g->table);
-    return 1;
+    return grow(&g->budget, &w->retained, n * 8) && grow_each(g, by_node, sizeof by_node / sizeof *by_node, (n + 1) * 4);
 }
 
-/* Each node gets a number as it is reached: from modules, running functions and the recorder first, then from what only C
- * refers to, then all that nothing leads to. */
+/* Each node gets a number as it is reached: the groups first, then what is reached from modules, running functions and the
+ * recorder, then from what only C refers to, then all that nothing leads to. */
 INTERNAL void number_nodes(struct graph *g, struct work *w)
 {
     uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *edges_in = w->edges_in.at;
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *references = g->references.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *references = g->references.at, *types = g->type.at;
+    struct kind *kinds = g->kind.at;
     memset(number, 0xff, g->nodes * 4);
-    number[ROOT] = 0;
-    vertex[0] = ROOT;
-    parent[0] = 0;
-    uint32_t count = 1;
-    for (uint32_t group = MODULES; group <= RECORDER; group++)
-        count = reach(g, w, group, 0, count);
+    for (uint32_t group = ROOT; group < GROUPS; group++) {
+        number[group] = vertex[group] = group;
+        parent[group] = ROOT;
+    }
     for (uint64_t k = begin[GROUPS]; k < g->edges; k++) /* those of the groups are none of Python's */
         edges_in[edge[k]]++;
-    for (uint32_t group = FROM_C; group <= UNREACHABLE; group++) {
-        uint32_t of_group = count;
-        count = reach(g, w, group, 0, count);
-        for (uint32_t node = GROUPS; node < g->nodes; node++)
-            if (number[node] == NONE && (group == UNREACHABLE || references[node] > edges_in[node]))
-                count = reach(g, w, node, of_group, count);
+    uint32_t count = GROUPS;
+    for (uint32_t group = MODULES; group < GROUPS; group++) {
+        w->first_of[group] = count;
+        count = reach(g, w, group, count);
+        for (uint32_t node = GROUPS; group >= FROM_C && node < g->nodes; node++)
+            if (number[node] == NONE && (group == UNREACHABLE || references[node] > edges_in[node])) {
+                number[node] = count;
+                vertex[count] = node;
+                parent[count++] = group;
+                count = reach(g, w, node, count);
+            }
     }
     g->reached = count;
+    for (uint32_t node = GROUPS; node < GROUPS + g->listed_count; node++)
+        kinds[types[node]].unreached += number[node] >= w->first_of[UNREACHABLE];
+    for (uint32_t node = g->frozen_begin; node < g->frozen_end; node++)
+        kinds[types[node]].frozen += number[node] >= w->first_of[UNREACHABLE];
+}
+
+static void exchange(struct array *one, struct array *other)
+{
+    struct array before = *one;
+    *one = *other;
+    *other = before;
+}
+
+/* Of each node what stood at its old place. ``room``: of as many, which has what was there then. */
+static void rearrange(struct array *array, struct array *room, const uint32_t *old, uint64_t count)
+{
+    const uint32_t *from = array->at;
+    uint32_t *to = room->at;
+    for (uint64_t node = 0; node < count; node++)
+        to[node] = from[old[node]];
+    exchange(array, room);
+}
+
+static void rearrange_wide(struct array *array, struct array *room, const uint32_t *old, uint64_t count)
+{
+    const uint64_t *from = array->at;
+    uint64_t *to = room->at;
+    for (uint64_t node = 0; node < count; node++)
+        to[node] = from[old[node]];
+    exchange(array, room);
+}
+
+static void rearrange_edges(struct graph *g, struct work *w, const uint32_t *old)
+{
+    enum { SOON = 24, NEXT = 12 };
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at;
+    uint32_t *new_begin = w->cursor.at, *new_edge = w->from.at, count = 0;
+    for (uint64_t node = 0; node < g->nodes; node++) {
+        if (node + SOON < g->nodes)
+            __builtin_prefetch(&begin[old[node + SOON]]);
+        if (node + NEXT < g->nodes)
+            __builtin_prefetch(&edge[begin[old[node + NEXT]]]);
+        new_begin[node] = count;
+        for (uint32_t k = begin[old[node]]; k < begin[old[node] + 1]; k++)
+            new_edge[count++] = number[edge[k]];
+    }
+    new_begin[g->nodes] = count;
+    exchange(&g->begin, &w->cursor);
+    exchange(&g->edge, &w->from);
+}
+
+/* What was noted of nodes has their new numbers. */
+static void rename_nodes(struct graph *g, const uint32_t *number)
+{
+    for (uint32_t i = 0; i < g->local_count; i++)
+        ARRAY(g, local, struct local)[i].frame = number[ARRAY(g, local, struct local)[i].frame];
+    for (uint32_t i = 0; i < g->sample_count; i++)
+        ARRAY(g, sample, struct sample)[i].node = number[ARRAY(g, sample, struct sample)[i].node];
+    for (uint32_t i = 0; i < g->key_count; i++)
+        ARRAY(g, key, struct key)[i].address = number[ARRAY(g, key, struct key)[i].address];
+    for (uint32_t i = 0; i < g->block_count; i++)
+        ARRAY(g, variance, struct doubt)[i].node = number[ARRAY(g, variance, struct doubt)[i].node];
+    for (uint64_t i = 0; i < g->mark_count; i++)
+        if (g->marks[i].node != NONE)
+            g->marks[i].node = number[g->marks[i].node];
+}
+
+/* Nodes get their numbers as their names, and stand in that order: what comes now goes from one to the next a dozen times,
+ * and finds what it leads to near it. 0: no room. */
+INTERNAL int arrange(struct graph *g, struct work *w)
+{
+    struct array *narrow[] = {&g->type, &g->references, &w->edges_in};
+    const uint32_t *old = w->vertex.at;
+    uint64_t n = g->nodes;
+    if (!grow(&g->budget, &w->from, (g->edges + 1) * 4))
+        return 0;
+    rearrange_edges(g, w, old);
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
+        rearrange(narrow[i], &w->cursor, old, n);
+    rearrange_wide(&g->own, &w->retained, old, n);
+    rearrange_wide(&g->address, &w->retained, old, n);
+    rename_nodes(g, w->number.at);
+    exchange(&w->above, &w->number); /* which have served */
+    exchange(&w->semi, &w->vertex);
+    return 1;
 }
 
 /* 0: no room. */
 INTERNAL int find_dominators(struct graph *g, struct work *w)
 {
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
     uint64_t n = g->nodes;
     if (!grow(&g->budget, &w->from_begin, (n + 2) * 4) || !grow(&g->budget, &w->from, (g->edges + 1) * 4))
         return 0;
@@ -187,9 +271,10 @@ INTERNAL int find_dominators(struct graph *g, struct work *w)
     struct array *by_number[] = {&w->above, &w->semi, &w->label, &w->dominator};
     if (!grow_each(g, by_number, sizeof by_number / sizeof *by_number, g->reached * 4ul))
         return 0;
-    dominate(w, (uint32_t)g->reached, (uint32_t[]){number[THREADS], number[RECORDER], number[FROM_C], number[UNREACHABLE]});
-    struct array *no_more[] = {&w->from, &w->from_begin, &w->above, &w->semi, &w->label, &w->cursor};
-    for (size_t i = 0; i < sizeof no_more / sizeof *no_more; i++)
-        drop(&g->budget, no_more[i]);
+    dominate(w, (uint32_t)g->reached);
+    struct array *served[] = {&w->from_begin, &w->above, &w->semi, &w->label, &w->cursor, &w->from},
+                 *to_come[] = {&w->path, &w->queue, &g->row_of, &w->first, &w->chain, &w->parts};
+    for (size_t i = 0; i < sizeof served / sizeof *served; i++)
+        exchange(served[i], to_come[i]);
     return 1;
 }

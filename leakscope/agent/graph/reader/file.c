@@ -53,26 +53,25 @@ INTERNAL int is_in_memory(int fd)
 
 INTERNAL int write_graph(struct graph *g, int fd)
 {
-    if (g->process != getpid() || !g->path.at || !g->number.at)
+    if (g->process != getpid() || !g->path.at || !g->dominator.at)
         return ENODATA;
     struct array buffer = {0};
     if (!grow(&g->budget, &buffer, WRITTEN_AT_ONCE))
         return ENODATA;
     struct sink sink = {.fd = fd, .buffer = buffer.at};
     uint64_t n = g->nodes;
-    const uint32_t *number = g->number.at, *vertex = g->vertex.at, *dominator = g->dominator.at, *types = g->type.at;
-    const uint32_t *references = g->references.at, none = NONE, zero = 0;
+    const uint32_t *dominator = g->dominator.at, *types = g->type.at, *references = g->references.at, none = NONE, zero = 0;
     const uint64_t *retained = g->retained.at, *address = g->address.at, *own = g->own.at, nothing = 0;
     for (uint64_t i = 0; i < n && !sink.error; i++)
         put(&sink, i < GROUPS ? &nothing : &address[i], 8);
     for (uint64_t i = 0; i < n && !sink.error; i++)
         put(&sink, i < GROUPS || types[i] == TYPE_DEVICE ? &nothing : &own[i], 8);
     for (uint64_t i = 0; i < n && !sink.error; i++)
-        put(&sink, &retained[number[i]], 8);
+        put(&sink, &retained[i], 8);
     for (uint64_t i = 0; i < n && !sink.error; i++)
         put(&sink, i < GROUPS ? &zero : &types[i], 4);
     for (uint64_t i = 0; i < n && !sink.error; i++)
-        put(&sink, &vertex[dominator[number[i]]], 4);
+        put(&sink, &dominator[i], 4);
     push_out(&sink, sink.buffer, sink.used);
     sink.used = 0;
     push_out(&sink, g->path.at, n * 4);

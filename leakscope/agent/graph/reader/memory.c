@@ -242,6 +242,20 @@ INTERNAL void shrink(struct budget *budget, struct array *array, size_t bytes)
 #endif
 }
 
+/* Some of an array that has served, at its end, for another that need not be zero; nothing where it has not that much. */
+INTERNAL void cut(struct array *from, struct array *to, size_t bytes)
+{
+#ifndef __SANITIZE_ADDRESS__
+    size_t wanted = (bytes + 4095) & ~(size_t)4095, whole = (from->bytes + 4095) & ~(size_t)4095;
+    if (!from->at || wanted >= whole)
+        return;
+    *to = (struct array){(char *)from->at + (whole - wanted), wanted};
+    from->bytes = whole - wanted;
+#else
+    (void)from, (void)to, (void)bytes;
+#endif
+}
+
 /* Has the kernel make all pages of it zero now, and not as each is touched. */
 INTERNAL void touch(struct array *array)
 {

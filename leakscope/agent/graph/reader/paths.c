@@ -51,7 +51,7 @@ static int is_of_library(const struct graph *g, uint32_t node)
 INTERNAL uint32_t find_paths(const struct graph *g, struct work *w)
 {
     uint32_t *path = w->path.at, *queue = w->queue.at, count = 0;
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at, *vertex = w->vertex.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
     const uint32_t *parent = w->parent.at;
     memset(path, 0xff, g->nodes * 4);
     for (uint32_t group = ROOT; group < GROUPS; group++)
@@ -79,9 +79,9 @@ INTERNAL uint32_t find_paths(const struct graph *g, struct work *w)
         uint32_t first = count;
         queue[count++] = group;
         for (uint32_t i = 1; i < g->reached; i++)
-            if (parent[i] == number[group] && path[vertex[i]] == NONE) {
-                path[vertex[i]] = group;
-                queue[count++] = vertex[i];
+            if (parent[i] == group && path[i] == NONE) {
+                path[i] = group;
+                queue[count++] = i;
             }
         count = walk(g, w, first, count, NONE);
     }

@@ -43,7 +43,7 @@ enum { OPERATION_BYTES = 520 }; /* of an autograd graph, with its edges and meta
 
 struct kind { /* of a type: how its objects are read */
     type *type;
-    uint64_t listed, listed_bytes, unreached; /* of its objects: those that the collector lists, and that nothing leads to */
+    uint64_t listed, listed_bytes, unreached, frozen; /* of its objects: those that the collector lists, and of them that nothing leads to; such as gc.freeze() hides */
     uint32_t text; /* where its name is among the texts */
     uint8_t base, is_gc, is_made_in_c;
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
@@ -185,8 +185,8 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table, key;
-    struct array local, variable, pool, arena, loose, below, sample, saved, variance; /* variance: of the estimate of each block */
-    struct array number, vertex, dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
+    struct array local, variable, pool, arena, loose, below, sample, saved, variance; /* variance: a doubt for each block */
+    struct array dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
     double malloced_columns; /* of the memory of columns that part that malloc handed out */
@@ -195,7 +195,7 @@ struct graph {
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask, key_mask, key_count;
     uint32_t waiting, local_count, variable_count, sample_count;
-    uint32_t first_block, block_count; /* nodes that are native memory */
+    uint32_t block_count; /* nodes that are native memory */
     uint32_t columns; /* of polars and Arrow, that were looked at */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
     const uint64_t *users, *known; /* there, as in bounds */
@@ -294,6 +294,11 @@ struct range { /* of memory that is no file's, by rising addresses */
     uint64_t begin, end;
 };
 
+struct doubt { /* of a node that is native memory: the variance of its estimate */
+    uint32_t node;
+    double variance;
+};
+
 struct known_blocks {
     const struct block *at;
     const struct range *ranges;
@@ -355,10 +360,11 @@ struct known_tensor {
 
 enum { EACH_MEASURE = 8, MOST_STRAYS = 5 * EACH_MEASURE, CYCLES = 10, TRIES = 3, LEAST_GARBAGE = 16, LONGEST_CYCLE = 10, CYCLE_NODES = 4096 };
 
-/* While it is worked out; by node, or by the number that a node got as it was first reached. */
+/* While it is worked out, by node: at first they get numbers as they are reached, and then stand in that order. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
         children, first, chain, parts, certain, device, weight, spread;
+    uint32_t first_of[GROUPS]; /* of each group the first that is reached from it; the others follow */
 };
 
 enum { MOST_REFERENCES = 1 << 29 }; /* what is built into Python 3.11 begins with 999,999,999 */
@@ -404,6 +410,7 @@ INTERNAL uint64_t keep_room(uint64_t bytes);
 INTERNAL int grow(struct budget *budget, struct array *array, size_t bytes);
 INTERNAL int grow_copied(struct budget *budget, struct array *array, size_t bytes);
 INTERNAL void drop(struct budget *budget, struct array *array);
+INTERNAL void cut(struct array *from, struct array *to, size_t bytes);
 INTERNAL void shrink(struct budget *budget, struct array *array, size_t bytes);
 INTERNAL void touch(struct array *array);
 INTERNAL void move(struct budget *budget, struct array *to, struct array *from);
@@ -509,6 +516,7 @@ INTERNAL void keep_work(struct graph *g, struct work *w);
 INTERNAL int by_number(const void *one, const void *other);
 INTERNAL int begin_work(struct graph *g, struct work *w);
 INTERNAL void number_nodes(struct graph *g, struct work *w);
+INTERNAL int arrange(struct graph *g, struct work *w);
 INTERNAL int find_dominators(struct graph *g, struct work *w);
 
 /* weighing.c */

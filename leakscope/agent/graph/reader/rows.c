@@ -13,21 +13,21 @@ static void choose(const float *retained, const uint32_t *links, uint64_t count,
     }
 }
 
-/* For each node by number: how many of its type come before it on the way of its dominators, each of which has nearly
+/* For each node: how many of its type come before it on the way of its dominators, each of which has nearly
  * nothing but the next. In a list of links they all retain much, and would leave room for nobody else. ``first``: of
  * each link the first of its chain; ``chain``: of that, how many there are. */
 static void count_links(const struct work *w, const uint32_t *types, uint64_t count, uint32_t *links, uint32_t *first,
                         uint32_t *chain)
 {
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at;
+    const uint32_t *dominator = w->dominator.at;
     const uint64_t *retained = w->retained.at;
     links[0] = 0;
     for (uint32_t i = 1; i < count; i++) {
         links[i] = 0;
         first[i] = i;
         uint32_t above = dominator[i];
-        for (int step = 0; step < 3 && vertex[above] >= GROUPS; step++, above = dominator[above])
-            if (types[vertex[above]] == types[vertex[i]]) { /* a dict may lie between */
+        for (int step = 0; step < 3 && above >= GROUPS; step++, above = dominator[above])
+            if (types[above] == types[i]) { /* a dict may lie between */
                 links[i] = retained[i] >= retained[above] / 16 * 15 ? links[above] + 1 : 0;
                 first[i] = links[i] ? first[above] : i;
                 chain[first[i]] += links[i] != 0;
@@ -56,18 +56,18 @@ static void mark_way(const struct graph *g, const struct work *w, uint32_t node)
 
 enum { DEPTH_OF_EXAMPLE = 4 };
 
-/* Of each node by number, the one that retains most of those that hang on it directly; 0: none does. Serves ``first``. */
+/* Of each node the one that retains most of those that hang on it directly; 0: none does. Serves ``first``. */
 static const uint32_t *find_heaviest(const struct graph *g, struct work *w, uint32_t count)
 {
     uint32_t *heaviest = w->first.at;
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at;
+    const uint32_t *dominator = w->dominator.at;
     const uint64_t *retained = w->retained.at;
     if (w->first.bytes < count * 4ul)
         return NULL;
     memset(heaviest, 0, count * 4ul);
     for (uint32_t i = 1; i < count; i++) {
         uint32_t known = heaviest[dominator[i]];
-        if (!is_no_object(g->type.at, vertex[i]) && (!known || retained[i] >= retained[known]))
+        if (!is_no_object(g->type.at, i) && (!known || retained[i] >= retained[known]))
             heaviest[dominator[i]] = i; /* of equals the last: the first member of a list, which stays the same */
     }
     return heaviest;
@@ -77,28 +77,27 @@ static const uint32_t *find_heaviest(const struct graph *g, struct work *w, uint
 static void mark_down(const struct graph *g, const struct work *w, const uint32_t *heaviest, uint32_t at)
 {
     for (int depth = 0; at && depth < DEPTH_OF_EXAMPLE; depth++, at = heaviest[at])
-        mark_way(g, w, ((uint32_t *)w->vertex.at)[at]);
+        mark_way(g, w, at);
 }
 
 /* What only C refers to may be many and small: the largest of the types that retain most. */
-static void mark_outside(struct graph *g, const struct work *w, const uint32_t *heaviest, uint32_t count, uint64_t least_bytes)
+static void mark_outside(struct graph *g, const struct work *w, const uint32_t *heaviest, uint64_t least_bytes)
 {
     enum { MOST_TYPES_OUTSIDE = 3 };
     struct of_type {
         uint64_t bytes;
         uint32_t largest;
     };
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *types = g->type.at;
+    const uint32_t *dominator = w->dominator.at, *types = g->type.at;
     const uint64_t *retained = w->retained.at;
-    uint32_t group = ((uint32_t *)w->number.at)[FROM_C];
     struct array table = {0};
     if (!grow(&g->budget, &table, g->type_count * sizeof(struct of_type)))
         return;
     struct of_type *of = table.at;
     memset(of, 0, g->type_count * sizeof *of);
-    for (uint32_t i = group + 1; i < count; i++)
-        if (dominator[i] == group && vertex[i] >= GROUPS) {
-            struct of_type *one = &of[types[vertex[i]]];
+    for (uint32_t i = w->first_of[FROM_C]; i < w->first_of[UNREACHABLE]; i++)
+        if (dominator[i] == FROM_C) {
+            struct of_type *one = &of[types[i]];
             one->bytes += retained[i];
             if (!one->largest || retained[i] > retained[one->largest])
                 one->largest = i;
@@ -122,18 +121,18 @@ enum { MOST_EXAMPLES = 64, MOST_REFERRERS = 4 };
 static void mark_referrers(const struct graph *g, struct work *w, const uint32_t *examples, uint32_t total, uint32_t count)
 {
     enum { FAR = 8 }; /* steps up to what hangs where the example does */
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at;
+    const uint32_t *dominator = w->dominator.at;
     const uint32_t *begin = g->begin.at, *edge = g->edge.at;
-    uint32_t *place = w->parent.at, asked[2 * MOST_EXAMPLES], first = 0; /* place, which has served: by number that in ``asked``, from 1 */
-    uint8_t found[2 * MOST_EXAMPLES] = {0};
+    uint32_t asked[2 * MOST_EXAMPLES], first = 0;
+    uint8_t *place = w->parent.at, found[2 * MOST_EXAMPLES] = {0}; /* place, which has served: of each node that in ``asked``, from 1 */
     memset(place, 0, count * sizeof *place);
     for (uint32_t k = 0; k < total; k++)
-        place[asked[k] = examples[k]] = k + 1;
+        place[asked[k] = examples[k]] = (uint8_t)(k + 1);
     for (int is_beside = 0; is_beside < 2 && first < total; is_beside++) {
         uint32_t last = total;
         for (uint32_t i = 1; i < count; i++) {
-            for (uint32_t k = begin[vertex[i]]; vertex[i] >= GROUPS && k < begin[vertex[i] + 1]; k++) {
-                uint32_t to = number[edge[k]], at = place[to], above = i;
+            for (uint32_t k = begin[i]; i >= GROUPS && k < begin[i + 1]; k++) {
+                uint32_t to = edge[k], at = place[to], above = i;
                 if (at <= first || at > last || found[at - 1] == MOST_REFERRERS)
                     continue;
                 for (int step = 0; step < FAR && above != to && dominator[above] != dominator[to]; step++)
@@ -141,10 +140,10 @@ static void mark_referrers(const struct graph *g, struct work *w, const uint32_t
                 if (above == to)
                     continue; /* a part of it */
                 found[at - 1]++;
-                mark_way(g, w, vertex[i]);
+                mark_way(g, w, i);
                 if (!is_beside && above != i && dominator[above] == dominator[to] && !place[above] && total < 2 * MOST_EXAMPLES) {
                     asked[total] = above;
-                    place[above] = ++total;
+                    place[above] = (uint8_t)++total;
                 }
             }
         }
@@ -152,11 +151,11 @@ static void mark_referrers(const struct graph *g, struct work *w, const uint32_t
     }
 }
 
-/* Of each node by number, the largest that hangs on it directly and has no row, of the type that has more bytes than all
+/* Of each node the largest that hangs on it directly and has no row, of the type that has more bytes than all
  * others of these together, if one has (Boyer and Moore, 1981); 0: nothing does. Serves ``parent`` and ``certain``. */
 static const uint32_t *find_typical(const struct graph *g, struct work *w, uint32_t count)
 {
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *types = g->type.at, *row_of = g->row_of.at;
+    const uint32_t *dominator = w->dominator.at, *types = g->type.at, *row_of = g->row_of.at;
     const uint64_t *retained = w->retained.at;
     uint32_t *typical = w->parent.at;
     float *lead = w->certain.at;
@@ -165,9 +164,9 @@ static const uint32_t *find_typical(const struct graph *g, struct work *w, uint3
     for (uint32_t i = 1; i < count; i++) {
         uint32_t above = dominator[i], known = typical[above];
         float bytes = (float)retained[i] * (float)weight_of(w, i);
-        if (vertex[i] < GROUPS || is_no_object(types, vertex[i]) || row_of[vertex[i]] != NONE)
+        if (i < GROUPS || is_no_object(types, i) || row_of[i] != NONE)
             continue;
-        if (known && types[vertex[known]] == types[vertex[i]]) {
+        if (known && types[known] == types[i]) {
             lead[above] += bytes;
             typical[above] = retained[i] >= retained[known] ? i : known; /* of equals the last, as above */
         } else if (known && lead[above] >= bytes)
@@ -185,13 +184,13 @@ static const uint32_t *find_typical(const struct graph *g, struct work *w, uint3
 static void mark_examples(const struct graph *g, struct work *w, const uint32_t *heaviest, uint32_t count)
 {
     enum { LEAST_SHARE = 100, LEAST_PARTS = 4 }; /* of all that is reached, one in so many; of what it holds itself */
-    const uint32_t *vertex = w->vertex.at, *row_of = g->row_of.at;
+    const uint32_t *row_of = g->row_of.at;
     const uint64_t *retained = w->retained.at;
     const uint32_t *typical = find_typical(g, w, count);
     uint32_t examples[MOST_EXAMPLES], total = 0;
     for (uint32_t i = count; i-- > 1;) {
         uint32_t part = typical[i];
-        if (part && vertex[i] >= GROUPS && row_of[vertex[i]] != NONE && row_of[vertex[part]] == NONE &&
+        if (part && i >= GROUPS && row_of[i] != NONE && row_of[part] == NONE &&
             retained[i] >= retained[0] / LEAST_SHARE && retained[part] <= retained[i] / LEAST_PARTS) {
             mark_down(g, w, heaviest, part);
             if (total < MOST_EXAMPLES)
@@ -241,14 +240,14 @@ static int mark_on_devices(struct graph *g, struct work *w, const uint32_t *link
     choose(rounded, links, g->reached, least_bytes, most_rows, &threshold);
     for (uint32_t i = 1; i < g->reached; i++)
         if (rounded[i] >= (float)threshold && links[i] < LONGEST_CHAIN)
-            mark_way(g, w, ((uint32_t *)w->vertex.at)[i]);
+            mark_way(g, w, i);
     return 1;
 }
 
 /* The rows that there will be are marked in ``row_of``. 0: no room. */
 static int choose_rows(struct graph *g, struct work *w, uint32_t queued, uint64_t least_bytes, uint64_t most_rows)
 {
-    const uint32_t *vertex = w->vertex.at, *types = g->type.at;
+    const uint32_t *types = g->type.at;
     uint32_t count = (uint32_t)g->reached, *row_of = g->row_of.at, *chain = w->chain.at;
     uint32_t *links = w->parent.at; /* which has served */
     const float *certain = w->certain.at;
@@ -259,8 +258,8 @@ static int choose_rows(struct graph *g, struct work *w, uint32_t queued, uint64_
     memset(row_of, 0xff, g->nodes * 4);
     row_of[ROOT] = 0;
     for (uint32_t i = 1; i < count; i++)
-        if ((certain[i] >= (float)threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS)
-            mark_way(g, w, vertex[i]);
+        if ((certain[i] >= (float)threshold && links[i] < LONGEST_CHAIN) || i < GROUPS)
+            mark_way(g, w, i);
     const struct mark *marks = g->mark.at;
     for (uint64_t i = 0; i < g->marked_rows; i++)
         if (marks[i].node != NONE)
@@ -270,7 +269,7 @@ static int choose_rows(struct graph *g, struct work *w, uint32_t queued, uint64_
     mark_wanted(g, w, queued);
     const uint32_t *heaviest = find_heaviest(g, w, count);
     if (heaviest) {
-        mark_outside(g, w, heaviest, count, least_bytes);
+        mark_outside(g, w, heaviest, least_bytes);
         mark_examples(g, w, heaviest, count);
     }
     return 1;
@@ -282,16 +281,16 @@ static struct row row_of_node(const struct graph *g, const struct work *w, const
     const uint32_t *path = w->path.at, *types = g->type.at, *row_of = g->row_of.at, *references = g->references.at;
     const struct kind *kinds = g->kind.at;
     const struct spread *spread = w->spread.at;
-    uint32_t number = ((uint32_t *)w->number.at)[node], before = path[node], links = ((uint32_t *)w->chain.at)[number];
+    uint32_t before = path[node], links = ((uint32_t *)w->chain.at)[node];
     while (is_no_object(types, before))
         before = path[before];
     int is_frame = node >= GROUPS && types[node] == TYPE_FRAME;
     return (struct row){
         .address = ((uint64_t *)g->address.at)[node],
         .own_bytes = ((uint64_t *)g->own.at)[node],
-        .retained_bytes = ((uint64_t *)w->retained.at)[number],
-        .native_bytes = ((uint64_t *)w->parts.at)[number],
-        .error_bytes = spread ? (uint64_t)sqrtf(spread[number].variance) : 0,
+        .retained_bytes = ((uint64_t *)w->retained.at)[node],
+        .native_bytes = ((uint64_t *)w->parts.at)[node],
+        .error_bytes = spread ? (uint64_t)sqrtf(spread[node].variance) : 0,
         .node = node,
         .path_row = row_of[before],
         .dominator_row = node,
@@ -332,11 +331,10 @@ static void weigh_tensors(struct graph *g, struct work *w)
 {
     uint64_t *parts = w->parts.at;
     const uint64_t *device = w->device.at;
-    const uint32_t *number = w->number.at;
     g->storage_bytes = add_up(g, w, TYPE_STORAGE, parts);
     for (uint64_t i = 0; i < g->row_count; i++) {
-        g->rows[i].storage_bytes = parts[number[g->rows[i].node]];
-        g->rows[i].device_bytes = device ? device[number[g->rows[i].node]] : 0;
+        g->rows[i].storage_bytes = parts[g->rows[i].node];
+        g->rows[i].device_bytes = device ? device[g->rows[i].node] : 0;
     }
 }
 
@@ -361,14 +359,14 @@ static void name_locals(struct graph *g)
  * where that is. */
 static void find_rows_above(struct graph *g, const struct work *w)
 {
-    const uint32_t *number = w->number.at, *vertex = w->vertex.at, *dominator = w->dominator.at, *path = w->path.at;
+    const uint32_t *dominator = w->dominator.at, *path = w->path.at;
     const uint32_t *row_of = g->row_of.at, *edge = g->edge.at;
     for (uint64_t i = 0; i < g->row_count; i++) {
-        uint32_t at = number[g->rows[i].node];
+        uint32_t at = g->rows[i].node;
         do
             at = dominator[at];
-        while (row_of[vertex[at]] == NONE);
-        g->rows[i].dominator_row = row_of[vertex[at]];
+        while (row_of[at] == NONE);
+        g->rows[i].dominator_row = row_of[at];
     }
     for (uint64_t k = g->main_begin; k < g->main_end; k++)
         if (row_of[edge[k]] != NONE)
@@ -377,7 +375,7 @@ static void find_rows_above(struct graph *g, const struct work *w)
         uint32_t at = g->marks[i].node;
         if (at == NONE)
             continue;
-        g->marks[i].is_held = number[at] < number[RECORDER];
+        g->marks[i].is_held = at < w->first_of[RECORDER];
         while (row_of[at] == NONE)
             at = path[at];
         g->marks[i].row = row_of[at];
@@ -390,7 +388,7 @@ static int work_out(struct graph *g, struct work *w, const struct past *past, ui
     if (!begin_work(g, w))
         return 0;
     number_nodes(g, w);
-    if (!find_dominators(g, w) || !retain(g, w))
+    if (!arrange(g, w) || !find_dominators(g, w) || !retain(g, w))
         return 0;
     uint32_t queued = find_paths(g, w);
     if (!find_certain(g, w) || !choose_rows(g, w, queued, least_bytes, most_rows) || !put_rows(g, w, past, queued))

@@ -73,24 +73,24 @@ static void keep_shares(struct graph *g, uint64_t count, uint32_t most_types)
 /* For each row: what it dominates directly, by type; at most so many types a row. */
 INTERNAL int share_out(struct graph *g, struct work *w, const struct past *past, uint32_t most_types)
 {
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *row_of = g->row_of.at, *types = g->type.at;
+    const uint32_t *dominator = w->dominator.at, *row_of = g->row_of.at, *types = g->type.at;
     const uint64_t *retained = w->retained.at, *own = g->own.at, *device = w->device.at;
     struct share_table table = {.size = 1 << 14};
     int is_done = resize_shares(g, &table);
-    for (uint32_t i = 1; is_done && i < g->reached; i++) {
-        uint32_t above = dominator[i], node = vertex[i];
+    for (uint32_t node = 1; is_done && node < g->reached; node++) {
+        uint32_t above = dominator[node];
         int is_graph = node >= GROUPS && types[node] == TYPE_AUTOGRAD;
-        uint64_t bytes = retained[i], device_bytes = device ? device[i] : 0;
-        while (is_graph && row_of[vertex[above]] == NONE) { /* its operations and what they saved are a part of what hangs there */
-            bytes = types[vertex[above]] == TYPE_AUTOGRAD ? 0 : bytes;
-            device_bytes = types[vertex[above]] == TYPE_AUTOGRAD ? 0 : device_bytes;
+        uint64_t bytes = retained[node], device_bytes = device ? device[node] : 0;
+        while (is_graph && row_of[above] == NONE) { /* its operations and what they saved are a part of what hangs there */
+            bytes = types[above] == TYPE_AUTOGRAD ? 0 : bytes;
+            device_bytes = types[above] == TYPE_AUTOGRAD ? 0 : device_bytes;
             above = dominator[above];
         }
-        uint32_t row = row_of[vertex[above]];
+        uint32_t row = row_of[above];
         if (row == NONE)
             continue;
         int is_new = node >= GROUPS && past && !was_there(past, fingerprint(g, node));
-        double weight = weight_of(w, i);
+        double weight = weight_of(w, node);
         int is_child = !is_graph && !(node >= GROUPS && (types[node] == TYPE_BLOCK || types[node] == TYPE_DEVICE));
         g->rows[row].children += is_child ? (uint32_t)scaled(1, weight) : 0;
         g->rows[row].new_children += (uint32_t)(is_new && is_child);
@@ -122,27 +122,28 @@ static struct sharer *sharer_at(struct sharer *table, uint32_t row, uint32_t dom
     return &table[slot];
 }
 
-/* By number, one beside it that refers to it and to which it refers, each maybe by way of what is its own; 0: none. A task
+/* Of each node one beside it that refers to it and to which it refers, each maybe by way of what is its own; 0: none. A task
  * and the future for which it waits hang on the same dominator, and who has the one has the other. One of the two has at
- * most SOME such references: with a list of all of them this would be no glance. ``beside``: of each number the nearest
- * node above it, or itself, that hangs on a row directly. */
+ * most SOME such references: with a list of all of them this would be no glance. ``beside``: of each the nearest node above
+ * it, or itself, that hangs on a row directly; ``crowd``: of those the row. */
 static const uint32_t *find_partners(struct graph *g, struct work *w, const uint32_t *owner)
 {
     enum { SOME = 2 };
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at, *row_of = g->row_of.at;
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
-    uint32_t *partner = w->parent.at, *beside = w->chain.at, (*known)[SOME] = w->parts.at; /* which have served */
+    const uint32_t *dominator = w->dominator.at, *row_of = g->row_of.at, *begin = g->begin.at, *edge = g->edge.at;
+    uint32_t *partner = w->parent.at, *beside = w->chain.at, *crowd = w->first.at, (*known)[SOME] = w->parts.at; /* which have served */
     uint64_t count = g->reached;
     memset(partner, 0, count * sizeof *partner);
     memset(known, 0, count * sizeof *known);
-    for (uint32_t i = 0; i < count; i++)
-        beside[i] = !i || row_of[vertex[i]] != NONE ? 0 : row_of[vertex[dominator[i]]] != NONE ? i : beside[dominator[i]];
+    for (uint32_t i = 0; i < count; i++) {
+        beside[i] = !i || row_of[i] != NONE ? 0 : row_of[dominator[i]] != NONE ? i : beside[dominator[i]];
+        crowd[i] = i && beside[i] == i ? owner[i] : NONE;
+    }
     for (int is_known = 0; is_known < 2; is_known++)
-        for (uint32_t i = 0; i < count; i++) {
-            uint32_t node = vertex[i], one = beside[i];
-            for (uint32_t k = begin[node]; one && node >= GROUPS && k < begin[node + 1]; k++) {
-                uint32_t to = number[edge[k]];
-                if (beside[to] != to || to == one || owner[to] != owner[one])
+        for (uint32_t node = GROUPS; node < count; node++) {
+            uint32_t one = beside[node], own_crowd = owner[one];
+            for (uint32_t k = begin[node]; one && k < begin[node + 1]; k++) {
+                uint32_t to = edge[k];
+                if (crowd[to] != own_crowd || to == one)
                     continue;
                 if (is_known && (known[to][0] == one || known[to][1] == one)) {
                     partner[to] = partner[to] ? partner[to] : one;
@@ -157,10 +158,10 @@ static const uint32_t *find_partners(struct graph *g, struct work *w, const uint
 /* Objects with several holders hang below what dominates these, which may be a whole module: who are they? */
 INTERNAL int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
 {
-    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at, *types = g->type.at;
+    const uint32_t *dominator = w->dominator.at, *types = g->type.at;
     const uint32_t *row_of = g->row_of.at, *begin = g->begin.at, *edge = g->edge.at;
     const uint64_t *retained = w->retained.at, *device = w->device.at;
-    uint32_t *owner = w->queue.at; /* which has served: of each number the row of itself, or of the nearest above it */
+    uint32_t *owner = w->queue.at; /* which has served: of each node the row of itself, or of the nearest above it */
     uint32_t *last = w->path.at; /* has served, too: of each node the last owner that refers to it, who may do so often */
     struct array table = {0};
     if (!grow(&g->budget, &table, MOST_SHARERS * sizeof(struct sharer)))
@@ -170,23 +171,21 @@ INTERNAL int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
     uint64_t used = 0, kept = 0;
     memset(last, 0xff, g->nodes * 4);
     for (uint32_t i = 0; i < g->reached; i++)
-        owner[i] = i && row_of[vertex[i]] == NONE ? owner[dominator[i]] : row_of[vertex[i]];
+        owner[i] = i && row_of[i] == NONE ? owner[dominator[i]] : row_of[i];
     const uint32_t *partner = find_partners(g, w, owner);
-    for (uint32_t i = 0; i < g->reached && used < MOST_SHARERS / 2; i++) {
-        uint32_t node = vertex[i];
-        for (uint32_t k = begin[node]; node >= GROUPS && k < begin[node + 1]; k++) {
-            uint32_t to = number[edge[k]];
-            if (owner[to] == owner[i])
+    for (uint32_t node = GROUPS; node < g->reached && used < MOST_SHARERS / 2; node++) {
+        for (uint32_t k = begin[node]; k < begin[node + 1]; k++) {
+            uint32_t to = edge[k];
+            if (owner[to] == owner[node])
                 continue;
             for (int is_direct = 1; to && is_direct >= 0; is_direct--, to = partner[to]) {
-                uint32_t of = vertex[to];
-                if (row_of[of] != NONE || vertex[dominator[to]] == node || last[of] == owner[i])
+                if (row_of[to] != NONE || dominator[to] == node || last[to] == owner[node])
                     continue;
-                last[of] = owner[i];
-                struct sharer *sharer = sharer_at(sharers, owner[i], owner[to], types[of]);
+                last[to] = owner[node];
+                struct sharer *sharer = sharer_at(sharers, owner[node], owner[to], types[to]);
                 used += !sharer->count;
                 uint64_t stands_for = scaled(1, weight_of(w, to));
-                *sharer = (struct sharer){owner[i], owner[to], types[of], sharer->count + stands_for,
+                *sharer = (struct sharer){owner[node], owner[to], types[to], sharer->count + stands_for,
                                           sharer->direct_count + (is_direct ? stands_for : 0),
                                           sharer->bytes + scaled(retained[to], weight_of(w, to)),
                                           sharer->device_bytes + (device ? scaled(device[to], weight_of(w, to)) : 0)};

@@ -23,7 +23,7 @@ static uint64_t measure_of(const struct stray *one, int measure)
 static uint32_t find_cycle(const struct graph *g, struct work *w, uint32_t start, uint32_t way[LONGEST_CYCLE])
 {
     uint32_t *before = w->parent.at, *queue = w->queue.at, count = 0, length = 0;
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
     queue[count++] = start;
     before[start] = start;
     for (uint32_t i = 0; i < count && !length && count < CYCLE_NODES; i++)
@@ -42,7 +42,7 @@ static uint32_t find_cycle(const struct graph *g, struct work *w, uint32_t start
                     way[step] = node;
                 break;
             }
-            if (number[to] > number[UNREACHABLE] && before[to] == NONE) {
+            if (to >= w->first_of[UNREACHABLE] && before[to] == NONE) {
                 before[to] = queue[i];
                 queue[count++] = to;
             }
@@ -58,7 +58,7 @@ static int find_cycles(struct graph *g, struct work *w, struct stray *strays, ui
     uint32_t of_type[CYCLES], chosen = 0;
     uint32_t samples[CYCLES][TRIES] = {{0}}, seen[CYCLES] = {0};
     const struct kind *kinds = g->kind.at;
-    const uint32_t *types = g->type.at, *number = w->number.at;
+    const uint32_t *types = g->type.at;
     for (; chosen < CYCLES; chosen++) { /* tuples and such say little, and hang on others */
         uint64_t most = LEAST_GARBAGE - 1, found = NONE;
         for (uint64_t i = 0; i < count; i++) {
@@ -79,7 +79,7 @@ static int find_cycles(struct graph *g, struct work *w, struct stray *strays, ui
     if (!grow_copied(&g->budget, &g->link, CYCLES * LONGEST_CYCLE * sizeof(struct link)))
         return 0;
     for (uint32_t node = GROUPS; node < g->nodes; node++)
-        for (uint32_t k = 0; number[node] > number[UNREACHABLE] && k < chosen; k++)
+        for (uint32_t k = 0; node >= w->first_of[UNREACHABLE] && k < chosen; k++)
             if (types[node] == strays[of_type[k]].type) {
                 for (uint32_t i = 0; i < TRIES; i++)
                     if (seen[k] == strays[of_type[k]].unreached_count * (2 * i + 1) / (2 * TRIES))
@@ -109,22 +109,22 @@ INTERNAL int tell_strays(struct graph *g, struct work *w)
         !grow_copied(&g->budget, &g->stray, MOST_STRAYS * sizeof(struct stray)))
         return 0;
     struct stray *all = table.at, *strays = g->stray.at;
-    const uint32_t *types = g->type.at, *number = w->number.at, *references = g->references.at, *edges_in = w->edges_in.at;
+    const uint32_t *types = g->type.at, *references = g->references.at, *edges_in = w->edges_in.at;
     const uint32_t *dominator = w->dominator.at;
+    const struct kind *kinds = g->kind.at;
     const uint64_t *own = g->own.at, *retained = w->retained.at;
     for (uint32_t node = GROUPS; node < g->nodes; node++) {
         struct stray *one = &all[types[node]];
         one->count++;
-        if (number[node] > number[UNREACHABLE]) {
+        if (node >= w->first_of[UNREACHABLE]) {
             one->unreached_count++;
             one->unreached_bytes += own[node];
-            one->frozen_count += node >= g->frozen_begin && node < g->frozen_end;
         }
         if (references[node] == NONE)
             continue;
-        if (dominator[number[node]] == number[FROM_C]) {
+        if (dominator[node] == FROM_C) {
             one->outside_count++;
-            one->outside_bytes += retained[number[node]];
+            one->outside_bytes += retained[node];
         }
         if (references[node] < MOST_REFERENCES)
             one->extra_references += references[node] > edges_in[node] ? references[node] - edges_in[node] : 0;
@@ -138,6 +138,7 @@ INTERNAL int tell_strays(struct graph *g, struct work *w)
     const struct loose *loose = g->loose.at;
     for (uint32_t type = 0; type < g->type_count; type++) {
         all[type].type = type;
+        all[type].frozen_count = kinds[type].frozen;
         all[type].loose_count = loose ? loose[type].count : 0;
         all[type].loose_bytes = loose ? loose[type].bytes : 0;
     }
@@ -197,20 +198,20 @@ INTERNAL int tell_pins(struct graph *g, struct work *w)
         slots[slot] = i;
         arena[pools[i].arena][0] += pools[i].blocks;
     }
-    /* For each node by number, the row that it hangs on: dominators have lower numbers. */
+    /* For each node the row that it hangs on: dominators come before it. */
     uint32_t *holder = w->path.at, *pool_of = w->queue.at;
-    const uint32_t *vertex = w->vertex.at, *dominator = w->dominator.at, *row_of = g->row_of.at, *types = g->type.at;
+    const uint32_t *dominator = w->dominator.at, *row_of = g->row_of.at, *types = g->type.at;
     const uintptr_t *address = g->address.at;
-    for (uint32_t i = 0; i < g->reached; i++) {
-        uint32_t node = vertex[i], found = NONE;
-        holder[i] = row_of[node] != NONE ? row_of[node] : holder[dominator[i]];
+    for (uint32_t node = 0; node < g->reached; node++) {
+        uint32_t found = NONE;
+        holder[node] = row_of[node] != NONE ? row_of[node] : holder[dominator[node]];
         uint64_t base = address[node] & ~(pool_size() - 1);
         for (uint32_t slot = hash(base) & mask; node >= GROUPS && types[node] >= FIRST_TYPE && slots[slot] != NONE; slot = (slot + 1) & mask)
             if (pools[slots[slot]].address == base) {
                 found = slots[slot];
                 break;
             }
-        pool_of[i] = found;
+        pool_of[node] = found;
         if (found == NONE)
             continue;
         g->held_pool_count += !pools[found].objects++;

@@ -30,17 +30,17 @@ static double each_stands_for(const uint32_t *met, uint32_t count, uint64_t stri
 /* The members of one container of which some were followed. ``met_at``: how many references to each of them were met. */
 static void weigh_sample(const struct work *w, const struct sample *sample, const uint32_t *met, uint32_t count, uint32_t *met_at)
 {
-    const uint32_t *number = w->number.at, *dominator = w->dominator.at, *edges_in = w->edges_in.at;
+    const uint32_t *dominator = w->dominator.at, *edges_in = w->edges_in.at;
     float *weight = w->weight.at;
     double each = each_stands_for(met, count, sample->stride);
     for (uint32_t i = 0, same; i < count; i += same) {
         same = same_from(met, i, count);
-        uint32_t at = number[met[i]];
+        uint32_t at = met[i];
         double stands_for = (same > 1 ? 1 : each) * sample->nodes;
         if (stands_for <= 1)
             continue;
         met_at[at]++;
-        int is_alone = dominator[at] == number[sample->node]; /* what else refers to it hangs on it */
+        int is_alone = dominator[at] == sample->node; /* what else refers to it hangs on it */
         met_at[at] = is_alone ? edges_in[met[i]] : met_at[at];
         weight[at] = !weight[at] || stands_for < (double)weight[at] ? (float)stands_for : weight[at];
     }
@@ -50,25 +50,25 @@ static void weigh_sample(const struct work *w, const struct sample *sample, cons
  * ``counts`` anew. */
 static void weigh_below(const struct graph *g, const struct work *w, struct array *counts)
 {
-    const uint32_t *vertex = w->vertex.at, *dominator = w->dominator.at, *edges_in = w->edges_in.at;
+    const uint32_t *dominator = w->dominator.at, *edges_in = w->edges_in.at;
     const uint32_t *references = g->references.at, *types = g->type.at;
     float *weight = w->weight.at, *stands_for = counts->at;
     stands_for[0] = 1;
     for (uint32_t i = 1; i < g->reached; i++) {
-        uint32_t node = vertex[i], count = node < GROUPS || types[node] == TYPE_FRAME ? 0 : references[node];
+        uint32_t count = i < GROUPS || types[i] == TYPE_FRAME ? 0 : references[i];
         float more = stands_for[dominator[i]] * weight[i];
-        if (more > 1 && count < MOST_REFERENCES && count > edges_in[node] && edges_in[node])
-            weight[i] *= (float)edges_in[node] / (float)count;
+        if (more > 1 && count < MOST_REFERENCES && count > edges_in[i] && edges_in[i])
+            weight[i] *= (float)edges_in[i] / (float)count;
         stands_for[i] = stands_for[dominator[i]] * weight[i];
     }
 }
 
-/* For each node by number: for how many it stands, as one of the members of which some were followed. What hangs on
+/* For each node: for how many it stands, as one of the members of which some were followed. What hangs on
  * several such containers was followed in the same places of each, and stands for as many as where most were. */
 static int weigh_samples(struct graph *g, struct work *w)
 {
     struct array array = {0}, counts = {0};
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at, *edges_in = w->edges_in.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *edges_in = w->edges_in.at;
     if (!g->is_sampled)
         return 1;
     if (!grow(&g->budget, &w->weight, g->reached * 4ul) || !grow(&g->budget, &counts, g->reached * 4ul))
@@ -91,8 +91,8 @@ static int weigh_samples(struct graph *g, struct work *w)
         weigh_sample(w, &sample, array.at, count, met_at);
     }
     for (uint32_t node = 0; node < g->nodes; node++)
-        if (number[node] != NONE && (!weight[number[node]] || met_at[number[node]] < edges_in[node]))
-            weight[number[node]] = 1; /* others lead to it, too, and were followed in any case */
+        if (!weight[node] || met_at[node] < edges_in[node])
+            weight[node] = 1; /* others lead to it, too, and were followed in any case */
     weigh_below(g, w, &counts);
     drop(&g->budget, &counts);
     drop(&g->budget, &array);
@@ -112,11 +112,11 @@ INTERNAL uint64_t scaled(uint64_t bytes, double weight)
 /* Of what each node retains: bytes of nodes of one type. Returns those of all. */
 INTERNAL uint64_t add_up(const struct graph *g, const struct work *w, uint32_t type, uint64_t *bytes)
 {
-    const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
+    const uint32_t *types = g->type.at, *dominator = w->dominator.at;
     const uint64_t *own = g->own.at;
     uint64_t some = 0;
     for (uint32_t i = 0; i < g->reached; i++) {
-        bytes[i] = vertex[i] >= GROUPS && types[vertex[i]] == type ? own[vertex[i]] : 0;
+        bytes[i] = i >= GROUPS && types[i] == type ? own[i] : 0;
         some |= bytes[i];
     }
     for (uint32_t i = some ? (uint32_t)g->reached : 0; i-- > 1;)
@@ -130,20 +130,19 @@ INTERNAL uint64_t add_up(const struct graph *g, const struct work *w, uint32_t t
 static void doubt(const struct graph *g, struct work *w, uint64_t *native, float *certain)
 {
     enum { CERTAIN = 3, WORTH_A_WORD = 2 }; /* standard errors */
-    const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
+    const uint32_t *dominator = w->dominator.at;
     uint64_t *retained = w->retained.at;
-    for (uint32_t i = 0; i < g->reached; i++) {
-        uint32_t of_block = vertex[i] - g->first_block;
-        int is_block = vertex[i] >= GROUPS && types[vertex[i]] == TYPE_BLOCK && of_block < g->block_count;
-        certain[i] = is_block ? (float)ARRAY(g, variance, double)[of_block] : 0;
-    }
+    const struct doubt *doubts = g->variance.at;
+    memset(certain, 0, g->reached * sizeof *certain);
+    for (uint32_t k = 0; k < g->block_count; k++)
+        certain[doubts[k].node] = (float)doubts[k].variance;
     for (uint32_t i = native[0] ? (uint32_t)g->reached : 0; i-- > 1;) {
         double weight = weight_of(w, i), bytes = (double)native[i];
         certain[dominator[i]] += (float)((double)certain[i] * weight * weight + bytes * bytes * weight * (weight - 1));
     }
     for (uint32_t i = 0; i < g->reached; i++) {
         double error = sqrt((double)certain[i]), most = (double)native[i];
-        int is_chance = vertex[i] >= GROUPS && most < WORTH_A_WORD * error;
+        int is_chance = i >= GROUPS && most < WORTH_A_WORD * error;
         retained[i] -= is_chance ? native[i] : 0;
         native[i] = is_chance ? 0 : native[i];
         most = is_chance ? 0 : most;
@@ -155,7 +154,7 @@ static void doubt(const struct graph *g, struct work *w, uint64_t *native, float
  * followed. Of a single one, and of nodes that stand for other nodes, nothing is known of the rest: by all they hold. */
 static int measure_spread(struct graph *g, struct work *w)
 {
-    const uint32_t *number = w->number.at, *dominator = w->dominator.at;
+    const uint32_t *dominator = w->dominator.at;
     const uint64_t *retained = w->retained.at;
     if (!w->weight.at)
         return 1;
@@ -165,8 +164,7 @@ static int measure_spread(struct graph *g, struct work *w)
     memset(spread, 0, g->reached * sizeof *spread);
     for (uint32_t k = 0; k < g->sample_count; k++) {
         struct sample sample = ARRAY(g, sample, struct sample)[k];
-        if (number[sample.node] != NONE)
-            spread[number[sample.node]].nodes = (float)sample.nodes;
+        spread[sample.node].nodes = (float)sample.nodes;
     }
     for (uint32_t i = (uint32_t)g->reached; i-- > 0;) {
         struct spread *one = &spread[i];
@@ -197,19 +195,18 @@ INTERNAL int weigh_arrays(struct graph *g, struct work *w)
 {
     struct array array = {0};
     const struct kind *kinds = g->kind.at;
-    const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
+    const uint32_t *types = g->type.at, *dominator = w->dominator.at;
     const uint64_t *own = g->own.at;
     if (w->weight.at && !grow(&g->budget, &array, g->reached * 8ul))
         return 0;
     double *stands_for = array.at;
     for (uint32_t i = 0; i < g->reached; i++) {
-        uint32_t node = vertex[i];
         if (stands_for)
             stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
-        if (node < GROUPS || (types[node] != TYPE_ARROW && !kinds[types[node]].is_array))
+        if (i < GROUPS || (types[i] != TYPE_ARROW && !kinds[types[i]].is_array))
             continue;
-        uint64_t bytes = scaled(own[node], stands_for ? stands_for[i] : 1);
-        double beyond = types[node] == TYPE_ARROW ? 1 - g->malloced_columns : kinds[types[node]].base == MAPPING;
+        uint64_t bytes = scaled(own[i], stands_for ? stands_for[i] : 1);
+        double beyond = types[i] == TYPE_ARROW ? 1 - g->malloced_columns : kinds[types[i]].base == MAPPING;
         g->array_bytes += bytes;
         g->beyond_malloc_bytes += (uint64_t)(beyond * (double)bytes);
     }
@@ -227,19 +224,16 @@ INTERNAL int retain(struct graph *g, struct work *w)
         return 0;
     uint64_t *retained = w->retained.at;
     const uint64_t *own = g->own.at;
-    const uint32_t *number = w->number.at, *vertex = w->vertex.at, *dominator = w->dominator.at, *types = g->type.at;
+    const uint32_t *dominator = w->dominator.at, *types = g->type.at;
     for (uint32_t i = 0; i < count; i++)
-        retained[i] = vertex[i] >= GROUPS && types[vertex[i]] == TYPE_DEVICE ? 0 : own[vertex[i]];
+        retained[i] = i >= GROUPS && types[i] == TYPE_DEVICE ? 0 : own[i];
     for (uint32_t i = count; i-- > 1;)
         retained[dominator[i]] += scaled(retained[i], weight_of(w, i));
     g->total_bytes = retained[0];
-    g->from_c_bytes = retained[number[FROM_C]];
-    g->unreachable_bytes = retained[number[UNREACHABLE]];
-    g->from_c_count = number[UNREACHABLE] - number[FROM_C] - 1;
-    g->unreachable_count = count - number[UNREACHABLE] - 1;
-    struct kind *kinds = g->kind.at;
-    for (uint32_t i = number[UNREACHABLE] + 1; i < count; i++)
-        kinds[types[vertex[i]]].unreached += vertex[i] < GROUPS + g->listed_count;
+    g->from_c_bytes = retained[FROM_C];
+    g->unreachable_bytes = retained[UNREACHABLE];
+    g->from_c_count = w->first_of[UNREACHABLE] - w->first_of[FROM_C];
+    g->unreachable_count = count - w->first_of[UNREACHABLE];
     for (uint32_t node = GROUPS; node < g->nodes; node++)
         g->small_bytes += own[node] <= 512 && types[node] >= FIRST_TYPE ? own[node] : 0;
     return 1;
