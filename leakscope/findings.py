@@ -555,7 +555,8 @@ class Verdict:
 class Peak:
     """The most memory of all processes together, bytes.
 
-    ``between_samples``: no sample shows it, the kernel told of it; then ``process`` is who held it, if that is known.
+    ``between_samples``: no sample shows it, the kernel told of it; then ``process`` is who held it, if that is known,
+    and ``since_s`` when the last sample before it was taken, likewise.
     ``cgroup_bytes``: the most that the job's cgroup counted, if it has a limit; page cache is in it.
     """
 
@@ -563,6 +564,7 @@ class Peak:
     process: str | None = None
     between_samples: bool = False
     cgroup_bytes: int | None = None
+    since_s: float | None = None
 
 
 @dataclass(frozen=True)

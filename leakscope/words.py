@@ -226,7 +226,8 @@ def run_facts(recording: RecordingFacts, *, briefly: bool = False) -> str:
 def peak(known: Peak) -> str:
     """``peak 104 MiB (by tail, between samples)``, and what a cgroup with a limit counted, page cache included."""
     of = f"by {printable(known.process)}, " if known.process is not None else ""
-    between = f" ({of}between samples)" if known.between_samples else ""
+    after = f", after {format_duration(known.since_s)}" if known.since_s is not None else ""
+    between = f" ({of}between samples{after})" if known.between_samples else ""
     cgroup = f", {format_bytes(known.cgroup_bytes)} in its cgroup with page cache" if known.cgroup_bytes else ""
     return f"peak {format_bytes(known.bytes)} without mapped files{between}{cgroup}"
 

@@ -123,6 +123,24 @@ def test_a_peak_between_samples_is_in_the_bill(tmp_path: Path) -> None:
     assert (came.bytes, came.process) == (800 * MiB, "train.py")
 
 
+def test_a_peak_between_samples_is_of_the_time_at_which_the_kernel_saw_it_rise(tmp_path: Path) -> None:
+    """It came and went while little was held: what came later was no part of it."""
+    text = "peak 900 MiB (by train.py, between samples, after 1.0 s)"
+    case = Case(
+        RecordingBuilder(tmp_path)
+        .process(PARENT, role="trainer")
+        .samples(PARENT, rss=[n * MiB for n in (100, 100, 100, 600, 600, 600)], every_s=1.0)
+        .row("events", 6.0, event="peak", value=float(900 * MiB), text=text)
+        .ends(at_s=6.0, exit_code=0)
+        .open()
+    )
+    (_, peak) = case.bills
+    assert (peak.total_bytes, peak.time_s) == (900 * MiB, pytest.approx(1.0, abs=1.0))
+    (came,) = [row for row in peak.rows if row.account == "since-snapshot"]
+    assert came.bytes == 800 * MiB
+    assert "between samples, after 1.0 s" in terminal.render(report_of(case), width=100, color=False, verbose=True)
+
+
 def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
     """What came and went is told by the call of a library in the line of the user's."""
     held = [100] * 6 + [300] + [100] * 6

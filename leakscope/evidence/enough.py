@@ -175,6 +175,9 @@ def without_waste(case: Case, so_far: Sequence[Finding]) -> tuple[int, int] | No
     held, time_s = case.growth.held_bytes, case.growth.time_s
     curve = np.maximum(held - sum(_idle_bytes(case, finding, time_s) for finding in wasted), 0.0)
     most = case.peak.bytes - float(held.max() - curve.max())
+    if case.peak.since_s is not None:  # it was reached between two samples: what was idle by then was not needed
+        idle = sum(float(_idle_bytes(case, finding, np.array([case.peak.since_s]))[0]) for finding in wasted)
+        most = max(case.peak.bytes - idle, float(curve.max()))
     then = sum(float(_idle_bytes(case, finding, np.array([level_s]))[0]) for finding in wasted)
     return round(max(0.0, float(np.interp(level_s, time_s, held)) - then)), round(most)
 

@@ -24,16 +24,21 @@ _MOST_READ_BYTES = 32 * MiB  # of agents' journals: half a second
 
 
 class Peak(NamedTuple):
-    """The most memory that was held. ``of``: the process that held it between two samples, None if nobody knows."""
+    """The most memory that was held. ``of``: the process that held it between two samples, None if nobody knows.
+
+    ``since_s``: when the first of these two was taken.
+    """
 
     size_bytes: int = 0
     of: str | None = None
     is_between: bool = False
+    since_s: float = 0.0
 
     @property
     def text(self) -> str:
-        """``peak 104 MiB (by tail, between samples)``."""
-        between = f" ({f'by {self.of}, ' if self.of is not None else ''}between samples)" if self.is_between else ""
+        """``peak 104 MiB (by tail, between samples, after 1.3 s)``."""
+        of = f"by {self.of}, " if self.of is not None else ""
+        between = f" ({of}between samples, after {self.since_s:.1f} s)" if self.is_between else ""
         return f"peak {format_bytes(self.size_bytes)}{between}"
 
 
@@ -139,7 +144,7 @@ class Peaks:
         least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
         own = [rise.without(looked) for rise in self._rises] if looked is not None else []
         rise = max((one for one in own if one.size_bytes > least), default=None)
-        return Peak(rise.size_bytes, rise.of, is_between=True) if rise is not None else sampled
+        return Peak(rise.size_bytes, rise.of, is_between=True, since_s=rise.since_s) if rise is not None else sampled
 
     def _keep(self, rise: _Rise) -> None:
         self._rises = sorted([*self._rises, rise], key=lambda r: -r.size_bytes)[:_MOST_KEPT]

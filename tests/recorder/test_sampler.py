@@ -237,10 +237,10 @@ def seen(peaks: Peaks, at_s: float, *readings: tuple[str, float, float], files_m
     [
         ([("train", 50, 50)], 50, "peak 50.0 MiB"),
         ([("train", 50, 50.2)], 0, "peak 50.0 MiB"),  # a page or two
-        ([("train", 50, 400)], 400, "peak 400 MiB (by train, between samples)"),
-        ([("train", 50, 400), ("worker", 100, 100)], 400, "peak 500 MiB (by train, between samples)"),
-        ([("sh", 3, 3), ("tail", 80, 80)], 104, "peak 104 MiB (by tail, between samples)"),
-        ([("sh", 3, 3)], 104, "peak 104 MiB (between samples)"),  # one that no sample saw
+        ([("train", 50, 400)], 400, "peak 400 MiB (by train, between samples, after 0.0 s)"),
+        ([("train", 50, 400), ("worker", 100, 100)], 400, "peak 500 MiB (by train, between samples, after 0.0 s)"),
+        ([("sh", 3, 3), ("tail", 80, 80)], 104, "peak 104 MiB (by tail, between samples, after 0.0 s)"),
+        ([("sh", 3, 3)], 104, "peak 104 MiB (between samples, after 0.0 s)"),  # one that no sample saw
     ],
 )
 def test_a_peak_between_two_samples_is_told(
@@ -253,7 +253,7 @@ def test_a_peak_between_two_samples_is_told(
 
 
 @pytest.mark.parametrize(
-    ("taken_s", "text"), [(51.9, "peak 50.0 MiB"), (20.0, "peak 90.0 MiB (by train, between samples)")]
+    ("taken_s", "text"), [(51.9, "peak 50.0 MiB"), (20.0, "peak 90.0 MiB (by train, between samples, after 51.0 s)")]
 )
 def test_what_a_snapshot_takes_is_no_peak_of_the_job(taken_s: float, text: str, tmp_path: Path) -> None:
     journal = Journal(str(tmp_path), "agent-100-7")
@@ -293,7 +293,8 @@ def test_a_mapping_that_was_closed_is_no_peak(tmp_path: Path) -> None:
     peaks = Peaks()
     seen(peaks, 1.0, ("train", 250, 250), files_mib=200)
     figures = seen(peaks, 2.0, ("train", 50, 300))
-    assert peaks.highest(figures.highest, str(tmp_path)).text == "peak 100 MiB (by train, between samples)"
+    said = peaks.highest(figures.highest, str(tmp_path)).text
+    assert said == "peak 100 MiB (by train, between samples, after 1.0 s)"
 
 
 def test_nor_is_a_snapshot_of_another_process_as_one_rises(tmp_path: Path) -> None:

@@ -86,16 +86,19 @@ def bills(
         return []
     main = _largest(growth)
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
+    if highest is not None and highest.since_s is not None:
+        peak_s = float(np.clip(highest.since_s, growth.time_s[0], growth.time_s[-1]))
     looked = [look.time_s for look in _looks(recording, main)]
     level_s = next(reversed(levels_s(recording, growth)), looked[-1] if looked else (growth.start_s + growth.end_s) / 2)
     level_s = _where_it_stays(growth, float(np.clip(level_s, growth.time_s[0], growth.time_s[-1])))
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
+    most = _with_what_no_sample_shows(most, growth, highest)
     if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
         most = replace(level, moment=PEAK)
     asked = _asked_then(main, peak_s)
     if asked is not None:
         most = replace(_with_who_asked(most, level, main, asked), asked_in=asked.function, **_place_of(asked))
-    return [level, _with_what_no_sample_shows(most, growth, highest)]
+    return [level, most]
 
 
 def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call) -> Bill:
@@ -145,8 +148,13 @@ def _is_above_level(growth: TreeGrowth, at_s: float) -> bool:
 
 
 def _with_what_no_sample_shows(most: Bill, growth: TreeGrowth, highest: Peak | None) -> Bill:
-    """The kernel remembers the most that a process held, and not when: it came and went between two samples."""
-    more = highest.bytes - int(growth.held_bytes.max()) if highest is not None and highest.between_samples else 0
+    """The kernel remembers the most that a process held: it came and went between two samples."""
+    then = (
+        growth.held_bytes.max()
+        if highest is None or highest.since_s is None
+        else _right_then(growth.time_s, growth.held_bytes, most.time_s)
+    )
+    more = highest.bytes - int(then) if highest is not None and highest.between_samples else 0
     if highest is None or more <= 0:
         return most
     who = highest.process or "a process"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...findings import Peak
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
     from ..growth.tree import TreeGrowth
 
-_BY, _BY_END = "(by ", f", {BETWEEN})"
+_NO_SAMPLE = re.compile(rf"\((?:by (?P<process>.*), )?{BETWEEN}(?:, after (?P<since_s>[\d.]+) s)?\)$")
 
 
 def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
@@ -25,10 +26,10 @@ def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
     sampled = int(held.max()) if held.size else 0
     size_bytes, text = recorded_peak(recording)
     cgroup_bytes = _of_cgroup(recording)
-    if BETWEEN in text and size_bytes > sampled:
-        _, by, process = text.partition(_BY)
-        is_named = by and process.endswith(_BY_END)
-        return Peak(size_bytes, process[: -len(_BY_END)] if is_named else None, True, cgroup_bytes)
+    told = _NO_SAMPLE.search(text)
+    if told is not None and size_bytes > sampled:
+        since_s = float(told["since_s"]) if told["since_s"] is not None else None
+        return Peak(size_bytes, told["process"], True, cgroup_bytes, since_s)
     size_bytes = sampled or size_bytes
     return Peak(size_bytes, cgroup_bytes=cgroup_bytes) if size_bytes else None
 
