@@ -31,7 +31,7 @@ from ..facts.weights.named import named_sets
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
-from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration, unnumbered
 
@@ -129,11 +129,11 @@ def findings(
         accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
         for group in _groups(accused.values()):
             memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
-            group, line, are_used = _with_use(case, process, group, places)
-            if are_used:
+            spare = _spare(case, process, group, places)
+            if spare is None:
                 yield _not_accused(process, replace(group[0], case="in-use"))
-                continue
-            yield _finding(case, process, group, places, memory_bytes, warning_share, line)
+            else:
+                yield _finding(case, process, spare, places, memory_bytes, warning_share)
         yield from (_not_accused(process, pair) for pair in alike if pair.copy.path not in accused)
     if not told:
         yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
@@ -180,19 +180,26 @@ def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
     return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
 
 
-def _with_use(
-    case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]
-) -> tuple[list[Pair], Line | None, bool]:
+class _Spare(NamedTuple):
+    """Copies that could go. ``line``: where the other was made of it: there it could have been given up; None: where
+    it is made itself. ``idle``: the largest of them, if nothing reads that any more.
+    """
+
+    group: list[Pair]
+    line: Line | None = None
+    idle: Idle | None = None
+
+
+def _spare(case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]) -> _Spare | None:
     """Of two models the one that could go is the one that nothing reads any more, if that is known of just one, or that
     no running function had when the other was in use.
 
-    Then with the line where the other was made of it: there it could have been given up. Last, whether both are read
-    on, and differ in what they are for: in precision, or in that one of them is trained.
+    None where both are read on, and differ in what they are for: in precision, or in that one of them is trained.
     """
     pair = group[0]
     own, other = places.get(pair.copy.path), places.get(pair.original.path)
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
-        return group, None, False
+        return _Spare(group)
     copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))
     # Whether functions that ran then had it beside the container that it is named by: a forward pass, say.
     runs, other_runs = (
@@ -202,10 +209,14 @@ def _with_use(
     is_seen = original.is_over is not False and copy.is_over is None and runs and not other_runs
     if not (is_known or is_seen):
         differ = pair.copy.dtype != pair.original.dtype or pair.copy.trained_share != pair.original.trained_share
-        return group, None, differ and copy.is_over is original.is_over is False
+        if differ and copy.is_over is original.is_over is False:
+            return None
+        is_over = copy.is_over and original.is_over is False
+        return _Spare(group, idle=copy.idle(pair.bytes, pair.copy.path) if is_over else None)
     size = sum(bytes for bytes, _ in pair.original.storages.values())
     line = _line(case, pair.copy.path, own)
-    return [replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line, False
+    idle = original.idle(size, pair.original.path) if original.is_over else None
+    return _Spare([replace(pair, copy=pair.original, original=pair.copy, bytes=size)], line, idle)
 
 
 # ---- what is said of them
@@ -238,20 +249,19 @@ def _words(pair: Pair, process: ProcessGrowth | None = None) -> dict[str, Any]:
 def _finding(
     case: Case,
     process: ProcessGrowth,
-    group: Sequence[Pair],
+    spare: _Spare,
     places: Mapping[str, Place],
     memory_bytes: int,
     warning_share: float,
-    line: Line | None,
 ) -> Finding:
-    """``group``: all copies that the finding is of; the largest speaks for them. ``line``: None: where that is made."""
-    pair = group[0]
+    """Of all copies that could go the largest speaks for them."""
+    group, pair = spare.group, spare.group[0]
     copy, like, told, words = pair.copy, pair.like, _CASES[pair.case], _words(pair)
     bytes = sum(one.bytes for one in group)
     share = bytes / max(memory_bytes, 1)
     takes = f"so do {len(group) - 1} more like it; together they take" if len(group) > 1 else "it takes"
     place = places.get(copy.path)
-    line = line or _line(case, copy.path, place)
+    line = spare.line or _line(case, copy.path, place)
     title, remedy = _said(group)
     doubt = told.doubt
     if doubt is None and copy.is_model:
@@ -287,6 +297,7 @@ def _finding(
         remedy=[f"{remedy} frees about {format_bytes(bytes)}"],
         mechanism="held-twice",
         wasted=True,
+        idle=[spare.idle] if spare.idle is not None else [],
         **_about(copy, place),
     )
 

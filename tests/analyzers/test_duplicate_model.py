@@ -275,6 +275,26 @@ def test_two_forms_of_a_model_that_are_both_called_are_both_needed(tmp_path):
     assert "lines that go on running read both" in told.ruled_out[0].reason
 
 
+CASTS = """\
+import copy
+def main():
+    exact = load()
+    quick = copy.deepcopy(exact).half()
+    while True:
+        x = quick(x)
+"""
+
+
+def test_a_model_that_was_cast_and_is_read_no_more_is_given_up_behind_the_cast(tmp_path):
+    exact = encoder().eval()
+    job = Job(tmp_path, trains=False, program=CASTS)
+    for _ in range(3):
+        job.look(runs="quick", exact=exact, quick=copy.deepcopy(exact).half())
+    (finding,) = job.report().findings
+    assert finding.subject.variable == "exact"
+    assert finding.edit is not None and "half()\n+    del exact\n" in finding.edit.diff
+
+
 def test_two_models_alike_that_are_both_called_could_be_one(tmp_path):
     exact = encoder().eval()
     job = Job(tmp_path, trains=False, program=USES_BOTH)
