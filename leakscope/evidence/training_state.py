@@ -15,7 +15,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
-from ..units import MOST, MUCH, format_bytes, format_duration
+from ..units import MOST, MUCH, NEARLY_ALL, format_bytes, format_duration
 from .sentences import wasted
 from .use import Use, use_of
 
@@ -63,8 +63,15 @@ def _bytes(rows: pd.DataFrame, owner: str) -> float:
     return float(rows.loc[rows["tensor_owner"] == owner, "storage_bytes"].sum())
 
 
+def _count(rows: pd.DataFrame, owner: str) -> int:
+    return int(rows.loc[rows["tensor_owner"] == owner, "storage_count"].sum())
+
+
 def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
-    """In one snapshot: more state and gradients than the parameters that are trained can have."""
+    """In one snapshot: more state and gradients than the parameters that are trained can have.
+
+    Where each parameter has as many tensors of state, theirs is in proportion.
+    """
     weights = process.rows("weights")
     weights = only(weights, (weights["tensor_owner"] == "parameter") & (weights["device"] == "cpu"))
     both = weights.loc[weights["take"].isin(rows["take"]), "take"]
@@ -78,13 +85,17 @@ def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     small = max(0.0, _bytes(rows, "parameter") - float(weights["storage_bytes"].sum()))
     trained = float(weights.loc[is_trained, "storage_bytes"].sum()) + small
     frozen = float(weights["storage_bytes"].sum()) + small - trained
-    state = max(0.0, _bytes(rows, _STATE) - _MOST_STATE * trained)
+    state, each = _bytes(rows, _STATE), f"has up to {_MOST_STATE} times as much"
+    if state >= NEARLY_ALL * (frozen + trained) and not _count(rows, _STATE) % max(1, _count(rows, "parameter")):
+        state, each = state * frozen / (frozen + trained), f"has {format_bytes(state * trained / (frozen + trained))}"
+    else:
+        state = max(0.0, state - _MOST_STATE * trained)
     gradients = min(frozen, max(0.0, _bytes(rows, _GRADIENT) - trained))
     return _Left(
         round(state + gradients),
         gradients > 0,
         f"{format_bytes(frozen)} of the parameters are frozen, and {format_bytes(trained)} trained: for these an "
-        f"optimizer has up to {_MOST_STATE} times as much",
+        f"optimizer {each}",
         "make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
         "p.requires_grad])" + (", and set the .grad of the others to None" if gradients else ""),
     )
