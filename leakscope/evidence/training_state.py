@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, Ground
 from ..facts.code.adding import CREATES
+from ..facts.code.reading import goes_on_setting
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
 from ..units import MOST, MUCH, NEARLY_ALL, format_bytes, format_duration
 from .sentences import wasted
-from .use import Use, use_of
+from .use import Use, progress_of, use_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,9 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         is_seen = len(takes) and takes["seen_lines"].notna().any()
         uses = [use_of(case, process, one.as_holder(), one.said) for one in places if is_seen]
         use = min(uses, key=lambda one: (False, None, True).index(one.is_over), default=Use(None, None))
-        found = [one for one in (_of_frozen(process, rows), _since_training(process, rows, use)) if one is not None]
+        changes = goes_on_setting(case.sources, "requires_grad", case.once(progress_of, process))
+        of_frozen = _of_frozen(process, rows) if not changes else None  # as a critic that its generator trains against
+        found = [one for one in (of_frozen, _since_training(process, rows, use)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
             yield _finding(case, kind, process, left, place, wasted(case, left.bytes, held))

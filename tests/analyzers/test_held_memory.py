@@ -317,6 +317,20 @@ def test_state_and_gradients_of_frozen_parameters_are_idle(tmp_path: Path) -> No
     assert says(finding.evidence[0].text, "42.9 MiB of the parameters are frozen")
 
 
+ALTERNATES = """
+def main():
+    optimizer = torch.optim.Adam(model.parameters())
+    while True:
+        critic.requires_grad_(False)
+        optimizer.step()
+        critic.requires_grad_(True)
+"""
+
+
+def test_what_is_frozen_for_a_while_has_state_that_is_needed(tmp_path: Path) -> None:
+    assert not training(tmp_path, frozen_mb=45, source=ALTERNATES, at=6).findings
+
+
 def test_where_each_parameter_has_state_that_of_frozen_ones_is_their_share(tmp_path: Path) -> None:
     (finding,) = training(tmp_path, frozen_mb=30, counts=(10, 20)).findings
     assert finding.bytes == pytest.approx(60 * MB + 30 * MB)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 
 from ...units import MOST
 from .adding import Line, line_at
-from .index import FUNCTIONS, LOOPS, Index, Scope, Site, Source, arguments_of, index_of, last_name, tail
+from .index import FUNCTIONS, LOOPS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, tail
 from .names import Holder, Names
 from .points_to import THING, Field, Node, Things, Variable, added_to, points_to
 
@@ -83,6 +83,19 @@ def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> boo
         for scope, site in sites
         for node, is_given in _used(site, index, scope)
         if is_given or _is_asked(node, site.node)
+    )
+
+
+def goes_on_setting(sources: Sequence[Source], attribute: str, reached: Reached) -> bool:
+    """Whether a line that runs on, or is sure to come, sets it: ``p.requires_grad = True``, ``p.requires_grad_()``."""
+    index = index_of(sources, attribute)
+    progress = _Progress(index, reached)
+    return any(
+        progress.state(site, scope, site.node) == _ON
+        for scope in index.scopes
+        for site in scope.sites
+        if (isinstance(site.node, ast.Call) and last_name(site.node.func) == f"{attribute}_")
+        or any(isinstance(target, ast.Attribute) and target.attr == attribute for target, _ in pairs(site.node))
     )
 
 
