@@ -27,7 +27,7 @@ from ..evidence.idle_workers import resting_pids
 from ..evidence.sentences import let_go, listed, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
-from ..evidence.use import first_reader, use_of
+from ..evidence.use import first_reader, reference_count, use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of, has_same_figures
@@ -134,7 +134,7 @@ def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]
     text = f"{form.name} has {format_count(form.row_count)} rows in each, {format_bytes(form.bytes)}{made}"
     return case.finding(
         _KIND,
-        f"Each of {count} processes holds {form.name} for itself, {format_bytes(spare + form.bytes)} in all",
+        f"Each of {count} processes holds {form.name} for itself, {format_bytes(spare)} more than needed",
         severity=severity,
         grounds=[Ground("the rows that were compared are the same in all of them", PROVEN)],
         bytes=spare,
@@ -174,11 +174,16 @@ class _Copies:
         self._lines = {form.name: _line(case, form) for form in group}
         made = {line.place for line in self._lines.values() if line is not None}
         self._uses = {
-            form.name: first_reader(use_of(case, process, form.holder, form.path, made) for process in processes)
+            form.name: first_reader(
+                use_of(case, one, form.holder, form.path, made, is_alone=self._is_alone(one, form)) for one in processes
+            )
             for form in group
         }
         self._over = [form for form in group if self._uses[form.name].is_over]
         self._used = [form for form in group if self._uses[form.name].is_over is False]
+
+    def _is_alone(self, process: ProcessGrowth, form: Form) -> bool:
+        return not form.is_shared and reference_count(self._case, process, form.place) <= 1
 
     def of_one_content(self) -> list[_Copies]:
         """Itself; or its parts, where what is still needed is more than a table and one that was made of it.
@@ -229,9 +234,10 @@ class _Copies:
         which = "those that nothing reads any more" if self._knows_use else "all but the largest"
         severity, share = wasted(case, self.wasted, self.held, what=f"{which} are {format_bytes(self.wasted)},")
         listing = listed([form.name for form in group])
+        more = f"{format_bytes(self.wasted)} more than needed"
         return case.finding(
             _KIND,
-            f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {listing}",
+            f"The same {rows} rows are held in {len(group)} forms, {more}: {listing}",
             severity=severity,
             grounds=[
                 self._agree() if by_content else Ground(_BY_LENGTH, NEUTRAL),

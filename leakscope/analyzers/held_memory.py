@@ -21,7 +21,6 @@ there at first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +29,7 @@ from ..evidence import retained
 from ..evidence.idle_workers import idle_pools, resting_pids
 from ..evidence.sentences import let_go, listed, looked_too_early, wasted
 from ..evidence.training_state import left_by_training
-from ..evidence.use import Use, use_of
+from ..evidence.use import Use, reference_count, use_of
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
@@ -40,7 +39,6 @@ from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
-from ..facts.tables import cells, only
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
@@ -118,10 +116,6 @@ def _idle(
     case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Finding], but: Collection[str]
 ) -> Iterator[_Idle]:
     """The largest first; what other kinds told is left out, and what has one of the paths ``but``."""
-    nodes = process.rows("heap_nodes")
-    nodes = only(nodes, nodes["take"] == heap.takes[-1])
-    counted = cells(nodes, "node", "edge_count", "reference_count")
-    referred = {node: max(known or 0, edges or 0) for node, edges, known in counted if (known, edges) != (None, None)}
     apart = case.heap(process.pid).own_arrays
     found: dict[str, _Idle] = {}
     for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
@@ -139,7 +133,7 @@ def _idle(
             lines = adding[:1] or lines
         if table is not None:
             holder = holder._replace(is_shared=True, not_by=apart)
-        references = min((referred[number] for number in place.numbers if number in referred), default=math.inf)
+        references = reference_count(case, process, place)
         use = use_of(case, process, holder, known.said, is_alone=references <= 1)
         # Who waits to add to it refers to it as well; and whoever shows its memory has a name that was asked for.
         if use.is_over and (table is not None or references <= 1 + use.filling):

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, Ground
 from ..facts.code.adding import CREATES
+from ..facts.code.reading import goes_on_setting
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
-from ..units import MOST, MUCH, format_bytes, format_duration
+from ..units import MOST, MUCH, NEARLY_ALL, format_bytes, format_duration
 from .sentences import wasted
-from .use import Use, use_of
+from .use import Use, progress_of, use_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,9 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         is_seen = len(takes) and takes["seen_lines"].notna().any()
         uses = [use_of(case, process, one.as_holder(), one.said) for one in places if is_seen]
         use = min(uses, key=lambda one: (False, None, True).index(one.is_over), default=Use(None, None))
-        found = [one for one in (_of_frozen(process, rows), _since_training(process, rows, use)) if one is not None]
+        changes = goes_on_setting(case.sources, "requires_grad", case.once(progress_of, process))
+        of_frozen = _of_frozen(process, rows) if not changes else None  # as a critic that its generator trains against
+        found = [one for one in (of_frozen, _since_training(process, rows, use)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
             yield _finding(case, kind, process, left, place, wasted(case, left.bytes, held))
@@ -63,8 +66,15 @@ def _bytes(rows: pd.DataFrame, owner: str) -> float:
     return float(rows.loc[rows["tensor_owner"] == owner, "storage_bytes"].sum())
 
 
+def _count(rows: pd.DataFrame, owner: str) -> int:
+    return int(rows.loc[rows["tensor_owner"] == owner, "storage_count"].sum())
+
+
 def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
-    """In one snapshot: more state and gradients than the parameters that are trained can have."""
+    """In one snapshot: more state and gradients than the parameters that are trained can have.
+
+    Where each parameter has as many tensors of state, theirs is in proportion.
+    """
     weights = process.rows("weights")
     weights = only(weights, (weights["tensor_owner"] == "parameter") & (weights["device"] == "cpu"))
     both = weights.loc[weights["take"].isin(rows["take"]), "take"]
@@ -78,13 +88,17 @@ def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     small = max(0.0, _bytes(rows, "parameter") - float(weights["storage_bytes"].sum()))
     trained = float(weights.loc[is_trained, "storage_bytes"].sum()) + small
     frozen = float(weights["storage_bytes"].sum()) + small - trained
-    state = max(0.0, _bytes(rows, _STATE) - _MOST_STATE * trained)
+    state, each = _bytes(rows, _STATE), f"has up to {_MOST_STATE} times as much"
+    if state >= NEARLY_ALL * (frozen + trained) and not _count(rows, _STATE) % max(1, _count(rows, "parameter")):
+        state, each = state * frozen / (frozen + trained), f"has {format_bytes(state * trained / (frozen + trained))}"
+    else:
+        state = max(0.0, state - _MOST_STATE * trained)
     gradients = min(frozen, max(0.0, _bytes(rows, _GRADIENT) - trained))
     return _Left(
         round(state + gradients),
         gradients > 0,
         f"{format_bytes(frozen)} of the parameters are frozen, and {format_bytes(trained)} trained: for these an "
-        f"optimizer has up to {_MOST_STATE} times as much",
+        f"optimizer {each}",
         "make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
         "p.requires_grad])" + (", and set the .grad of the others to None" if gradients else ""),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.code.adding import Line, adding_lines
 from ..facts.code.reading import Reached, reads_of
 from ..facts.heap.history import is_cell
-from ..facts.tables import without_last
+from ..facts.tables import cells, without_last
 from ..facts.where.progress import reached
 from ..findings import Idle
 from ..units import MOST
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
     from ..facts.code.names import Holder
     from ..facts.growth.processes import ProcessGrowth
+    from ..facts.heap.place import Place
 
 _KEY = re.compile(r"\['([^'\]]+)'\]$")
 
@@ -102,6 +104,17 @@ def first_reader(uses: Iterable[Use]) -> Use:
     """Of uses by several processes that share it, the first that goes on; the first of all where none is known to."""
     known = list(uses)
     return next((use for use in known if use.is_over is False), known[0])
+
+
+def reference_count(case: Case, process: ProcessGrowth, place: Place) -> float:
+    """Of an object, as the last snapshot that has it counted them; infinite where none did."""
+    counted = case.once(_reference_counts, process)
+    return min((counted[number] for number in place.numbers if number in counted), default=math.inf)
+
+
+def _reference_counts(_: Case, process: ProcessGrowth) -> dict[int, int]:
+    counted = cells(process.rows("heap_nodes"), "node", "edge_count", "reference_count")
+    return {node: max(known or 0, edges or 0) for node, edges, known in counted if (known, edges) != (None, None)}
 
 
 def progress_of(case: Case, process: ProcessGrowth) -> Reached:

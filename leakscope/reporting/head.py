@@ -295,7 +295,8 @@ def _waste(told: Told) -> str:
     title, wasted = _lower(waste.title), format_bytes(told.wasted_bytes)
     # A kill names what filled the memory.
     is_said = any(title.partition(": ")[0] in f.title for f in told.findings if f is not waste)
-    text = f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f': {title}'}."
+    more = "" if waste.bytes >= told.wasted_bytes else ", among them"
+    text = f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f'{more}: {title}'}."
     if told.enough_bytes is None or told.end is not None:
         return text
     level, peak = map(format_bytes, told.enough_bytes)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ..sentences import says
 from ..sketching import sketched
 from .asking import asked
 from .leaks import PID, MiB, trainer
@@ -44,12 +45,12 @@ def tokenized(texts: Sequence[str]) -> list[list[int]]:
 
 def looked(
     tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", source: str = SOURCE, line: int | None = None,
-    **containers: Any,
+    references: int | None = None, **containers: Any,
 ):  # fmt: skip
     """Findings and what was ruled out, of a trainer whose main() holds these containers.
 
     ``in_library``: one that only a call into a library holds. ``form``: of the last one, as older recordings tell.
-    ``line``: at which main() was seen.
+    ``line``: at which main() was seen. ``references``: to each container.
     """
     builder = trainer(tmp_path, leak=0).source(PID, FILE, source)
     owner = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
@@ -57,6 +58,7 @@ def looked(
     for name, obj in containers.items():
         place = {"path": f"main() {name}", "type_name": type(obj).__name__, "deep_bytes": megabytes * MiB}
         held = {**owner, **place, "parent_path": "main()", "edge_kind": "local", "variable": name}
+        held |= {"reference_count": references} if references is not None else {}
         if name == in_library:
             of_library = {"owner": "read", "owner_module": "pandas.core.frame", "owner_file": "/lib/pandas/frame.py"}
             held |= {"path": f"read() {name}", "parent_path": "read()", "is_user": False, **of_library}
@@ -108,6 +110,28 @@ def test_that_a_line_to_come_may_read_a_form_is_said_and_speaks_against_waste(tm
     )
     assert any("train.py:6 in main(), which has not run yet, may read it" in one.text for one in before.evidence)
     assert before.confidence < after.confidence
+
+
+GIVEN = """\
+def main():
+    examples = load("rows.jsonl")
+    texts = [render(example) for example in examples]
+    index.build(examples)
+    while True:
+        train(texts)
+"""
+
+
+def test_who_was_given_a_form_has_kept_it_only_if_something_else_refers_to_it(tmp_path):
+    for count in (1, 2):
+        (tmp_path / str(count)).mkdir()
+    rows = records()
+    forms = {"examples": rows, "texts": formatted(rows)}
+    ((gone,), _), ((kept,), _) = (
+        looked(tmp_path / str(count), source=GIVEN, line=6, references=count, **forms) for count in (1, 2)
+    )
+    assert [says(one.remedy[0], "release main() examples") for one in (gone, kept)] == [True, False]
+    assert says(gone.title, "20.0 MiB more than needed") and gone.bytes == 20 * MiB
 
 
 def test_a_split_is_known_as_parts_of_the_whole(tmp_path):

@@ -239,11 +239,18 @@ FROZEN = "def main():\n    optimizer = torch.optim.Adam(model.parameters())\n   
 
 
 def training(
-    folder: Path, *, last_step_s: float = 40.0, frozen_mb: int = 0, state: int = 2, source: str = FROZEN, at: int = 0
+    folder: Path,
+    *,
+    last_step_s: float = 40.0,
+    frozen_mb: int = 0,
+    state: int = 2,
+    source: str = FROZEN,
+    at: int = 0,
+    counts: tuple[int, int] = (10, 7),
 ) -> Report:
     """40 s of a process of 400 MB that trains 50 MB of parameters, with ``state`` times as much for each.
 
-    ``at``: the line at which main() was seen; 0: nobody saw it.
+    ``at``: the line at which main() was seen; 0: nobody saw it. ``counts``: of parameters, and of tensors of state.
     """
     builder = RecordingBuilder(folder)
     builder.process(100)
@@ -256,7 +263,16 @@ def training(
         builder.take(100, number, at_s, holders=holders, rss_bytes=400 * MB, **seen)
         one = {"take": number, "device": "cpu"}
         for owner, size_mb in (("parameter", 50), ("gradient", 50), ("optimizer-state", 50 * state)):
-            builder.row("tensors", at_s, 100, **one, moment="take", tensor_owner=owner, storage_bytes=size_mb * MB)
+            builder.row(
+                "tensors",
+                at_s,
+                100,
+                **one,
+                moment="take",
+                tensor_owner=owner,
+                storage_bytes=size_mb * MB,
+                storage_count=counts[owner == "optimizer-state"],
+            )
         for is_trained, size_mb in ((False, frozen_mb), (True, 50 - frozen_mb)):
             columns = {"tensor_owner": "parameter", "requires_grad": is_trained, "storage_bytes": size_mb * MB}
             builder.row("weights", at_s, 100, **one, **columns)
@@ -299,6 +315,25 @@ def test_state_and_gradients_of_frozen_parameters_are_idle(tmp_path: Path) -> No
     (finding,) = training(tmp_path, frozen_mb=45).findings
     assert finding.bytes == (100 - 3 * 5) * MB + 45 * MB
     assert says(finding.evidence[0].text, "42.9 MiB of the parameters are frozen")
+
+
+ALTERNATES = """
+def main():
+    optimizer = torch.optim.Adam(model.parameters())
+    while True:
+        critic.requires_grad_(False)
+        optimizer.step()
+        critic.requires_grad_(True)
+"""
+
+
+def test_what_is_frozen_for_a_while_has_state_that_is_needed(tmp_path: Path) -> None:
+    assert not training(tmp_path, frozen_mb=45, source=ALTERNATES, at=6).findings
+
+
+def test_where_each_parameter_has_state_that_of_frozen_ones_is_their_share(tmp_path: Path) -> None:
+    (finding,) = training(tmp_path, frozen_mb=30, counts=(10, 20)).findings
+    assert finding.bytes == pytest.approx(60 * MB + 30 * MB)
 
 
 @pytest.mark.parametrize(("last_step_s", "frozen_mb"), [(40, 0), (24, 0), (40, 20)])

@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 
 from ...units import MOST
 from .adding import Line, line_at
-from .index import FUNCTIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, tail
+from .index import FUNCTIONS, LOOPS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, tail
 from .names import Holder, Names
 from .points_to import THING, Field, Node, Things, Variable, added_to, points_to
 
@@ -22,8 +22,11 @@ _SHARES = frozenset((
     "broadcast_to", "reshape", "ravel", "squeeze", "transpose", "view",
 ))  # fmt: skip
 _SURELY = MOST  # the object itself, not one of its members
-_LOOKS = frozenset(("print", "len", "repr", "str", "type", "isinstance", "id", "list", "tuple", "dict", "sorted", "max",
-                    "min", "sum", "enumerate", "zip", "map", "filter", "range", "iter", "next", "set"))  # fmt: skip
+_LOOKS = frozenset((
+    "abs", "all", "any", "bool", "dict", "enumerate", "filter", "float", "format", "hash", "id", "int", "isinstance",
+    "iter", "len", "list", "map", "max", "min", "next", "print", "range", "repr", "round", "set", "sorted", "str",
+    "sum", "tuple", "type", "zip",
+))  # fmt: skip
 _ENDS = frozenset(("clear", "close", "join", "shutdown", "terminate"))  # methods after which there is nothing to read
 _OF_ALL = frozenset(("asdict", "deepcopy", "dump", "dumps", "save", "vars"))  # attributes of what they are given
 
@@ -70,7 +73,7 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
 
 
 def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> bool:
-    """Whether a line that runs on, or is sure to come, reads what is made on a line, by whatever name."""
+    """Whether a line that runs on, or is sure to come, works with what is made on a line, by whatever name."""
     index = index_of(sources, "", made.file)
     progress, sites = _Progress(index, reached), [(scope, site) for scope in index.scopes for site in scope.sites]
     calls = [site.node for scope, site in sites if isinstance(site.node, ast.Call) and scope.source.file == made.file]
@@ -78,7 +81,28 @@ def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> boo
     return any(
         things.kind(node, scope) is not None and progress.state(site, scope, node) == _ON
         for scope, site in sites
-        for node, _ in _used(site, index, scope)
+        for node, is_given in _used(site, index, scope)
+        if is_given or _is_asked(node, site.node)
+    )
+
+
+def goes_on_setting(sources: Sequence[Source], attribute: str, reached: Reached) -> bool:
+    """Whether a line that runs on, or is sure to come, sets it: ``p.requires_grad = True``, ``p.requires_grad_()``."""
+    index = index_of(sources, attribute)
+    progress = _Progress(index, reached)
+    return any(
+        progress.state(site, scope, site.node) == _ON
+        for scope in index.scopes
+        for site in scope.sites
+        if (isinstance(site.node, ast.Call) and last_name(site.node.func) == f"{attribute}_")
+        or any(isinstance(target, ast.Attribute) and target.attr == attribute for target, _ in pairs(site.node))
+    )
+
+
+def _is_asked(node: ast.expr, by: ast.AST) -> bool:
+    """One of its methods is called, or all its members are gone through."""
+    return isinstance(by, (*LOOPS, ast.comprehension)) or (
+        isinstance(by, ast.Call) and isinstance(by.func, ast.Attribute) and by.func.value is node
     )
 
 
