@@ -60,8 +60,8 @@ def _of_what(found: Retained) -> str:
         return "of tensors"
     member = place.member_type if found.kept is place else None
     name = (member or found.kept.type_name).rsplit(".", 1)[-1]
-    inside = weighs_in(found.kept)
-    if inside is not None:  # what a member is called says nothing of what weighs
+    inside = weighs_in(found.kept) if found.kept.type_name not in ARRAYS else None
+    if inside in (*ARRAYS, "bytes", "str"):  # what a member is called says nothing of what weighs
         return f"of {'arrays' if inside in ARRAYS else inside.rsplit('.', 1)[-1]} in {name} objects"
     if arrays >= MOST * growth:
         return f"of arrays ({name})"

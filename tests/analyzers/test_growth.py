@@ -691,6 +691,25 @@ def test_no_leak_for_a_horizon_needs_the_power_to_have_seen_one(tmp_path):
     assert growth.leaking is None and says(growth.reason, "record for about")
 
 
+@pytest.mark.parametrize(("comes_mib", "leaking"), [(400, None), (4, False)], ids=("much", "little"))
+def test_what_moves_by_more_than_it_holds_cannot_be_told_not_to_leak(tmp_path, comes_mib, leaking):
+    """As much as all that stays could have come unseen; a short quiet run has its verdict."""
+    comes = np.random.default_rng(3).uniform(0, comes_mib, 20)
+    held = [30 + comes[n // 5] for n in range(100)]
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [round(mib * MiB) for mib in held], every_s=0.25)
+    growth = tree_growth(builder.ends(25.0).open())
+    assert growth.leaking is leaking
+    assert leaking is not None or says(growth.reason, "would not have shown", "record for about")
+
+
+def test_what_would_have_shown_is_told_of_the_time_after_a_load(tmp_path):
+    """A load of 240 MiB in 40 s is no noise: 15 s that stand show a leak of 100 MiB a minute."""
+    held = [64 + 240 * min(n, 160) / 160 for n in range(220)]
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [round(mib * MiB) for mib in held], every_s=0.25)
+    growth = tree_growth(builder.ends(55.0).open())
+    assert growth.leaking is False and growth.least_bytes_per_hour < 60 * 100 * MiB
+
+
 def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):
     builder = RecordingBuilder(tmp_path).process(1)
     levels = [40 + 2 * n if n < 50 else 36 for n in range(60)]

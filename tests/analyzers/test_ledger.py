@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,21 @@ def test_after_the_last_snapshot_an_account_goes_on_with_the_steps(tmp_path, goe
     tensors = accounts(Case(builder.open()).growth.processes[0])["tensors"] / MiB
     assert tensors[18.0] == pytest.approx(kept[18], abs=3 if goes_on else 30)
     assert tensors[12.0] == pytest.approx(kept[12], abs=3 if goes_on else 30)
+
+
+def test_an_account_goes_on_at_the_pace_that_it_has_since_it_rises(tmp_path):
+    """What snapshots before that saw is no part of it; nor is a level that moves by much a reason to cut it."""
+    kept = [0.5 * max(0, step - 30) for step in (10 * s for s in range(20))]
+    beside = np.random.default_rng(3).uniform(0, 25, 20)
+    in_use = [round((50 + held + more) * MiB) for held, more in zip(kept, beside)]
+    free = [round((40 - more) * MiB) for more in beside]
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python train.py")
+    builder.samples(PID, [round((120 + kept[i // 4]) * MiB) for i in range(80)], every_s=0.25)
+    builder = sentinels(builder, malloc_in_use_bytes=in_use, malloc_free_bytes=free, step=[10 * s for s in range(20)])
+    for number, at_s in enumerate((1, 3, 6), 1):
+        builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=0, tensor_bytes=round(kept[at_s] * MiB))
+    tensors = accounts(Case(builder.open()).growth.processes[0])["tensors"] / MiB
+    assert [tensors[at_s] for at_s in (12.0, 18.0)] == pytest.approx([kept[12], kept[18]], abs=4)
 
 
 amounts = st.lists(st.integers(0, 2**34), min_size=40, max_size=40)

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ...units import FEWEST, MOST, SOME
+from ...rising import BLOCKS
+from ...units import HARDLY, MOST
 from ..remembered import remembered
-from ..series.arithmetic import Floats
+from ..series.arithmetic import Floats, slope_interval
 from ..tables import only, series, without_last
 from .paces import paced
 from .processes import ProcessGrowth
@@ -167,26 +168,37 @@ def _estimates(process: ProcessGrowth, time_s: Floats, busy: Floats) -> tuple[di
         if at_s.size < 2 or at_s[-1] <= at_s[0]:
             continue
         at, now = paced(process, at_s, values, time_s)
-        pace = float((values[-1] - values[0]) / (at[-1] - at[0]))
+        began = max(0, int(np.argmax(np.abs(values - values[0]) > HARDLY * np.ptp(values))) - 1)
+        pace = float((values[-1] - values[began]) / (at[-1] - at[began]))
         found[account] = np.interp(now, at, values)
-        before[account] = -np.minimum(values[0], pace * np.maximum(0.0, at[0] - now))
+        earlier = pace * np.maximum(0.0, at[0] - now) if not began else np.zeros_like(now)
+        before[account] = -np.minimum(values[0], earlier)
         after[account] = np.maximum(-values[-1], pace * np.maximum(0.0, now - at[-1]))
         read_s.append(at_s[[0, -1]])
     if not found:
         return {}, life_s
     first_s, last_s = min(one[0] for one in read_s), max(one[1] for one in read_s)
-    around = max(FEWEST, round(SOME * busy.size))
-    for carried, at_s in ((before, first_s), (after, last_s)):
+    for carried, beyond in ((before, time_s <= first_s), (after, time_s >= last_s)):
         hoped = sum(carried.values(), start=np.zeros_like(busy))
-        others = pd.Series(busy - hoped)
-        level = others.rolling(around, center=True, min_periods=1).mean().to_numpy(dtype=np.float64)
-        came = hoped + level - float(np.interp(at_s, time_s[1:], level[1:]))
-        part = np.clip(np.divide(came, hoped, out=np.zeros_like(busy), where=np.abs(hoped) >= 1.0), 0.0, 1.0)
+        part = _borne_out(hoped[beyond], busy[beyond])
         for account, more in carried.items():
             found[account] = np.maximum(0.0, found[account] + part * more)
     if process.is_fork:
         found = {account: np.maximum(0.0, level - level[0]) for account, level in found.items()}
     return found, (float(first_s), float(last_s))
+
+
+def _borne_out(hoped: Floats, busy: Floats) -> float:
+    """As much of what was hoped as what is in use went that way: all of it, where that moves too much to deny it."""
+    stretches = min(BLOCKS, hoped.size)
+    if stretches < 2:
+        return 0.0
+    came, rose = (np.array([np.median(part) for part in np.array_split(of, stretches)]) for of in (hoped, busy))
+    if np.ptp(came) < 1.0:
+        return 0.0
+    order = np.argsort(came, kind="stable")  # what becomes less was more
+    slope, _, high, _ = slope_interval(came[order], rose[order])
+    return 1.0 if high >= 1.0 else float(np.clip(slope, 0.0, 1.0))
 
 
 def _put_blocks_of_c(levels: dict[str, Floats], process: ProcessGrowth, time_s: Floats) -> None:

@@ -16,7 +16,7 @@ from ...findings import RuledOut, Skipped
 from ...rising import LEAST_BLOCKS
 from ...units import LISTED, MOST, format_bytes, format_count, format_duration, format_rate
 from ..series.arithmetic import Floats, per_second
-from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge, least_shown, most_risen
+from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, hidden_share, judge, least_shown, most_risen
 from .arenas import in_use_of
 from .filling import Fills, fills
 from .job import Job, job_of
@@ -117,9 +117,16 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     if leaking is None:  # as long again as what was judged: by then it has gone on, or stood
         reason = reason.replace(_LONGER, f"a run of about {format_duration(2 * window_s[1] - window_s[0])}")
+    hidden = hidden_share(view.trend, job.time_s, job.held_bytes) if leaking is False and filling is None else 0.0
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
+    if hidden > 1.0:
+        needed = format_duration(max(2.0, hidden) * (window_s[1] - window_s[0]))
+        reason = (
+            f"moves by so much that a leak of {format_rate(shown, 0)} would not have shown; record for about {needed}"
+        )
+        leaking, least = None, None
     found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least, judged=view.trend)
     return _weighed(found, nearest(limits(recording)), horizon_s)
 
