@@ -35,6 +35,7 @@ LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-me
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"
 SINCE, UNMEASURED = "since-snapshot", "not-measured"
 _USER_HELD = "user-held"
+ARROW_POOL = "pyarrow's memory pool"
 _ARROW, _OTHERS = "pyarrow", "others"  # packages with an allocator of their own
 _TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
 _MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
@@ -287,11 +288,11 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     rest -= free["malloc"]
     mapped = min(rest, max(0.0, of_libraries - native))  # what C code took from the kernel itself
     rest -= mapped
-    for package, size, is_free in _of_own_allocators(process, look, mapped):
+    for size, is_free in _of_own_allocators(process, look, mapped):
         size = min(rest, size)
         rest -= size
         if is_free:
-            free[f"{package}'s memory pool"] = size
+            free[ARROW_POOL] = size
         else:
             mapped += size
     written = min(rest, _written(process, look.time_s))
@@ -306,8 +307,8 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     ]
 
 
-def _of_own_allocators(process: ProcessGrowth, look: _Inside, told: float) -> Iterator[tuple[str, float, bool]]:
-    """Of what libraries mapped for allocators of their own, what no object leads to: (whose, bytes, is it free).
+def _of_own_allocators(process: ProcessGrowth, look: _Inside, told: float) -> Iterator[tuple[float, bool]]:
+    """Of what libraries mapped for allocators of their own, what no object leads to: (bytes, is it free).
 
     Who mapped it was sampled; what was mapped before samples began is known by the columns that lie in it. Arrow's pool
     says what it handed out: the rest it keeps. Of others it may be in use inside them. ``told``: of it.
@@ -329,7 +330,7 @@ def _of_own_allocators(process: ProcessGrowth, look: _Inside, told: float) -> It
     for package, size in sorted(resident.items(), key=lambda one: (one[0] != _ARROW, -one[1])):
         in_use = min(size, pool if package == _ARROW else held)
         held = max(0.0, held - in_use)
-        yield package, size - in_use, package == _ARROW
+        yield size - in_use, package == _ARROW
 
 
 def _written(process: ProcessGrowth, at_s: float) -> float:

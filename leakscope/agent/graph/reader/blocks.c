@@ -55,41 +55,46 @@ INTERNAL double sampled_at(uint64_t address)
     return block < 0 ? 0 : known.at[block].stands_for;
 }
 
-/* Mappings that columns were seen in, and nothing of malloc's: those of an allocator that a library has for them. It keeps
- * them when the columns are gone. */
+/* Mappings that columns were seen in, and nothing of malloc's or Python's: those of an allocator that a library has for them.
+ * It keeps them when the columns are gone. */
 enum { MOST_POOLS = 64 };
 
 static struct range pools[MOST_POOLS];
 static uint32_t pool_count;
 
-static int is_malloced(const struct range *range)
-{
-    int64_t i = last_below(known.at, known.count, sizeof(struct block), range->end - 1);
-    return i >= 0 && known.at[i].address >= range->begin;
-}
-
 INTERNAL void note_pool(uint64_t address)
 {
-    int64_t i = known.count ? last_below(known.ranges, known.range_count, sizeof(struct range), address) : -1;
-    if (i < 0 || address >= known.ranges[i].end)
+    int64_t i = last_below(known.ranges, known.range_count, sizeof(struct range), address);
+    if (i < 0 || address >= known.ranges[i].end || pool_count == MOST_POOLS)
         return;
     for (uint32_t k = 0; k < pool_count; k++)
         if (pools[k].begin == known.ranges[i].begin)
             return;
-    if (pool_count < MOST_POOLS && !is_malloced(&known.ranges[i]))
-        pools[pool_count++] = known.ranges[i];
+    pools[pool_count++] = known.ranges[i];
 }
 
-/* They may have been given back since, grown, or had a neighbour that malloc asked for. */
-INTERNAL void look_at_pools(void)
+static void drop_pool_at(uint64_t address)
+{
+    for (uint32_t k = 0; k < pool_count; k++)
+        if (address >= pools[k].begin && address < pools[k].end)
+            pools[k] = pools[--pool_count];
+}
+
+/* They may have been given back since, grown, or be one with a neighbour that others asked for. */
+INTERNAL void look_at_pools(const struct graph *g)
 {
     uint32_t count = 0;
     for (uint32_t k = 0; k < pool_count; k++) {
         int64_t i = last_below(known.ranges, known.range_count, sizeof(struct range), pools[k].begin);
-        if (i >= 0 && known.ranges[i].begin == pools[k].begin && !is_malloced(&known.ranges[i]))
+        if (i >= 0 && known.ranges[i].begin == pools[k].begin)
             pools[count++] = known.ranges[i];
     }
     pool_count = count;
+    for (uint64_t i = 0; pool_count && i < known.count; i++)
+        drop_pool_at(known.at[i].address);
+    for (uint64_t node = GROUPS; pool_count && node < g->nodes; node++)
+        if (ARRAY(g, type, uint32_t)[node] >= FIRST_TYPE)
+            drop_pool_at(ARRAY(g, address, uintptr_t)[node]);
 }
 
 /* Without the GIL: 1 ms a GiB. */

@@ -280,29 +280,27 @@ INTERNAL void weigh_columns(struct graph *g)
     const uintptr_t *address = g->address.at;
     uint64_t *own = g->own.at, bytes = 0, looked = 0, next = GROUPS;
     struct columns all = {.g = g, .left = g->columns ? COLUMNS_READ : 0, .is_weighing = 1};
-    look_at_pools();
-    if (!g->columns)
-        return;
     for (; all.left && next < g->nodes; next++)
         if (base_at(g, next) == COLUMNS) {
             uint32_t before = all.left;
             meet_all(&all, (const object *)address[next]);
             looked += all.left < before;
         }
-    for (uint64_t node = GROUPS; node < g->nodes; node++) {
+    for (uint64_t node = GROUPS; g->columns && node < g->nodes; node++) {
         uint32_t shown = base_at(g, node) == NDARRAY && own[node] >= LEAST_SHOWN
                              ? node_at(g, word_at((const char *)address[node], 16)) : NONE;
         if (shown != NONE && base_at(g, shown) == BUFFER)
             own[shown] = 0;
     }
     double malloced = 0;
-    for (uint64_t node = GROUPS; node < g->nodes; node++)
+    for (uint64_t node = GROUPS; g->columns && node < g->nodes; node++)
         if (base_at(g, node) == BUFFER && own[node]) {
             bytes += own[node];
             malloced += sampled_at(address[node]);
             note_pool(address[node]);
         }
     g->malloced_columns = malloced < (double)bytes ? malloced / (double)bytes : 1;
+    look_at_pools(g);
     for (; looked && next < g->nodes; next++)
         if (base_at(g, next) == COLUMNS && arrow_type_of(((const object *)address[next])->type) != ARROW_CAPSULE)
             own[next] += bytes / looked;

@@ -480,7 +480,7 @@ INTERNAL uint64_t cpu_ns(void);
 INTERNAL int is_in_file(uint64_t address);
 INTERNAL double sampled_at(uint64_t address);
 INTERNAL void note_pool(uint64_t address);
-INTERNAL void look_at_pools(void);
+INTERNAL void look_at_pools(const struct graph *g);
 INTERNAL uint64_t pools_in_memory(void);
 INTERNAL int find_blocks(struct graph *g, uint64_t began_ns);
 
