@@ -198,7 +198,7 @@ INTERNAL uint32_t type_of(struct graph *g, type *cls)
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
     uint8_t base = kinds[number].base;
     kinds[number].is_array = (uint8_t)is_array(cls, base);
-    kinds[number].may_hold = (uint8_t)((base == PLAIN || base == C_DATA || base == COLUMNS) && may_hold(cls));
+    kinds[number].may_hold = (uint8_t)(base == C_DATA || ((base == PLAIN || base == COLUMNS) && may_hold(cls)));
     for (const type *above = made_in_c(cls); above && kinds[number].base == PLAIN && !kinds[number].is_wrapper; above = above->base)
         kinds[number].is_wrapper = (uint8_t)is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
     table[slot] = number;
