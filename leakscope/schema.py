@@ -366,6 +366,8 @@ TABLES: dict[str, Table] = {
             _ARRAY_BYTES,
             _c("beyond_malloc_bytes", "int", "bytes",
                "of array_bytes, what malloc did not hand out: mappings, columns of Arrow and polars (by samples)"),
+            _c("column_pools_bytes", "int", "bytes",
+               "resident, of mappings in which columns of Arrow or polars lie or lay, and nothing of malloc's"),
             _STORAGE_BYTES,
             _c("native_bytes", "int", "bytes", "memory of malloc that objects lead to, by samples of allocations"),
             _c("device_bytes", "int", "bytes", "not in retained_bytes: storages of tensors on GPUs; null = none"),

@@ -26,6 +26,7 @@ from ..confidence import FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence.experiments import is_trim_tried, trimmed
 from ..evidence.explained import growing_holder, is_explained
 from ..evidence.sentences import at_line, curve
+from ..facts.accounts.bill import ARROW_POOL, FREE
 from ..facts.accounts.ledger import growth_of
 from ..facts.growth.kept import LARGE_BYTES, Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
@@ -109,6 +110,39 @@ def _wasted(case: Case, told: Sequence[ProcessGrowth], min_bytes: int, min_share
         given = trimmed(process)
         if given is None or given >= SOME * kept.free_bytes:  # else it lies in pieces below a page
             yield _waste(case, process, kept, given, [other for _, other in alike[1:]])
+    level = next(iter(case.bills), None)
+    pools = [part for row in (level.rows if level else ()) if row.account == FREE for part in row.parts]
+    by_label = {process.label: process for process in case.growth.processes if process not in told}
+    for pool in (one for one in pools if one.name == ARROW_POOL and one.process in by_label):
+        process = by_label[pool.process]
+        held, share = float(process.held_bytes.max()), pool.bytes / float(process.held_bytes.max())
+        if pool.bytes < max(min_bytes, min_share * held):
+            continue
+        yield case.finding(
+            _KIND,
+            f"{pool.name} keeps {format_bytes(pool.bytes)} of {format_bytes(held)} free: freed memory that it does not "
+            "give back",
+            severity="warning" if pool.bytes >= _MUCH and share >= MOST else "note",
+            grounds=[Ground("the pool counts what it handed out", FAIR), Ground("the rest of it is resident", FAIR)],
+            bytes=pool.bytes,
+            process=process,
+            library="pyarrow",
+            evidence=[
+                Evidence(
+                    f"{format_bytes(pool.bytes)} of what Arrow mapped for its pool were resident, and held by no table "
+                    "or array",
+                    {"kept_free_bytes": pool.bytes, "held_bytes": round(held)},
+                )
+            ],
+            doubts=["the program may need it again for its next tables"],
+            remedy=[
+                "call pyarrow.default_memory_pool().release_unused() once tables are dropped: it gives back pages in "
+                "which nothing in use lies (--probe measures how much)",
+                "start it with ARROW_DEFAULT_MEMORY_POOL=system in the environment: malloc gives back large pieces as "
+                "they are freed, and the others by release_unused() (not tried)",
+            ],
+            wasted=True,
+        )
 
 
 def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, others: Sequence[Kept]) -> Finding:

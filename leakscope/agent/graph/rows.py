@@ -273,6 +273,7 @@ def summary_of(graph: Any, number: int, took_s: float, analysed_s: float) -> dic
         **(_unnamed(graph) if not graph.is_sampled else {}),
         "array_bytes": graph.array_bytes,
         "beyond_malloc_bytes": graph.beyond_malloc_bytes,
+        "column_pools_bytes": graph.pool_rss_bytes,
         "storage_bytes": graph.storage_bytes,
         "native_bytes": graph.native_bytes,
         "device_bytes": graph.device_bytes or None,
@@ -295,14 +296,18 @@ def _unnamed(graph: Any) -> dict[str, int]:
 
 
 def _pools(graph: Any) -> dict[str, int]:
-    return {
-        "arena_bytes": graph.arena_bytes,
-        "pool_bytes": graph.pool_count * graph.pool_bytes,
-        "block_bytes": graph.block_bytes,
-        "held_arena_count": graph.held_arena_count,
-        "held_pool_count": graph.held_pool_count,
-        "held_bytes": graph.held_bytes,
-    }
+    sums = {"arena_bytes": graph.arena_bytes, "block_bytes": graph.block_bytes}
+    return (
+        sums
+        if graph.is_sampled
+        else {
+            **sums,
+            "pool_bytes": graph.pool_count * graph.pool_bytes,
+            "held_arena_count": graph.held_arena_count,
+            "held_pool_count": graph.held_pool_count,
+            "held_bytes": graph.held_bytes,
+        }
+    )
 
 
 def _edge_name(graph: Any, row: Any) -> str | None:

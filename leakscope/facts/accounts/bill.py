@@ -35,7 +35,8 @@ LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-me
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"
 SINCE, UNMEASURED = "since-snapshot", "not-measured"
 _USER_HELD = "user-held"
-_ARROW = "pyarrow"
+ARROW_POOL = "pyarrow's memory pool"
+_ARROW, _OTHERS = "pyarrow", "others"  # packages with an allocator of their own
 _TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
 _MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
 _LIBRARY_FILE = re.compile(r"\.so(\.|$)|/s?bin/|/ld-|\.(pyc|py|mo|dat)$|gconv|locale")
@@ -70,6 +71,7 @@ class _Inside:
     malloc: float | None
     native: float  # of python: memory of C code to which objects lead, as sampled allocations found it
     elsewhere: float  # of python: arrays and columns that malloc did not hand out
+    pools: float  # resident of mappings in which such columns lie
     is_sampled: bool
 
 
@@ -235,6 +237,7 @@ def _inside(row: Mapping[str, Any], malloc: Any) -> _Inside | None:
         malloc=None if malloc is None else float(malloc),
         native=float(row["native_bytes"] or 0),
         elsewhere=float(row["beyond_malloc_bytes"] or 0),
+        pools=float(row["column_pools_bytes"] or 0),
         is_sampled=bool(row["is_sampled"]),
     )
 
@@ -293,11 +296,11 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     rest -= free["malloc"]
     mapped = min(rest, max(0.0, of_libraries - native))  # what C code took from the kernel itself
     rest -= mapped
-    for package, size, is_free in _of_own_allocators(process, look, mapped):
+    for size, is_free in _of_own_allocators(process, look, mapped):
         size = min(rest, size)
         rest -= size
         if is_free:
-            free[f"{package}'s memory pool"] = size
+            free[ARROW_POOL] = size
         else:
             mapped += size
     written = min(rest, _written(process, look.time_s))
@@ -312,27 +315,30 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     ]
 
 
-def _of_own_allocators(process: ProcessGrowth, look: _Inside, told: float) -> Iterator[tuple[str, float, bool]]:
-    """Of what libraries mapped for allocators of their own, what no object leads to: (whose, bytes, is it free).
+def _of_own_allocators(process: ProcessGrowth, look: _Inside, told: float) -> Iterator[tuple[float, bool]]:
+    """Of what libraries mapped for allocators of their own, what no object leads to: (bytes, is it free).
 
-    Arrow's pool says what it handed out: the rest it keeps. Of others it may be in use inside them. ``told``: of it.
+    Who mapped it was sampled; what was mapped before samples began is known by the columns that lie in it. Arrow's pool
+    says what it handed out: the rest it keeps. Of others it may be in use inside them. ``told``: of it.
     """
     rows = process.rows(TABLE)
     rows = only(rows, (rows["allocator"] == "mmap") & rows["map_rss_bytes"].notna())
-    if not len(rows):
-        return
     times = figures(rows, "time_s")
-    rows = only(rows, times == times[int(np.argmin(abs(times - look.time_s)))])
+    rows = only(rows, times == times[int(np.argmin(abs(times - look.time_s)))]) if len(rows) else rows
+    pool = _sentinel(process, "native_cache_bytes", look.time_s) or 0.0
     resident: dict[str, float] = {}
     for path, size in cells(rows, "native_library", "map_rss_bytes"):
-        package = package_of(path or "") or "a library"
+        package = package_of(path or "") or _OTHERS
         resident[package] = resident.get(package, 0.0) + float(size)
-    pool = _sentinel(process, "native_cache_bytes", look.time_s) or 0.0
+    unseen = look.pools - sum(resident.values())
+    if unseen > 0:
+        package = _ARROW if pool else _OTHERS
+        resident[package] = resident.get(package, 0.0) + unseen
     held = look.elsewhere + told
     for package, size in sorted(resident.items(), key=lambda one: (one[0] != _ARROW, -one[1])):
         in_use = min(size, pool if package == _ARROW else held)
         held = max(0.0, held - in_use)
-        yield package, size - in_use, package == _ARROW
+        yield size - in_use, package == _ARROW
 
 
 def _written(process: ProcessGrowth, at_s: float) -> float:

@@ -146,7 +146,7 @@ static void meet_memory(struct columns *all, uint64_t address)
     if (!copy_words(address, words, WORDS) || !is_memory(words))
         return;
     for (int at = FIRST_PAIR, depth = 0; at < WORDS && depth < DEEPEST; at += 2) {
-        at += at == FIRST_PAIR && (uint32_t)words[at] < LEAST_ADDRESS; /* later releases say before them on which device it is */
+        at += at == FIRST_PAIR && words[at] & 7; /* later releases say before them on which device it is */
         if (words[at] == manager || !copy_words(words[at], owner, WORDS))
             continue;
         if (is_memory(owner) && words[2] - owner[2] < owner[4]) {
@@ -215,8 +215,10 @@ static void meet_arrow(struct columns *all, const object *one, int kind)
     all->stride = 1;
     for (size_t at = 24; at <= 32 && at + 24 <= (size_t)one->type->basic_size; at += 8) {
         uint64_t address = word_at(one, at), columns[3];
-        if (kind == ARROW_BUFFER)
+        if (kind == ARROW_BUFFER) {
+            all->left -= all->left != 0;
             meet_memory(all, address);
+        }
         if (kind == ARROW_BUFFER || !address || address != word_at(one, at + 16))
             continue;
         if (kind == ARROW_CHUNKS || kind == ARROW_ARRAY)
@@ -227,11 +229,26 @@ static void meet_arrow(struct columns *all, const object *one, int kind)
     }
 }
 
+/* An array that Arrow made has its memory by a capsule: a name that says so, and a shared pointer. */
+static void meet_capsule(struct columns *all, const object *one)
+{
+    static const char NAME[] = "arrow::Buffer";
+    char name[sizeof NAME];
+    uint64_t buffer;
+    if (word_at(one, 24) && copy_from(word_at(one, 24), name, sizeof name) && !memcmp(name, NAME, sizeof name) &&
+        copy_words(word_at(one, 16), &buffer, 1)) {
+        all->left--;
+        meet_memory(all, buffer);
+    }
+}
+
 static void meet_all(struct columns *all, const object *one)
 {
     uint64_t words = all->left ? (uint64_t)one->type->basic_size / 8 : 0;
     int kind = words ? arrow_type_of(one->type) : NO_ARROW;
-    if (kind != NO_ARROW)
+    if (kind == ARROW_CAPSULE)
+        meet_capsule(all, one);
+    else if (kind != NO_ARROW)
         meet_arrow(all, one, kind);
     for (uint64_t i = 2; kind == NO_ARROW && i + 1 < words; i++)
         if ((word_at(one, 8 * i + 8) < 1 << 20 && word_at(one, 8 * i + 8) && meet_line(all, word_at(one, 8 * i), word_at(one, 8 * i + 8))) ||
@@ -260,26 +277,31 @@ static uint8_t base_at(const struct graph *g, uint64_t node)
 INTERNAL void weigh_columns(struct graph *g)
 {
     enum { LEAST_SHOWN = 512 };
-    uint64_t *own = g->own.at, bytes = 0, looked = 0, seen = 0;
-    struct columns all = {.g = g, .left = g->columns, .is_weighing = 1};
-    for (uint64_t node = GROUPS; all.left && node < g->nodes; node++)
-        if (base_at(g, node) == COLUMNS) {
-            meet_all(&all, (const object *)ARRAY(g, address, uintptr_t)[node]);
-            looked++;
+    const uintptr_t *address = g->address.at;
+    uint64_t *own = g->own.at, bytes = 0, looked = 0, next = GROUPS;
+    struct columns all = {.g = g, .left = g->columns ? COLUMNS_READ : 0, .is_weighing = 1};
+    for (; all.left && next < g->nodes; next++)
+        if (base_at(g, next) == COLUMNS) {
+            uint32_t before = all.left;
+            meet_all(&all, (const object *)address[next]);
+            looked += all.left < before;
         }
-    for (uint64_t node = GROUPS; looked && node < g->nodes; node++) {
+    for (uint64_t node = GROUPS; g->columns && node < g->nodes; node++) {
         uint32_t shown = base_at(g, node) == NDARRAY && own[node] >= LEAST_SHOWN
-                             ? node_at(g, word_at((const char *)ARRAY(g, address, uintptr_t)[node], 16)) : NONE;
+                             ? node_at(g, word_at((const char *)address[node], 16)) : NONE;
         if (shown != NONE && base_at(g, shown) == BUFFER)
             own[shown] = 0;
     }
     double malloced = 0;
-    for (uint64_t node = GROUPS; looked && node < g->nodes; node++)
+    for (uint64_t node = GROUPS; g->columns && node < g->nodes; node++)
         if (base_at(g, node) == BUFFER && own[node]) {
             bytes += own[node];
-            malloced += sampled_at(ARRAY(g, address, uintptr_t)[node]);
+            malloced += sampled_at(address[node]);
+            note_pool(address[node]);
         }
-    g->malloced_columns = malloced >= (double)bytes ? 1 : malloced / (double)bytes;
-    for (uint64_t node = GROUPS; looked && !all.left && node < g->nodes; node++)
-        own[node] += base_at(g, node) == COLUMNS && seen++ >= looked ? bytes / looked : 0;
+    g->malloced_columns = malloced < (double)bytes ? malloced / (double)bytes : 1;
+    look_at_pools(g);
+    for (; looked && next < g->nodes; next++)
+        if (base_at(g, next) == COLUMNS && arrow_type_of(((const object *)address[next])->type) != ARROW_CAPSULE)
+            own[next] += bytes / looked;
 }

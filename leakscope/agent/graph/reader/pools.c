@@ -184,10 +184,13 @@ static void find_loose(struct graph *g, const struct pool *pool, uint64_t times)
     }
 }
 
-/* With the GIL: which pools are in use, and by how many blocks. */
+/* With the GIL: which pools are in use, and by how many blocks. Of a graph that is sampled how many bytes alone: of very many
+ * arenas some stand for the others. */
 INTERNAL void read_pools(struct graph *g)
 {
-    uint64_t list = list_of_arenas(g), count = 0;
+    enum { MOST_SAMPLED = 256 };
+    uint64_t list = list_of_arenas(g), count = 0, looked = 0;
+    uint32_t every = g->is_sampled ? arena_limit / MOST_SAMPLED + 1 : 1;
     if (!list || !grow(&g->budget, &g->loose, g->type_count * sizeof(struct loose)) ||
         !grow(&g->budget, &g->arena, arena_limit * sizeof(struct arena_of_python)))
         return;
@@ -198,7 +201,10 @@ INTERNAL void read_pools(struct graph *g)
             memset(&arenas[i], 0, sizeof *arenas);
             continue;
         }
-        g->arena_count++;
+        if (g->arena_count++ % every)
+            continue;
+        looked++;
+        count = g->is_sampled ? 0 : count;
         uint64_t first = (arenas[i].address + pool_size() - 1) & ~(pool_size() - 1);
         if (!grow(&g->budget, &g->pool, (count + arena_size() / pool_size()) * sizeof(struct pool)))
             return;
@@ -216,9 +222,12 @@ INTERNAL void read_pools(struct graph *g)
             g->block_bytes += header.blocks * block;
         }
     }
-    g->pool_count = count;
+    g->pool_count = g->is_sampled ? 0 : count;
     g->pool_bytes = pool_size();
     g->arena_bytes = g->arena_count * arena_size();
+    g->block_bytes = looked ? g->block_bytes * g->arena_count / looked : 0;
+    if (g->is_sampled)
+        return;
     uint64_t most = LOOSE_BYTES / pool_size(), times = count / most + 1;
     struct pool *pools = g->pool.at;
     for (uint64_t i = times / 2; i < count; i += times)

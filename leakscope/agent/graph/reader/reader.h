@@ -165,7 +165,7 @@ struct graph {
     uint64_t is_sampled; /* there were too many objects to read them all */
     uint64_t key_references; /* of tables of keys to strings, which are no edges */
     uint64_t device_bytes, device_count; /* of storages on devices: beside total_bytes; how many nodes are one */
-    uint64_t beyond_malloc_bytes; /* of array_bytes: what malloc did not hand out */
+    uint64_t beyond_malloc_bytes, pool_rss_bytes; /* of array_bytes: what malloc did not hand out; resident of what columns lie in */
     struct row *rows;
     struct share *shares;
     char *texts;
@@ -235,7 +235,7 @@ enum { OF_USER = 1u << 31, WAITS_FOR_USER = 0x80 };
 
 /* Types. */
 
-enum { ARROW_TABLE, ARROW_BATCH, ARROW_CHUNKS, ARROW_ARRAY, ARROW_BUFFER, NO_ARROW };
+enum { ARROW_TABLE, ARROW_BATCH, ARROW_CHUNKS, ARROW_ARRAY, ARROW_BUFFER, ARROW_CAPSULE, NO_ARROW };
 INTERNAL int jax_is_on_host;
 
 enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
@@ -486,6 +486,9 @@ INTERNAL void know_blocks(const struct known_blocks *blocks);
 INTERNAL uint64_t cpu_ns(void);
 INTERNAL int is_in_file(uint64_t address);
 INTERNAL double sampled_at(uint64_t address);
+INTERNAL void note_pool(uint64_t address);
+INTERNAL void look_at_pools(const struct graph *g);
+INTERNAL uint64_t pools_in_memory(void);
 INTERNAL int find_blocks(struct graph *g, uint64_t began_ns);
 
 /* threads.c */

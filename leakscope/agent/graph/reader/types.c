@@ -2,7 +2,7 @@
 #include "reader.h"
 
 static const char *const arrow_types[NO_ARROW] = {"pyarrow.lib.Table", "pyarrow.lib.RecordBatch", "pyarrow.lib.ChunkedArray",
-                                                 "pyarrow.lib.Array", "pyarrow.lib.Buffer"};
+                                                 "pyarrow.lib.Array", "pyarrow.lib.Buffer", "PyCapsule"};
 
 INTERNAL uint32_t put_text(struct graph *g, const char *from, size_t length)
 {
@@ -56,7 +56,7 @@ INTERNAL int arrow_type_of(const type *cls)
 {
     for (; cls; cls = cls->base)
         for (int i = 0; cls->deallocate != L.python_deallocate && i < NO_ARROW; i++)
-            if (is_called(cls, arrow_types[i], 56))
+            if (is_called(cls, arrow_types[i], 48))
                 return i;
     return NO_ARROW;
 }
@@ -161,7 +161,7 @@ static int may_hold(const type *cls)
 
 static int is_array(const type *cls, uint8_t base)
 {
-    return base == NDARRAY || base == IMAGE || base == JAX_ARRAY ||
+    return base == NDARRAY || base == IMAGE || base == JAX_ARRAY || base == COLUMNS ||
            (base == MAPPING && !is_called(cls, "_leakscope_agent.interpreter.arrays.Mapping", 0));
 }
 
@@ -196,8 +196,9 @@ INTERNAL uint32_t type_of(struct graph *g, type *cls)
     kinds = g->kind.at;
     kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
-    kinds[number].is_array = (uint8_t)is_array(cls, kinds[number].base);
-    kinds[number].may_hold = (uint8_t)((kinds[number].base == PLAIN || kinds[number].base == C_DATA) && may_hold(cls));
+    uint8_t base = kinds[number].base;
+    kinds[number].is_array = (uint8_t)is_array(cls, base);
+    kinds[number].may_hold = (uint8_t)(base == C_DATA || ((base == PLAIN || base == COLUMNS) && may_hold(cls)));
     for (const type *above = made_in_c(cls); above && kinds[number].base == PLAIN && !kinds[number].is_wrapper; above = above->base)
         kinds[number].is_wrapper = (uint8_t)is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
     table[slot] = number;

@@ -206,10 +206,12 @@ INTERNAL int weigh_arrays(struct graph *g, struct work *w)
         if (i < GROUPS || (types[i] != TYPE_ARROW && !kinds[types[i]].is_array))
             continue;
         uint64_t bytes = scaled(own[i], stands_for ? stands_for[i] : 1);
-        double beyond = types[i] == TYPE_ARROW ? 1 - g->malloced_columns : kinds[types[i]].base == MAPPING;
+        uint8_t base = types[i] == TYPE_ARROW ? COLUMNS : kinds[types[i]].base;
+        double beyond = base == COLUMNS ? 1 - g->malloced_columns : base == MAPPING;
         g->array_bytes += bytes;
         g->beyond_malloc_bytes += (uint64_t)(beyond * (double)bytes);
     }
+    g->pool_rss_bytes = pools_in_memory();
     drop(&g->budget, &array);
     return 1;
 }
