@@ -185,22 +185,15 @@ static void exchange(struct array *one, struct array *other)
     *other = before;
 }
 
-/* Of each node what stood at its old place. ``room``: of as many, which has what was there then. */
-static void rearrange(struct array *array, struct array *room, const uint32_t *old, uint64_t count)
+/* Of each node what stood at its old place, 8 bytes where it is wide, else 4. ``room``: of as many, which has what was there
+ * then. */
+static void rearrange(struct array *array, struct array *room, const uint32_t *old, uint64_t count, int is_wide)
 {
-    const uint32_t *from = array->at;
-    uint32_t *to = room->at;
     for (uint64_t node = 0; node < count; node++)
-        to[node] = from[old[node]];
-    exchange(array, room);
-}
-
-static void rearrange_wide(struct array *array, struct array *room, const uint32_t *old, uint64_t count)
-{
-    const uint64_t *from = array->at;
-    uint64_t *to = room->at;
-    for (uint64_t node = 0; node < count; node++)
-        to[node] = from[old[node]];
+        if (is_wide)
+            ((uint64_t *)room->at)[node] = ((const uint64_t *)array->at)[old[node]];
+        else
+            ((uint32_t *)room->at)[node] = ((const uint32_t *)array->at)[old[node]];
     exchange(array, room);
 }
 
@@ -250,9 +243,9 @@ INTERNAL int arrange(struct graph *g, struct work *w)
         return 0;
     rearrange_edges(g, w, old);
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
-        rearrange(narrow[i], &w->cursor, old, n);
-    rearrange_wide(&g->own, &w->retained, old, n);
-    rearrange_wide(&g->address, &w->retained, old, n);
+        rearrange(narrow[i], &w->cursor, old, n, 0);
+    rearrange(&g->own, &w->retained, old, n, 1);
+    rearrange(&g->address, &w->retained, old, n, 1);
     rename_nodes(g, w->number.at);
     return 1;
 }
