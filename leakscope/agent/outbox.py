@@ -38,6 +38,7 @@ class Outbox:
         self._may_add_sources = options["sources"]
         self.with_sources = False  # once there is a snapshot: they say what its lines are
         self._sources_written: set[str] = set()
+        self._module_count = 0  # as the user's were last looked for
         self._retained: dict[str, int] = {}  # by module of a library: by one object of it, or by itself, at first
         self._grown: dict[str, None] = {}
         self._rows: list[tuple[str, dict[str, Any]]] = []
@@ -151,7 +152,8 @@ class Outbox:
         return self._journal.to_append("agent_notes", rows)
 
     def _add_sources(self) -> None:
-        for name, module in list(sys.modules.items()):
+        module_count, self._module_count = self._module_count, len(sys.modules)
+        for name, module in list(sys.modules.items()) if self._module_count != module_count else ():  # 5 ms for 2,000
             give_way()
             file = names.getattr_plain(module, "__file__")
             if type(file) is not str or file in self._sources_written or len(self._sources_written) > _MOST_SOURCES:

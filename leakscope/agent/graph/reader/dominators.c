@@ -37,28 +37,31 @@ static uint32_t reach(struct graph *g, struct work *w, uint32_t root, uint32_t c
     }
 }
 
+struct climb { /* of a node: one above it, and of those up to there the one whose semidominator is least */
+    uint32_t above, label, semi, unused;
+};
+
 /* Of those on the way up to what is linked, the one whose semidominator is least. */
-static uint32_t least_above(struct work *w, uint32_t one, uint32_t linked, uint32_t *stack)
+static uint32_t least_above(struct climb *climbs, uint32_t one, uint32_t linked, uint32_t *stack)
 {
-    uint32_t *above = w->above.at, *label = w->label.at, *semi = w->semi.at;
-    if (above[one] < linked)
-        return label[one];
+    if (climbs[one].above < linked)
+        return climbs[one].label;
     uint32_t depth = 0;
     do {
         stack[depth++] = one;
-        one = above[one];
-    } while (above[one] >= linked);
-    uint32_t before = one, least = label[one];
+        one = climbs[one].above;
+    } while (climbs[one].above >= linked);
+    uint32_t before = one, least = climbs[one].label;
     do {
         one = stack[--depth];
-        above[one] = above[before];
-        if (semi[least] < semi[label[one]])
-            label[one] = label[before];
+        climbs[one].above = climbs[before].above;
+        if (climbs[least].semi < climbs[climbs[one].label].semi)
+            climbs[one].label = climbs[before].label;
         else
-            least = label[one];
+            least = climbs[one].label;
         before = one;
     } while (depth);
-    return label[one];
+    return climbs[one].label;
 }
 
 /* Immediate dominators by semidominators and nearest common ancestors (Georgiadis, 2005).
@@ -68,27 +71,30 @@ static uint32_t least_above(struct work *w, uint32_t one, uint32_t linked, uint3
  * count. */
 static void dominate(struct work *w, uint32_t count)
 {
-    uint32_t *parent = w->parent.at, *above = w->above.at, *semi = w->semi.at, *label = w->label.at;
-    uint32_t *dominator = w->dominator.at, group = UNREACHABLE, end = count;
+    struct climb *climbs = w->climbs.at;
+    uint32_t *parent = w->parent.at, *dominator = w->dominator.at, group = UNREACHABLE, end = count;
     const uint32_t *from = w->from.at, *from_begin = w->from_begin.at;
     for (uint32_t i = 0; i < count; i++) {
-        semi[i] = label[i] = i;
-        above[i] = dominator[i] = parent[i];
+        climbs[i] = (struct climb){parent[i], i, i, 0};
+        dominator[i] = parent[i];
     }
     for (uint32_t i = count; i-- > GROUPS;) {
+        enum { SOON = 24 };
         uint32_t least = parent[i];
+        if (from_begin[i] > SOON)
+            __builtin_prefetch(&climbs[from[from_begin[i] - SOON]]);
         while (i < w->first_of[group])
             end = w->first_of[group--];
         for (uint32_t k = from_begin[i]; k < from_begin[i + 1]; k++) {
             if (from[k] >= end || (from[k] < GROUPS && from[k] != group))
                 continue;
-            uint32_t with = semi[least_above(w, from[k], i + 1, w->cursor.at)];
+            uint32_t with = climbs[least_above(climbs, from[k], i + 1, w->cursor.at)].semi;
             least = with < least ? with : least;
         }
-        semi[i] = least;
+        climbs[i].semi = least;
     }
     for (uint32_t i = GROUPS; i < count; i++)
-        while (dominator[i] > semi[i])
+        while (dominator[i] > climbs[i].semi)
             dominator[i] = dominator[dominator[i]];
 }
 
@@ -179,22 +185,15 @@ static void exchange(struct array *one, struct array *other)
     *other = before;
 }
 
-/* Of each node what stood at its old place. ``room``: of as many, which has what was there then. */
-static void rearrange(struct array *array, struct array *room, const uint32_t *old, uint64_t count)
+/* Of each node what stood at its old place, 8 bytes where it is wide, else 4. ``room``: of as many, which has what was there
+ * then. */
+static void rearrange(struct array *array, struct array *room, const uint32_t *old, uint64_t count, int is_wide)
 {
-    const uint32_t *from = array->at;
-    uint32_t *to = room->at;
     for (uint64_t node = 0; node < count; node++)
-        to[node] = from[old[node]];
-    exchange(array, room);
-}
-
-static void rearrange_wide(struct array *array, struct array *room, const uint32_t *old, uint64_t count)
-{
-    const uint64_t *from = array->at;
-    uint64_t *to = room->at;
-    for (uint64_t node = 0; node < count; node++)
-        to[node] = from[old[node]];
+        if (is_wide)
+            ((uint64_t *)room->at)[node] = ((const uint64_t *)array->at)[old[node]];
+        else
+            ((uint32_t *)room->at)[node] = ((const uint32_t *)array->at)[old[node]];
     exchange(array, room);
 }
 
@@ -244,12 +243,10 @@ INTERNAL int arrange(struct graph *g, struct work *w)
         return 0;
     rearrange_edges(g, w, old);
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
-        rearrange(narrow[i], &w->cursor, old, n);
-    rearrange_wide(&g->own, &w->retained, old, n);
-    rearrange_wide(&g->address, &w->retained, old, n);
+        rearrange(narrow[i], &w->cursor, old, n, 0);
+    rearrange(&g->own, &w->retained, old, n, 1);
+    rearrange(&g->address, &w->retained, old, n, 1);
     rename_nodes(g, w->number.at);
-    exchange(&w->above, &w->number); /* which have served */
-    exchange(&w->semi, &w->vertex);
     return 1;
 }
 
@@ -268,12 +265,14 @@ INTERNAL int find_dominators(struct graph *g, struct work *w)
     for (uint32_t node = 0; node < n; node++)
         for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
             from[from_begin[edge[k] + 1]++] = node;
-    struct array *by_number[] = {&w->above, &w->semi, &w->label, &w->dominator};
-    if (!grow_each(g, by_number, sizeof by_number / sizeof *by_number, g->reached * 4ul))
+    exchange(&w->dominator, &w->number); /* which has served */
+    if (!grow(&g->budget, &w->dominator, n * 4) || !grow(&g->budget, &w->climbs, n * sizeof(struct climb)))
         return 0;
     dominate(w, (uint32_t)g->reached);
-    struct array *served[] = {&w->from_begin, &w->above, &w->semi, &w->label, &w->cursor, &w->from},
-                 *to_come[] = {&w->path, &w->queue, &g->row_of, &w->first, &w->chain, &w->parts};
+    cut(&w->climbs, &w->certain, n * 4);
+    cut(&w->climbs, &w->parts, n * 8);
+    struct array *served[] = {&w->from_begin, &w->vertex, &w->cursor, &w->climbs, &w->from},
+                 *to_come[] = {&w->path, &w->queue, &w->first, &w->chain, &g->row_of};
     for (size_t i = 0; i < sizeof served / sizeof *served; i++)
         exchange(served[i], to_come[i]);
     return 1;

@@ -82,6 +82,8 @@ INTERNAL int settle(struct graph *g)
     uint64_t *table = g->table.at;
     for (uint32_t i = 0; i < g->waiting; i++)
         __builtin_prefetch(&table[hash(g->wait[i]) & g->table_mask]);
+    for (uint32_t i = 0; i < g->waiting; i++)
+        __builtin_prefetch(&ARRAY(g, address, uintptr_t)[(uint32_t)table[hash(g->wait[i]) & g->table_mask]]);
     if ((g->edges + g->waiting) * 4 > g->edge.bytes && !grow(&g->budget, &g->edge, (g->edges * 3 / 2 + 65536) * 4))
         return 0;
     for (uint32_t i = 0; i < g->waiting; i++) {

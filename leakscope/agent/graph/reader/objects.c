@@ -9,22 +9,42 @@ INTERNAL uint64_t generation_at(int number)
     return L.generations + (number == FROZEN ? L.frozen : 24 * (uint64_t)number);
 }
 
+static int list_one(struct budget *budget, struct array *listed, uint64_t count, uint64_t at)
+{
+    if ((count + 1) * 8 > listed->bytes && !grow(budget, listed, (count * 3 / 2 + 65536) * 8))
+        return 0;
+    ((uintptr_t *)listed->at)[count] = at + 16;
+    return 1;
+}
+
 /* All that the collector tracks, those that gc.freeze() hides last, and where they begin. The lists are chains through the
- * whole heap, of which nothing can be fetched ahead: they are walked once. Returns how many there are, if not more than
- * ``most``; one more than that: too many, or no room for the addresses. */
+ * whole heap, of which nothing can be fetched ahead: they are walked once, from both ends at a time, which wait for memory
+ * together. Returns how many there are, if not more than ``most``; one more than that: too many, or no room for the
+ * addresses. */
 INTERNAL uint64_t list_objects(struct budget *budget, struct array *listed, uint64_t most, uint64_t *first_frozen)
 {
-    uint64_t count = 0;
-    for (int i = 0; i <= FROZEN; i++) {
-        uint64_t head = generation_at(i);
+    struct array last = {0}; /* those from the end, the last first */
+    uint64_t count = 0, fits = 1;
+    for (int i = 0; i <= FROZEN && fits; i++) {
+        uint64_t head = generation_at(i), from_end = 0;
+        uint64_t next = word_at((void *)head, 0) & ~TAGS, before = L.is_collecting ? word_at((void *)head, 8) & ~TAGS : 0;
         *first_frozen = count;
-        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
-            if (count == most || ((count + 1) * 8 > listed->bytes && !grow(budget, listed, (count * 3 / 2 + 65536) * 8)))
-                return most + 1;
-            ((uintptr_t *)listed->at)[count++] = at + 16;
+        for (; fits && next && next != head; next = word_at((void *)next, 0) & ~TAGS) {
+            fits = count + from_end < most && list_one(budget, listed, count++, next);
+            if (next == before || !fits)
+                break;
+            if (!before) /* while a collection goes on, of which nobody tells here, there are counts in these words */
+                continue;
+            fits = count + from_end < most && list_one(budget, &last, from_end++, before);
+            if (before == (word_at((void *)next, 0) & ~TAGS))
+                break;
+            before = word_at((void *)before, 8) & ~TAGS;
         }
+        for (; fits && from_end; fits = list_one(budget, listed, count++, ((uintptr_t *)last.at)[from_end] - 16))
+            from_end--;
     }
-    return count;
+    drop(budget, &last);
+    return fits ? count : most + 1;
 }
 
 /* A node for each. */

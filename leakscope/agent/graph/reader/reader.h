@@ -362,7 +362,7 @@ enum { EACH_MEASURE = 8, MOST_STRAYS = 5 * EACH_MEASURE, CYCLES = 10, TRIES = 3,
 
 /* While it is worked out, by node: at first they get numbers as they are reached, and then stand in that order. */
 struct work {
-    struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
+    struct array number, vertex, parent, climbs, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
         children, first, chain, parts, certain, device, weight, spread;
     uint32_t first_of[GROUPS]; /* of each group the first that is reached from it; the others follow */
 };
