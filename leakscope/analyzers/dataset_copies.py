@@ -94,9 +94,8 @@ def findings(
             found = True
             yield _of_each_process(case, held_alike, held)
     for team in case.teams:
-        if team.is_loader or (
-            team.alive and resting.issuperset(one.pid for one in team.alive)
-        ):  # dataloader-workers tells of them
+        # Of loaders dataloader-workers tells, of those that rest held-memory.
+        if team.is_loader or (team.alive and resting.issuperset(one.pid for one in team.alive)):
             continue
         rows = copied_in(team)
         if is_costly(team, rows, growth):
