@@ -376,7 +376,8 @@ static int add_places(struct scan *scan)
         double times = places[i].stands_for;
         ARRAY(g, own, uint64_t)[node] = block ? (uint64_t)(block->stands_for * times) : 0;
         double chosen = block ? block->stands_for * block->stands_for * times * (times - 1) : 0; /* it, of so many objects */
-        ARRAY(g, variance, struct doubt)[node - before] = (struct doubt){node, block ? block->variance * times * times + chosen : 0};
+        double variance = block ? block->variance * times * times + chosen : 0;
+        ARRAY(g, variance, struct doubt)[node - before] = (struct doubt){node, variance};
         ARRAY(g, references, uint32_t)[node] = 0;
     }
     for (uint64_t k = 0; is_done && k < scan->way_count; k++) {

@@ -43,7 +43,8 @@ enum { OPERATION_BYTES = 520 }; /* of an autograd graph, with its edges and meta
 
 struct kind { /* of a type: how its objects are read */
     type *type;
-    uint64_t listed, listed_bytes, unreached, frozen; /* of its objects: those that the collector lists, and of them that nothing leads to; such as gc.freeze() hides */
+    uint64_t listed, listed_bytes, unreached; /* of its objects: those that the collector lists, and that nothing leads to */
+    uint64_t frozen; /* that nothing leads to either, and gc.freeze() hides */
     uint32_t text; /* where its name is among the texts */
     uint8_t base, is_gc, is_made_in_c;
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */

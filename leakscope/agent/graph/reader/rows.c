@@ -124,7 +124,7 @@ static void mark_referrers(const struct graph *g, struct work *w, const uint32_t
     const uint32_t *dominator = w->dominator.at;
     const uint32_t *begin = g->begin.at, *edge = g->edge.at;
     uint32_t asked[2 * MOST_EXAMPLES], first = 0;
-    uint8_t *place = w->parent.at, found[2 * MOST_EXAMPLES] = {0}; /* place, which has served: of each node that in ``asked``, from 1 */
+    uint8_t found[2 * MOST_EXAMPLES] = {0}, *place = w->parent.at; /* which has served: of each node that in ``asked``, from 1 */
     memset(place, 0, count * sizeof *place);
     for (uint32_t k = 0; k < total; k++)
         place[asked[k] = examples[k]] = (uint8_t)(k + 1);

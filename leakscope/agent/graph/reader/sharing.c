@@ -130,7 +130,8 @@ static const uint32_t *find_partners(struct graph *g, struct work *w, const uint
 {
     enum { SOME = 2 };
     const uint32_t *dominator = w->dominator.at, *row_of = g->row_of.at, *begin = g->begin.at, *edge = g->edge.at;
-    uint32_t *partner = w->parent.at, *beside = w->chain.at, *crowd = w->first.at, (*known)[SOME] = w->parts.at; /* which have served */
+    uint32_t *partner = w->parent.at, *beside = w->chain.at, *crowd = w->first.at; /* which have served */
+    uint32_t(*known)[SOME] = w->parts.at;
     uint64_t count = g->reached;
     memset(partner, 0, count * sizeof *partner);
     memset(known, 0, count * sizeof *known);
