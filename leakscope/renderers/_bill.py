@@ -117,7 +117,7 @@ def told(report: Report) -> Told | None:
     note = _of_peak(peak, level) if peak is not None and has_peak else ""
     at_its_peak = f", peak {total[1]}" if has_peak else ""
     heading = f"What the memory is: {total[0]}{at_its_peak}"
-    beside = f"beside it, pages of mapped files: {format_bytes(sum(row.bytes for row in files))}"
+    beside = f"not counted: {format_bytes(sum(row.bytes for row in files))} of mapped files"
     data = _details("mapped-files", [row for row in files if row.account == "mapped-files"])
     beside = "" if not files else f"{beside}, of which {data}" if data else beside
     return Told(heading, columns, lines, total, has_peak, note, beside, level.total_bytes)
