@@ -55,7 +55,8 @@ def _tell(path: str) -> None:
     recording = open_recording(path, read_only=True)  # who records makes a file of it
     answer = told(recording)
     keep_answer(recording, answer.footer, _MOST_BYTES)
-    _say({"answer": answer.lines, "as_of_s": answer.as_of_s})
+    peak_bytes = answer.footer.get("figures", {}).get("peak_bytes")
+    _say({"answer": answer.lines, "as_of_s": answer.as_of_s, "peak_bytes": peak_bytes})
 
 
 def _say(what: Mapping[str, object]) -> None:

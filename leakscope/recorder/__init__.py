@@ -217,6 +217,7 @@ class _Recording:
         self._full: Room | None = None  # what leaves no room to finish the file
         self._listener = listener  # of --metrics
         self._answering = Answering(output.path) if options.summary else None
+        self._has_told_peak = False
         self._companions: list[Companion] = [one for one in (self._answering, upload) if one is not None]
 
     def run(self) -> None:
@@ -407,7 +408,8 @@ class _Recording:
         if lost := self._finished.lost_text():
             console.say(lost)
         if self._helper_status != 0:
-            console.say(f"{self._why_not_finished()}; {self._kept()}")
+            peak = f"{self._peak(self._finished)}; " if is_told and not self._has_told_peak else ""
+            console.say(f"{peak}{self._why_not_finished()}; {self._kept()}")
 
     def _uploaded(self) -> str:
         """Have the file uploaded, within the time for that; where it can be found then."""
@@ -431,7 +433,14 @@ class _Recording:
         status = self._job.wait_status
         code = None if status is None else launch.exit_code_of(status)
         ending = self._job.ending_text(code, elapsed_s, sampler.own_kills)
-        return f"{ending}, {console.memory_text(sampler.figures)}"
+        is_told_later = self._answering is not None and self._answering.pid is not None
+        return ending if is_told_later else f"{ending}, {self._peak(sampler)}"
+
+    def _peak(self, sampler: Sampler, answer: Answer | None = None) -> str:
+        """What the report says, where it is known; said once."""
+        self._has_told_peak = True
+        known = answer.peak_bytes if answer is not None else None
+        return f"peak {format_bytes(known)}" if known is not None else console.memory_text(sampler.figures)
 
     @staticmethod
     def _tell_wait() -> None:
@@ -444,6 +453,7 @@ class _Recording:
         command = "leakscope report" if shown == naming.DEFAULT_OUTPUT else f"leakscope report {shlex.quote(shown)}"
         for line in answer.told() if answer is not None else ():
             console.say_under(line)
+        peak = f"{self._peak(self._finished, answer)}; " if self._finished and not self._has_told_peak else ""
         why_not = self._answering.why_not if self._answering is not None else ""
         if self._failed_to_start(elapsed_s):
             why_not = "it failed as it began, which says nothing of its memory"
@@ -452,7 +462,7 @@ class _Recording:
             if elapsed_s >= FIRST_S:  # there is more to be said of it
                 what, why_not = f"{what} yet", f"{why_not}; {command} judges it"
             console.say_under(f"no {what}: {why_not}")
-        console.say_under(self._recorded(shown, command))
+        console.say_under(f"{peak}{self._recorded(shown, command)}")
 
     def _failed_to_start(self, elapsed_s: float) -> bool:
         status = self._job.wait_status

@@ -75,10 +75,11 @@ _MOST_BYTES = 65536
 
 
 class Answer(NamedTuple):
-    """What a helper said, and of which moment of the recording; 0: of its end."""
+    """What a helper said, and of which moment of the recording; 0: of its end. ``peak_bytes``: as the report has it."""
 
     lines: list[str]
     as_of_s: float = 0.0
+    peak_bytes: int | None = None
 
     def is_told(self, elapsed_s: float) -> bool:
         """Whether it is worth a word after a run of ``elapsed_s``: half of one that leaks may look well."""
@@ -287,7 +288,7 @@ class Answering(Companion):
         for word in self._heard(timeout_s):
             if "answer" in word:
                 self._asked -= 1
-                self._answer = Answer(word["answer"], word["as_of_s"] or 0.0)
+                self._answer = Answer(word["answer"], word["as_of_s"] or 0.0, word.get("peak_bytes"))
             self._is_made = word.get("made", self._is_made)
             self._is_ready = True
 

@@ -1,4 +1,6 @@
-"""The bill in a few lines: what all memory was, at its level and at its peak, each byte once."""
+"""The bill in a few lines: what all memory was, at its level and at its peak, each byte once. The peak is the report's:
+pages of mapped files, which the kernel takes back when it needs them, stand beside it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _DIFFERS = 0.03  # of the level: a peak that is nearer to it is the same
 _MOST_HOLDERS, _MOST_PARTS = 3, 6
 _OF_THE_PROGRAM = ("data", "model", "optimizer", "gradients", "activations", "batch", "user-held")  # told first
 _LAST = ("others", "not-measured")
-_UNDIVIDED = ("others", "not-measured", "libraries", "native", "code")
+_FILES = ("code", "mapped-files")
+_UNDIVIDED = ("others", "not-measured", "libraries", "native")
 _WHOLE = ("workers", "workers-shared", "since-snapshot")  # a row is no more than its name
 _REST = "the rest of "
 
@@ -56,6 +59,7 @@ class Told(NamedTuple):
     total: tuple[str, str]
     has_peak: bool
     note: str  # when the peak was, and who asked for it; empty where it is no more than the level
+    files: str  # what of files was mapped, at the level
     level_bytes: int
 
     def briefly(self, most: int) -> list[Line]:
@@ -75,7 +79,11 @@ def told(report: Report) -> Told | None:
     """None without a bill."""
     by_moment = {bill.moment: bill for bill in report.bill}
     level, peak = by_moment.get(LEVEL), by_moment.get(PEAK)
-    if level is None or not level.total_bytes:
+    if level is None:
+        return None
+    files = [row for row in level.rows if row.account in _FILES]
+    level, peak = _without_files(level), _without_files(peak) if peak is not None else None
+    if not level.total_bytes:
         return None
     has_peak = peak is not None and peak.total_bytes - level.total_bytes > _DIFFERS * level.total_bytes
     at_level = _by_account(level.rows)
@@ -108,8 +116,16 @@ def told(report: Report) -> Told | None:
     total = format_bytes(level.total_bytes), format_bytes(peak.total_bytes) if peak is not None and has_peak else ""
     note = _of_peak(peak, level) if peak is not None and has_peak else ""
     at_its_peak = f", peak {total[1]}" if has_peak else ""
-    heading = f"What the memory is: {total[0]}{at_its_peak} (with files)"
-    return Told(heading, columns, lines, total, has_peak, note, level.total_bytes)
+    heading = f"What the memory is: {total[0]}{at_its_peak}"
+    beside = f"not counted: {format_bytes(sum(row.bytes for row in files))} of mapped files"
+    data = _details("mapped-files", [row for row in files if row.account == "mapped-files"])
+    beside = "" if not files else f"{beside}, of which {data}" if data else beside
+    return Told(heading, columns, lines, total, has_peak, note, beside, level.total_bytes)
+
+
+def _without_files(bill: Bill) -> Bill:
+    rows = [row for row in bill.rows if row.account not in _FILES]
+    return replace(bill, rows=rows, total_bytes=sum(row.bytes for row in rows))
 
 
 def _line(name: str, level_bytes: int, peak_bytes: int | None, whole_bytes: int) -> Line:

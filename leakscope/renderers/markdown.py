@@ -72,7 +72,8 @@ def _bill_table(bill: _bill.Told) -> str:
         name = f"{text(line.name)}{f': {code(line.details, 400)}' if line.details else ''}"
         rows.append(row([name, line.level, line.share, line.peak][: len(bill.columns)]))
     total = row(["total", bill.total[0], "", bill.total[1]][: len(bill.columns)])
-    return "\n".join([head(["what", *(f" {name}" for name in bill.columns[1:])]), *rows, total])
+    table = "\n".join([head(["what", *(f" {name}" for name in bill.columns[1:])]), *rows, total])
+    return f"{table}\n\n{text(bill.files)}" if bill.files else table
 
 
 def _head(report: Report) -> Iterator[str]:

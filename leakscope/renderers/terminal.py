@@ -231,7 +231,8 @@ def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table,
         yield "growth", "Where the growth went" + when, _ledger(report.ledger, most), _below_ledger(report.ledger)
     bill = _bill.told(report)
     if bill is not None:
-        yield "bill", printable(bill.heading), _bill_table(bill, most), [bill.note] if bill.note else []
+        notes = [note for note in (bill.note, bill.files if verbose else "") if note]
+        yield "bill", printable(bill.heading), _bill_table(bill, most), notes
     for name, (heading, held) in zip(("holders", "on-gpus"), largest_holders(report)):
         yield name, printable(heading), _holders(held[:most], verbose), []
     if sum(row.count for row in report.processes) > 1:

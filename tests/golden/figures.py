@@ -39,7 +39,7 @@ _MOST_WORDS = 200  # letters of a headline: Markdown cuts what is longer
 _SCREEN = 25  # lines of a report, unless all is asked for
 _FILES = ("code", "mapped-files")  # accounts of the bill that a peak leaves out
 _SIZE = r"([\d.,]+ (?:bytes|[KMGT]?i?B))"
-_PEAK = re.compile(rf"\b[Pp]eak (?:between samples )?{_SIZE}(?! \(with files\))")
+_PEAK = re.compile(rf"\b[Pp]eak (?:between samples )?{_SIZE}")
 _PAGE_FIGURE = re.compile(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", re.DOTALL)
 _ESTIMATED = 1.1  # times: samples of allocations, and resident memory that was sampled a little earlier
 
@@ -260,16 +260,15 @@ def _in_a_check_of_growth(case: Case, report: Report) -> Iterator[str]:
 
 
 def _in_the_bill(report: Mapping[str, Any]) -> Iterator[str]:
-    """At the peak it is the peak, with mapped files; and no level is higher."""
-    bills = {bill["moment"]: bill for bill in report["bill"]}
-    most = bills.get(PEAK)
-    if most is None or report["recording"]["peak"] is None:
+    """At the peak it is the peak, and beside that mapped files; and no level is higher."""
+    own = {
+        bill["moment"]: sum(row["bytes"] for row in bill["rows"] if row["account"] not in _FILES)
+        for bill in report["bill"]
+    }
+    if PEAK not in own or report["recording"]["peak"] is None:
         return
-    if any(bill["total_bytes"] > most["total_bytes"] for bill in bills.values()):
+    peak, rows = report["recording"]["peak"]["bytes"], sum(len(bill["rows"]) for bill in report["bill"])
+    if max(own.values()) > own[PEAK] + rows:
         yield "bill: less at the peak than at the level"
-    peak = report["recording"]["peak"]["bytes"]
-    own = sum(row["bytes"] for row in most["rows"] if row["account"] not in _FILES)
-    shared = sum(row["bytes"] for row in most["rows"] if row["account"] == "workers-shared")  # files among it
-    spread = 0.03 * peak + (1 << 20)
-    if not own - shared - spread <= peak <= own + spread:
-        yield f"bill: {own} bytes at the peak without files, and the peak is {peak}"
+    if abs(own[PEAK] - peak) > rows:  # each is rounded
+        yield f"bill: {own[PEAK]} bytes at the peak without files, and the peak is {peak}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from leakscope import analyze
 from leakscope.recorder import answering, finalizing, helpers
 from leakscope.recorder.answering import Answering
 from leakscope.recorder.companion import Look
 from leakscope.storage import read_footer
+from leakscope.units import format_bytes
 from tests.comparing.runs import MiB, run
 from tests.golden import RECORDINGS
 
@@ -261,6 +264,16 @@ def test_a_quiet_recording_has_its_verdict_in_the_file(tmp_path: Path) -> None:
     assert said["verdict"]["headline"] and "as_of_s" not in said["verdict"]
     assert (said["figures"]["ended"], said["kill_count"]) == ("exit", 0)
     assert said["peak_bytes"] > 70 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.live
+def test_the_peak_that_is_told_at_the_end_is_the_report_s(tmp_path: Path) -> None:
+    """Of a fork and its parent, say: what they share is told apart by a report alone, and the peak is said once."""
+    fork = "import os, time\nif not os.fork():\n    time.sleep(4)\n    os._exit(0)\n"
+    done = record(tmp_path, "--", "python3", "-c", f"{fork}{LEAKS}", finalize=True)
+    told = re.findall(r"peak (?:about )?([\d.]+ [KMG]iB)", done.stderr)
+    assert told == [format_bytes(analyze(tmp_path / "run.parquet").recording.peak.bytes)]
 
 
 @pytest.mark.live

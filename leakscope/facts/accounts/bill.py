@@ -95,8 +95,6 @@ def bills(
     level_s = _where_it_stays(growth, float(np.clip(level_s, growth.time_s[0], growth.time_s[-1])))
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     most = _with_what_no_sample_shows(most, growth, highest)
-    if most.total_bytes < level.total_bytes:  # then what was private was most, and mapped files came later
-        most = replace(level, moment=PEAK)
     asked = _asked_then(main, peak_s)
     if asked is not None:
         most = replace(_with_who_asked(most, level, main, asked), asked_in=asked.function, **_place_of(asked))
@@ -456,10 +454,13 @@ def _of_others(
         groups.setdefault((process.name, roles.get(process.key, process.role or "")), []).append(process)
     rows = []
     for (name, role), members in groups.items():
-        private = sum(read(p.time_s, p.private_bytes, at_s) for p in members)
-        shared = sum(read(p.time_s, p.shared_bytes + p.file_bytes, at_s) for p in members)
+        private, shared, files = (
+            sum(read(p.time_s, getattr(p, part), at_s) for p in members)
+            for part in ("private_bytes", "shared_bytes", "file_bytes")
+        )
         who = f"{len(members)} × {name}" if len(members) > 1 else members[0].label
         label = f"{who} ({ROLES.get(role, role)})" if role else who
         rows.append(BillRow(WORKERS, f"{label}, their own", round(private), label, count=len(members)))
-        rows.append(BillRow(INHERITED, f"{label}, shared memory and files", round(shared), label, count=len(members)))
+        rows.append(BillRow(INHERITED, f"{label}, shared memory", round(shared), label, count=len(members)))
+        rows.append(BillRow(CODE, f"{label}, mapped files", round(files), label, count=len(members)))
     return sorted(rows, key=lambda row: -row.bytes)

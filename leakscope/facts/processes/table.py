@@ -195,7 +195,7 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
     known += [float(p.samples["time_s"].max()) for p in everyone if len(p.samples)]
     known += [p.born_s for p in everyone]  # also of those that nobody sampled: a snapshot of a rank is all of it
     end_s = max(known + [p.died_s for p in everyone if p.died_s < float("inf")], default=0.0)
-    peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
+    peak_s = _most_s(tree.time_s, tree.held_bytes)
     changed_s = np.sort([at_s for p in everyone for at_s in (p.born_s, p.died_s)])
     rows = [_row(name, role, members, peak_s, end_s, changed_s) for (role, name), members in groups.items()]
     rows.sort(key=lambda row: (-row.pss_bytes, -row.count, row.process))
@@ -204,12 +204,6 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
 
 def _most_s(time_s: Floats, values: Floats) -> float:
     return float(time_s[int(np.argmax(values))]) if time_s.size else 0.0
-
-
-def _without_spikes(values: Floats) -> Floats:
-    """The median of each value and its neighbours: processes are read one after the other, also while one forks."""
-    padded = np.pad(values, 2, mode="edge") if values.size else np.empty(0)
-    return np.median([padded[n : n + values.size] for n in range(5)], axis=0)
 
 
 def _own_peak_s(members: Sequence[Process]) -> float:
