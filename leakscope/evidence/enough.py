@@ -200,8 +200,8 @@ def _idle_bytes(case: Case, finding: Finding, time_s: Floats) -> Floats:
     known = 0
     for idle in finding.idle if process is not None else ():
         assert process is not None
-        passed = passed_s(process, idle)
-        saved[time_s >= (since_s if passed is None else passed)] += idle.bytes
+        passed = passed_s(process, idle)  # that it was idle is known of the level, by who then ran
+        saved[time_s >= (since_s if passed is None else min(passed, _level_s(case)))] += idle.bytes
         known += idle.bytes
     saved[time_s >= since_s] += max(0, finding.bytes - known)
     return saved
@@ -222,6 +222,10 @@ def _there_s(case: Case, finding: Finding, process: ProcessGrowth | None) -> flo
     if heap is not None and place is not None:
         whole = np.flatnonzero(place.deep_bytes >= NEARLY_ALL * float(place.deep_bytes.max()))
         return float(heap.time_s[int(whole[0])])
+    return _level_s(case)
+
+
+def _level_s(case: Case) -> float:
     return next((bill.time_s for bill in case.bills if bill.moment == LEVEL), 0.0)
 
 
