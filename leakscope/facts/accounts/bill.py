@@ -308,7 +308,7 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
         *_of_user(rows),
         BillRow(NATIVE, "native memory of libraries", round(native + mapped), name, True),
         BillRow(FREE, "freed, kept by the allocator", sum(part.bytes for part in parts), name, parts=parts),
-        BillRow(CODE, "pages of libraries' files that were written to", round(written), name),
+        BillRow(LIBRARIES, "pages of libraries' files that were written to", round(written), name),
         BillRow(UNMEASURED, "not measured (stacks)", round(rest - written), name),
     ]
 
