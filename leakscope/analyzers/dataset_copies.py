@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, STRONGLY_AGAINST, Ground, graded
 from ..evidence.idle_workers import resting_pids
-from ..evidence.sentences import let_go, listed, wasted
+from ..evidence.sentences import let_go, listed, untyped, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import first_reader, reference_count, use_of
@@ -232,7 +232,7 @@ class _Copies:
         rows = format_count(max(form.row_count for form in group))
         which = "those that nothing reads any more" if self._knows_use else "all but the largest"
         severity, share = wasted(case, self.wasted, self.held, what=f"{which} are {format_bytes(self.wasted)},")
-        listing = listed([form.name for form in group])
+        listing = listed([untyped(form.name) for form in group])
         more = f"{format_bytes(self.wasted)} more than needed"
         return case.finding(
             _KIND,

@@ -21,13 +21,14 @@ there at first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools, resting_pids
-from ..evidence.sentences import let_go, listed, looked_too_early, wasted
+from ..evidence.sentences import let_go, listed, looked_too_early, untyped, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, reference_count, use_of
 from ..facts.code.adding import Line, adding_lines
@@ -149,7 +150,8 @@ _LEAST_IDLE = SLIGHT  # of one of several
 
 def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
     names = {holder_name(named), holder_name(place), place.said}
-    if any(f.subject.holder in names or (f.wasted and any(name in f.title for name in names)) for f in so_far):
+    told = [re.compile(rf"{re.escape(untyped(name))}(?!\w)") for name in names]
+    if any(f.subject.holder in names or (f.wasted and any(one.search(f.title) for one in told)) for f in so_far):
         return True
     paths = [f.subject.path for f in so_far if f.subject.path]
     within = tuple(f"{f.subject.path}{step}" for f in so_far if f.wasted and f.subject.path for step in ".[")

@@ -118,19 +118,20 @@ def wasted(
     return "warning" if is_much else "note", Evidence(text, {"share": round(share, 3)})
 
 
-_TYPE = re.compile(r" \([\w.]+\)$")  # behind a holder's name
+def untyped(holder: str) -> str:
+    """``Table.raw`` of ``Table.raw (ndarray)``, where there is no room for more."""
+    return re.sub(r" \([\w.]+\)$", "", holder)
 
 
 def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple[str | None, float]]]) -> str:
     """What to do about what nothing reads any more: (name, its use, bytes, (type of its members, bytes of one))."""
     each = [
-        f"{_TYPE.sub('', name)}{f' after {use.line.place}' if use.line is not None else ''} ({format_bytes(size)})"
+        f"{untyped(name)}{f' after {use.line.place}' if use.line is not None else ''} ({format_bytes(size)})"
         for name, use, size, _ in unread[: LISTED if len(unread) <= LISTED else LISTED - 1]
     ]
     more = [f"{len(unread) - len(each)} more"] if len(unread) > len(each) else []
-    how = "del, or return only what is needed"
     saved = frees(process, sum(size for _, _, size, _ in unread), [part for *_, part in unread])
-    return f"release {listed([*each, *more])} ({how}): {saved}"
+    return f"release {listed([*each, *more])} by del: {saved}"
 
 
 def listed(names: Sequence[str]) -> str:
