@@ -96,7 +96,7 @@ def test_of_one_alone_nothing_else_is_touched(name: str) -> None:
     ("body", "name", "why"),
     [
         ("def f(table):\n    return sum(table)  # it\n", "table", "the function ends where it is read last"),
-        ("def f(table):\n    table = sorted(table)  # it\n    g()\n", "table", "also makes it anew"),
+        ("def f(table):\n    table = sorted(table)  # it\n    g()\n", "table", "also gives it a new value"),
         ("def f(rows):\n    x = sum(rows)  # it\n    g()\n", "table", "does not call it table"),
         ("def f(x):\n    if x:\n        table = []\n    sum(table)  # it\n    g()\n", "table", "is bound whenever"),
         ("def f(x):\n    sum(x[0].table)  # it\n    g()\n", ".table", "may be another object each time"),

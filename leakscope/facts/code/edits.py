@@ -543,7 +543,7 @@ def _given_up(found: Statement, piece: Piece) -> str:
     read = next((one for one in named if isinstance(one, kind)), None)
     read = _known(read, f"the line that reads it last does not call it {piece.key or piece.name}")
     is_only_read = all(isinstance(getattr(one, "ctx", None), ast.Load) for one in named)
-    _need(is_only_read, "the line that reads it last also makes it anew")
+    _need(is_only_read, "the line that reads it last also gives it a new value")
     text = _segment(found.source, read)
     if kind is not ast.Name:
         base = read.value if isinstance(read, (ast.Subscript, ast.Attribute)) else read
