@@ -19,11 +19,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leakbench.answer import HOLDER, KIND, LINE, VERDICT, Answer, function_of, place_of, text_of
 from leakbench.tools.leakscope import OFFERS as OURS
 from leakbench.tools.leakscope import answer_of
 from tests.end_to_end.programs import Place, Program
 
+Floats = NDArray[np.float64]
 CONFIDENCE_BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
@@ -208,3 +212,41 @@ def fitted(scores: Iterable[Score]) -> list[tuple[float, float, Share]]:
             step = low, step[1], Share(before.count + step[2].count, before.of + step[2].of)
         steps.append(step)
     return steps
+
+
+def told_and_corrected(scores: Iterable[Score], folds: int = 10) -> tuple[float, float]:
+    """The log loss of confidences as they are told, and as one correction of all would tell them (of log odds: a factor
+    and a term), each tried on the programs to which it was not fitted.
+    """
+    known = [s for s in scores if s.confidence is not None]
+    sure = np.array([s.confidence for s in known], dtype=np.float64)
+    odds, right = np.log(sure / (1 - sure)), np.array([s.first_is_right for s in known], dtype=np.float64)
+    number = {name: at % folds for at, name in enumerate(sorted({s.program.rpartition("/")[0] for s in known}))}
+    fold = np.array([number[s.program.rpartition("/")[0]] for s in known])
+    corrected = np.zeros(len(known))
+    for at in range(folds):
+        factor, term = _fit_odds(odds[fold != at], right[fold != at])
+        corrected[fold == at] = factor * odds[fold == at] + term
+    return _log_loss(odds, right), _log_loss(corrected, right)
+
+
+def _fit_odds(odds: Floats, right: Floats) -> tuple[float, float]:
+    """Logistic regression, by Newton's method; what is told stands for a finding's worth of it."""
+    told = np.array([1.0, 0.0])
+    inputs, weights = np.stack([odds, np.ones_like(odds)], axis=1), told
+
+    def loss(at: Floats) -> float:
+        return _log_loss(inputs @ at, right) * len(right) + float(np.square(at - told).sum()) / 2
+
+    for _ in range(50):
+        likely = 1 / (1 + np.exp(-inputs @ weights))
+        curved = inputs.T @ (inputs * (likely * (1 - likely))[:, None]) + np.eye(2)
+        step = np.linalg.solve(curved, inputs.T @ (likely - right) + weights - told)
+        while loss(weights - step) > loss(weights) and np.abs(step).max() > 1e-9:
+            step = step / 2
+        weights = weights - step
+    return float(weights[0]), float(weights[1])
+
+
+def _log_loss(odds: Floats, right: Floats) -> float:
+    return float(np.mean(np.logaddexp(0.0, odds) - right * odds))

@@ -22,7 +22,18 @@ from leakbench import (
     unseen_programs,
 )  # fmt: skip
 from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
-from leakbench.score import Score, Share, agreement, calibration, fitted, interval, score, score_of, share
+from leakbench.score import (
+    Score,
+    Share,
+    agreement,
+    calibration,
+    fitted,
+    interval,
+    score,
+    score_of,
+    share,
+    told_and_corrected,
+)
 from leakbench.table import added, markdown, page, write
 from leakbench.tools import leakscope as leakscope_tool
 from leakbench.tools import tools
@@ -176,6 +187,20 @@ def test_every_tool_says_what_it_offers_and_how_it_is_used(tmp_path, leaky):
         for command in (tool.command and tool.command(leaky.path, 14.0, tmp_path),
                         tool.reading and tool.reading(leaky.path, tmp_path)):  # fmt: skip
             assert command is None or str(leaky.path) in command, name
+
+
+def test_a_correction_helps_where_confidences_are_wrong_and_not_where_they_are_right() -> None:
+    blank = Score("", True, False, "", "", confidence=0.9)
+    sets = [(0.9, 9), (0.9, 2)]  # so many of ten are right
+    losses = []
+    for sure, right in sets:
+        scores = [
+            blank._replace(program=f"{number}/leaky.py", confidence=sure, kind=number % 10 < right)
+            for number in range(200)
+        ]
+        losses.append(told_and_corrected(scores))
+    assert losses[0][1] > losses[0][0] - 0.01
+    assert losses[1][1] < losses[1][0] / 2
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.35, 0.6, 0.8, 0.9, 0.95]), st.booleans()), min_size=1, max_size=60))
