@@ -306,7 +306,8 @@ def test_nor_is_a_snapshot_of_another_process_as_one_rises(tmp_path: Path) -> No
     peaks = Peaks()
     seen(peaks, 51.0, ("train", 50, 50), ("worker", 20, 20))
     figures = seen(peaks, 52.0, ("train", 95, 95), ("worker", 20, 40))
-    assert peaks.highest(figures.highest, str(tmp_path)).text == "peak 90.0 MiB (by worker, between samples)"
+    said = peaks.highest(figures.highest, str(tmp_path)).text
+    assert said == "peak 90.0 MiB (by worker, between samples, after 51.0 s)"
 
 
 @pytest.mark.parametrize(("last_s", "text"), [(57.0, "peak 80.0 MiB"), (54.5, "peak 60.0 MiB")])
