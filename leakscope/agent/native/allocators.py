@@ -248,20 +248,19 @@ def arenas_of(text: bytes | None) -> list[dict[str, Any]]:
 
     What malloc counts as free of an arena is in its bins and at its top: only the latter goes back by itself.
     """
-    import re  # here: most programs have loaded it by then, and a start that loads little delays none
-
     rows = []
-    a_figure = re.compile(rb'<(size|unsorted|total|system)(?: type="(\w{1,20})")?[^>]{0,80}? (?:total|size)="(\d+)"')
-    a_count = re.compile(rb'<total type="rest" count="(\d+)"')
     for part in (text or b"").split(b'<heap nr="')[1:]:
         part = part.partition(b"</heap>")[0]
-        number = int(part.partition(b'"')[0])
+        number, count = int(part.partition(b'"')[0]), 0
         sums = {b"fast": 0, b"rest": 0, b"current": 0, b"": 0}
-        for tag, kind, figure in a_figure.findall(part):
-            name = b"" if tag in (b"size", b"unsorted") else kind
-            if name in sums:
-                sums[name] += int(figure)
-        count = a_count.search(part)
+        for tag in part.split(b"<")[1:]:
+            kind, *given = tag.partition(b"/")[0].split() or [b""]
+            figures = {name: value.strip(b'"') for name, _, value in (one.partition(b"=") for one in given)}
+            if kind in (b"size", b"unsorted"):
+                sums[b""] += int(figures.get(b"total", 0))
+            elif kind in (b"total", b"system") and figures.get(b"type") in sums:
+                sums[figures[b"type"]] += int(figures.get(b"size", 0))
+                count += int(figures.get(b"count", 0)) if figures[b"type"] == b"rest" else 0
         fast = sums[b"fast"]
         in_bins = max(0, sums[b""] - fast)  # the sizes are those of the fast bins, too
         rows.append({
@@ -270,7 +269,7 @@ def arenas_of(text: bytes | None) -> list[dict[str, Any]]:
             "system_bytes": sums[b"current"],
             "free_bytes": fast + sums[b"rest"],
             "top_bytes": max(0, sums[b"rest"] - in_bins),
-            "free_chunk_count": int(count.group(1)) if count else 0,
+            "free_chunk_count": count,
         })  # fmt: skip
     rows.sort(key=lambda row: -row["free_bytes"])
     others = rows[MOST_ARENAS:]
