@@ -110,15 +110,15 @@ def told(comparison: Comparison, fix: Fix) -> str:
         return f"The edit of finding {fix.number} breaks the program: {failed}."
     ended = "it ended as before" if is_alike else "it ended otherwise"
     share = removed(comparison, fix.finding)
+    peak, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))
     if fix.finding.wasted:
         wasted, left = (format_bytes(side.wasted_bytes) for side in (comparison.before, comparison.after))
-        peak, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))
-        peaks = f"peak {now}, not {peak}"
-        return f"With the edit of finding {fix.number} {left} is wasted, not {wasted} ({peaks}); {ended}."
+        return (
+            f"With the edit of finding {fix.number} {left} is wasted, not {wasted} (peak {now}, not {peak}); {ended}."
+        )
     if comparison.before.grows and comparison.after.grows is False and (share or 0.0) < _MOST_GONE:
         # In the time that both have in common it still filled up to its limit.
-        most, now = (format_bytes(side.peak_bytes) for side in (comparison.before, comparison.after))
-        peaks = f"{most} at most before, {now}"
+        peaks = f"{peak} at most before, {now}"
         return f"With the edit of finding {fix.number} it no longer keeps growing ({peaks} after); {ended}."
     if before is None or after is None or share is None:
         return "How much of the growth is gone is not known."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _MOST_LINES = 40  # of a diff: one statement is edited, or a line is put behind a few
-_LAST_STEP = re.compile(r"(?:(?P<of>.*\(\)) |.*\.|)(?P<name>\w+)$|.*\['(?P<key>[^']+)'\]$")  # of a path
+_LAST_STEP = re.compile(r"(?:(?P<of>.*\(\)) |.*\.|)(?P<name>\w+)(?:\['(?P<key>[^']+)'\])?$")  # of a path
 
 
 def edit_of(case: Case, finding: Finding) -> Edit | None:
@@ -56,9 +56,9 @@ def _piece(idle: Idle) -> Iterator[Piece]:
     step = _LAST_STEP.match(idle.path)
     if step is None or idle.file is None or idle.line is None:
         return
-    is_own = step["of"] is not None and step["of"] == f"{idle.function}()"
-    if step["of"] is None or is_own:  # a variable of another function is not given up by who was handed it
-        yield Piece(idle.file, idle.line, step["name"] or "", step["key"], is_own)
+    is_local = step["of"] is not None and step["key"] is None
+    if not is_local or step["of"] == f"{idle.function}()":  # who was handed another's variable does not give it up
+        yield Piece(idle.file, idle.line, step["name"], step["key"], is_local)
 
 
 def _base(case: Case, finding: Finding) -> str | None:

@@ -101,9 +101,17 @@ def test_of_one_alone_nothing_else_is_touched(name: str) -> None:
         ("def f(x):\n    if x:\n        table = []\n    sum(table)  # it\n    g()\n", "table", "is bound whenever"),
         ("def f(x):\n    sum(x[0].table)  # it\n    g()\n", ".table", "may be another object each time"),
         ("table = []\ndef f():\n    sum(table)  # it\n    g()\n", ".table", "a variable of the module"),
+        ("def f(a, b):\n    sum(a.table, b.table)  # it\n    g()\n", ".table", "which of a.table and b.table it is"),
         ("def f(table): sum(table)  # it\n", "table", "shares its line"),
     ],
 )
 def test_where_it_is_not_sure_what_goes_nothing_is_edited(body: str, name: str, why: str) -> None:
     found = edited(body, [Piece(FILE, line_of(body, "it"), name.lstrip("."), is_local=not name.startswith("."))])
     assert isinstance(found, Unsure) and why in found.why
+
+
+@pytest.mark.parametrize(("line", "is_sure"), [("g(other['raw'], stages['raw'])", True), ("g(other['raw'])", False)])
+def test_a_key_of_another_dict_is_another_thing(line: str, is_sure: bool) -> None:
+    found = edited(f"def f(other, stages):\n    {line}  # it\n    g()\n", [Piece(FILE, 2, "stages", "raw")])
+    assert isinstance(found, Edited) == is_sure
+    assert not isinstance(found, Edited) or "    del stages['raw']\n" in found.text

@@ -297,17 +297,15 @@ def _unnamed(graph: Any) -> dict[str, int]:
 
 def _pools(graph: Any) -> dict[str, int]:
     sums = {"arena_bytes": graph.arena_bytes, "block_bytes": graph.block_bytes}
-    return (
-        sums
-        if graph.is_sampled
-        else {
-            **sums,
-            "pool_bytes": graph.pool_count * graph.pool_bytes,
-            "held_arena_count": graph.held_arena_count,
-            "held_pool_count": graph.held_pool_count,
-            "held_bytes": graph.held_bytes,
-        }
-    )
+    if graph.is_sampled:  # whose objects hold which pools was not looked at
+        return sums
+    return {
+        **sums,
+        "pool_bytes": graph.pool_count * graph.pool_bytes,
+        "held_arena_count": graph.held_arena_count,
+        "held_pool_count": graph.held_pool_count,
+        "held_bytes": graph.held_bytes,
+    }
 
 
 def _edge_name(graph: Any, row: Any) -> str | None:

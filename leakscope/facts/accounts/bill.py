@@ -149,13 +149,12 @@ def _is_above_level(growth: TreeGrowth, at_s: float) -> bool:
 
 def _with_what_no_sample_shows(most: Bill, growth: TreeGrowth, highest: Peak | None) -> Bill:
     """The kernel remembers the most that a process held: it came and went between two samples."""
-    then = (
-        growth.held_bytes.max()
-        if highest is None or highest.since_s is None
-        else _right_then(growth.time_s, growth.held_bytes, most.time_s)
-    )
-    more = highest.bytes - int(then) if highest is not None and highest.between_samples else 0
-    if highest is None or more <= 0:
+    if highest is None or not highest.between_samples:
+        return most
+    seen = growth.held_bytes
+    then = seen.max() if highest.since_s is None else _right_then(growth.time_s, seen, most.time_s)
+    more = highest.bytes - int(then)
+    if more <= 0:
         return most
     who = highest.process or "a process"
     row = BillRow(SINCE, f"came and went between two samples, by {who}", more, who)

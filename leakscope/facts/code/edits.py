@@ -483,7 +483,7 @@ def _collector_on(asked: Asked, found: Statement) -> Edited:
 
 
 class Piece(NamedTuple):
-    """``name`` of a variable or attribute, or the ``key`` of a dict; it was read for the last time round a line."""
+    """``name`` of a variable or attribute, or of the dict that has it by ``key``; read last round that line."""
 
     file: str
     line: int
@@ -540,11 +540,12 @@ def _given_up(found: Statement, piece: Piece) -> str:
     if kind is ast.Attribute and not any(isinstance(one, kind) for one in named):  # a variable of the module
         kind = ast.Name
         _need(found.function is None, f"{piece.name} is a variable of the module that a function reads last")
-    read = next((one for one in named if isinstance(one, kind)), None)
-    read = _known(read, f"the line that reads it last does not call it {piece.key or piece.name}")
+    reads = {_segment(found.source, one): one for one in named if isinstance(one, kind)}
+    _need(reads, f"the line that reads it last does not call it {piece.key or piece.name}")
+    _need(len(reads) == 1, f"which of {' and '.join(reads)} it is, is not to be seen")
+    ((text, read),) = reads.items()
     is_only_read = all(isinstance(getattr(one, "ctx", None), ast.Load) for one in named)
     _need(is_only_read, "the line that reads it last also gives it a new value")
-    text = _segment(found.source, read)
     if kind is not ast.Name:
         base = read.value if isinstance(read, (ast.Subscript, ast.Attribute)) else read
         _need(_is_plain_name(base), f"{text} may be another object each time")
@@ -555,7 +556,8 @@ def _given_up(found: Statement, piece: Piece) -> str:
 
 def _is_named(node: ast.expr, piece: Piece) -> bool:
     if piece.key is not None:
-        return isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) == piece.key
+        is_key = isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) == piece.key
+        return is_key and isinstance(node, ast.Subscript) and last_name(node.value) == piece.name
     return isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == piece.name
 
 
