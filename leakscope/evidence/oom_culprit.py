@@ -142,11 +142,11 @@ def _held_most(case: Case, hog: Process, held: int) -> Culprit | None:
         return None
     last = takes.sort_values("take").iloc[-1]
     seen = case.heap(hog.pid)
-    at = seen.at(int(last["take"]))
+    at = seen.position(int(last["take"]))
     if at is None:
         return None
     then = min(held, int_of(last, "rss_bytes") or held)  # more may have come since
-    places = list(seen.of_user())
+    places = [one for one in seen.places if one.has_users_name]
     most = max((float(one.deep_bytes[at] - one.deep_bytes[0]) for one in places), default=0.0)
     if has_grown := most >= SOME * held:
         large = [one for one in places if one.deep_bytes[at] - one.deep_bytes[0] >= MOST * most]

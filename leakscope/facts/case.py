@@ -30,7 +30,7 @@ from .growth.counted import step_unit, steps_passed
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
-from .heap.snapshots import HeapSnapshots, heap_snapshots
+from .heap.comparable import Heap, whole_heap
 from .processes.ranks import growth_of_ranks
 from .processes.segments import Segments, segments_of_job, unmapped
 from .processes.table import Process, processes
@@ -63,9 +63,9 @@ class Case:
         """All rows of a table, by process and time; those of one process: ``ProcessGrowth.rows``."""
         return self.recording.tables[table]
 
-    def heap(self, pid: int) -> HeapSnapshots:
+    def heap(self, pid: int) -> Heap:
         """All that the snapshots of a process found, by number; those that may be compared: ``heap.comparable``."""
-        return heap_snapshots(self.recording, pid)
+        return whole_heap(self.recording, pid)
 
     @cached_property
     def step_unit(self) -> str:

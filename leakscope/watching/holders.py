@@ -48,7 +48,7 @@ def holders_of(process: Process, places: Iterable[Place], at: int, first: int, *
     for place in here:
         members.setdefault(place.parent, []).append(place)
     # What is named inside a member belongs to the container: trainer.history, not trainer.history[*].loss.
-    named = {one for one in here if one.is_user and one.reference.names_it and _MEMBER not in one.path}
+    named = {one for one in here if one.has_users_name and _MEMBER not in one.path}
     above = {place: _named_above(place, named) for place in named}
     inside: dict[Place, float] = {}
     for place, parent in above.items():

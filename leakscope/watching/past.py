@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts.heap.snapshots import heap_snapshots
+from ..facts.heap.comparable import whole_heap
 from ..facts.tables import narrow, only, records
 from ..storage import thinned
 from .cursor import Row
@@ -96,8 +96,8 @@ def _births(processes: list[Row]) -> list[Row]:
 def _holders(recording: Recording, takes: list[Row]) -> Iterator[Row]:
     is_cut_short = {(row["pid"], row["take"]): bool(row["truncated"]) for row in takes}
     for row in takes:
-        seen = heap_snapshots(recording, row["pid"])
-        at = seen.at(row["take"])
+        seen = whole_heap(recording, row["pid"])
+        at = seen.position(row["take"])
         if at is not None:
             process, is_whole = (row["pid"], row["start_ticks"]), not is_cut_short[row["pid"], seen.takes[0]]
             told = partial(holders_of, process, seen.places, at, 0, is_whole=is_whole)

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from leakscope import schema
+from leakscope.facts.heap.comparable import Heap
 from leakscope.facts.heap.graph import laid_over
 from leakscope.facts.heap.history import History
 from leakscope.facts.heap.place import GRAPH_TYPE, Place
-from leakscope.facts.heap.snapshots import HeapSnapshots
 from leakscope.facts.weights.named import named_sets
 
 from .forks import Forks
@@ -70,9 +70,10 @@ class Taken:
         return {place.path: place for place in self.seen.places}
 
     @property
-    def seen(self) -> HeapSnapshots:
+    def seen(self) -> Heap:
         places = laid_over(History(self.tables, PID), self.takes)
-        return HeapSnapshots(tuple(self.takes), np.array(self.takes, dtype=float), tuple(places))
+        at_s = np.array(self.takes, dtype=float)
+        return Heap(PID, at_s, at_s, at_s, at_s, tuple(self.takes), False, (), tuple(places))
 
 
 @pytest.mark.slow

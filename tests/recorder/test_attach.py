@@ -15,7 +15,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.errors import LeakscopeError
-from leakscope.facts.heap.snapshots import heap_snapshots
+from leakscope.facts.heap.comparable import whole_heap
 from leakscope.recorder import attach, proc, ps
 from leakscope.recorder.staging import Staged
 from leakscope.recorder.tree import Tree
@@ -114,7 +114,7 @@ def test_a_running_python_of_our_version_is_seen_from_inside(tmp_path: Path) -> 
         assert is_running(process.pid)
         process.kill()
     assert done.returncode == 0
-    seen = heap_snapshots(without_units(open_recording(tmp_path / "run.parquet")), process.pid)
+    seen = whole_heap(without_units(open_recording(tmp_path / "run.parquet")), process.pid)
     assert max(p.deep_bytes.max() for p in seen.places if p.path.endswith("trainer.history")) > 5_000_000
 
 

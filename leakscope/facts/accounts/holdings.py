@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...findings import AGENT, DATA, BillRow
 from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
+from ..heap.comparable import whole_heap
 from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
-from ..heap.place import FRAME, MODULE_DICTS, RUNNING, Place, upwards
-from ..heap.snapshots import heap_snapshots
+from ..heap.owners import is_model
+from ..heap.place import FRAME, RUNNING, Place, upwards
 from ..heap.standing import shared_table
 from ..heap.tree import as_people_see_it
 from ..tables import cells, only
@@ -176,7 +177,7 @@ class _Told:
 
     def _own_tensors(self, place: Place) -> float:
         if not self.is_asked:
-            return 0.0 if _is_model(place) else float(place.tensor_bytes[-1])
+            return 0.0 if is_model(place) else float(place.tensor_bytes[-1])
         return self._asked(place)
 
     def _asked(self, place: Place) -> float:
@@ -190,7 +191,7 @@ def _models(recording: Recording, process: ProcessGrowth, take: int) -> list[Bil
     rows = only(rows, (rows["take"] == take) & rows["tensor_owner"].isin(_WEIGHTS) & (rows["device"] == "cpu"))
     if not len(rows):
         return []
-    named, places = named_sets(heap_snapshots(recording, process.pid), rows)
+    named, places = named_sets(whole_heap(recording, process.pid), rows)
     sizes = named.groupby("weight_set")["storage_bytes"].sum()
     order = named.assign(whole=named["weight_set"].map(sizes)).sort_values("whole", ascending=False, kind="stable")
     own = order.drop_duplicates("storage_key").groupby("weight_set", sort=False)["storage_bytes"].sum()
@@ -213,17 +214,13 @@ def with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
     return replace(row, parts=parts)
 
 
-def _is_model(place: Place) -> bool:
-    return any(child.reference.variable in MODULE_DICTS for child in place.children)
-
-
 def _kind(place: Place) -> str | None:
     return place.type_name if place.type_name != FRAME else None
 
 
 def _called(place: Place) -> Place:
     """By whose name of the user's it is known: how a table keeps its block inside says nothing."""
-    named = next((one for one in upwards(place, by_name=True) if one.is_user and one.reference.names_it), place)
+    named = next((one for one in upwards(place, by_name=True) if one.has_users_name), place)
     return place if named in upwards(place.parent) else named
 
 

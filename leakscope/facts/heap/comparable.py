@@ -1,15 +1,19 @@
-"""The snapshots of one process that may be compared, laid over each other: what each place held at each of them."""
+"""The snapshots of one process, laid over each other: what each place held at each of them. All, or those of a window
+that may be compared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...units import ENDS_S, FEWEST
+from ...units import ENDS_S, FEWEST, LITTLE
+from ..code.index import tail
 from ..remembered import remembered
 from ..tables import AT_EXIT, narrow, only
 from .graph import graph_places
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _OF_MALLOC = ("malloc_free_bytes", "malloc_in_use_bytes", "rss_bytes")
+_ARRAYS = ("numpy.ndarray", "torch.Tensor")
 _AFTER_S = ENDS_S  # the window ends before the last samples: a program takes itself down
 
 
@@ -45,6 +50,29 @@ class Heap:
     places: tuple[Place, ...]
     is_exact: bool = False  # from the graph of all objects: nothing is estimated
     tensor_count: Floats | None = None
+
+    @cached_property
+    def by_number(self) -> dict[int, Place]:
+        """{number of an object: the place that it is, or is a part of}."""
+        return {number: place for place in self.places for number in place.numbers}
+
+    @cached_property
+    def own_arrays(self) -> frozenset[tuple[str, str]]:
+        """(function, class or module, name) of arrays that have memory: who shows another's has next to none."""
+        arrays = (one for one in self.places if one.type_name in _ARRAYS and one.deep_bytes.max() >= LITTLE)
+        return frozenset((tail(one.reference.owner), one.reference.variable or "") for one in arrays)
+
+    def position(self, take: int) -> int | None:
+        """Of a snapshot; None: it has no graph."""
+        return self.takes.index(take) if take in self.takes else None
+
+
+@remembered
+def whole_heap(recording: Recording, pid: int) -> Heap:
+    """All that was read of a process, for who asks about one object or one moment. Empty where no heap was read."""
+    takes = takes_of(recording, pid)
+    takes = takes.at(takes.has_graph)
+    return _heap(recording, pid, takes, graph_places(recording, pid, takes.numbers) if len(takes) else [])
 
 
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float, *, on_devices: bool = False) -> Iterator[Heap]:
@@ -108,11 +136,14 @@ def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float)
 def _laid_over(recording: Recording, pid: int, takes: Takes, on_devices: bool = False) -> Heap:
     places = graph_places(recording, pid, takes.numbers, on_devices=on_devices, weighs_alike=True)
     sampled = sampled_takes(recording, pid)
-    is_exact = sampled.isdisjoint(takes.numbers)
-    if not is_exact:
+    if not sampled.isdisjoint(takes.numbers):
         _fill_unlisted(places, takes, np.isin(takes.numbers, list(sampled)))
         _fill_before_listed(places, takes, np.isin(takes.numbers, list(sampled)))
     _carry_what_is_below(places)
+    return _heap(recording, pid, takes, places)
+
+
+def _heap(recording: Recording, pid: int, takes: Takes, places: Sequence[Place]) -> Heap:
     return Heap(
         pid=pid,
         time_s=takes.time_s,
@@ -123,7 +154,7 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, on_devices: bool = 
         truncated=bool(takes.is_truncated.any()),  # sampled or without all of autograd's
         roots=tuple(_without_modules(places)),
         places=tuple(places),
-        is_exact=is_exact,
+        is_exact=sampled_takes(recording, pid).isdisjoint(takes.numbers),
         tensor_count=tensor_count_at(recording.tables["sentinels"], pid, takes.time_s),
     )
 
@@ -203,7 +234,7 @@ def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
     """No more than there is room for beside what is in use: malloc also counts as free what it has returned."""
     sentinels = narrow(sentinels, "pid", "time_s", *_OF_MALLOC)
     own = only(sentinels, (sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()).sort_values("time_s")
-    if not len(own):
+    if not len(own) or not len(at_s):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)
     said, in_use, rss = (own[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan) for name in _OF_MALLOC)

@@ -17,8 +17,8 @@ import numpy as np
 from ...units import FEWEST, MOST
 from ..code.names import Holder
 from ..tables import cells, only
+from .comparable import Heap
 from .place import Place, upwards
-from .snapshots import HeapSnapshots
 from .standing import has_key
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Form:
 # ---- what there is
 
 
-def forms_of(seen: HeapSnapshots, table: pd.DataFrame, last: int, user_modules: Collection[str]) -> list[Form]:
+def forms_of(seen: Heap, table: pd.DataFrame, last: int, user_modules: Collection[str]) -> list[Form]:
     """Containers of the snapshot ``last``; of those that share their rows, the largest. ``table``: ``data_forms``."""
     rows = only(table, (table["take"] == last) & (table["data_form"] != _MAPPED))
     before = only(table, (table["take"] < last) & (table["data_form"] == NUMERIC))

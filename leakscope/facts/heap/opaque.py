@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...agent.libraries import is_harmless
+from .comparable import Heap
 from .place import Place
-from .snapshots import HeapSnapshots
 
 
-def opaque_holders(seen: HeapSnapshots, most: int = 3) -> list[Place]:
+def opaque_holders(seen: Heap, most: int = 3) -> list[Place]:
     """Opaque objects of the user's own code in any snapshot, the shortest way first."""
     found = {place.path: place for place in seen.places if place.opaque and place.is_user}
     told = [place for place in found.values() if not is_harmless(place.type_name)]

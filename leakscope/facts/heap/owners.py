@@ -49,6 +49,10 @@ def is_module_dict(place: Place) -> bool:
     return place.path.endswith(_MODULE_DICTS)
 
 
+def is_model(place: Place) -> bool:
+    return any(map(is_module_dict, place.children))
+
+
 def heaviest_leaf(place: Place) -> Place:
     """Down the path that carries most of the growth: what the memory is made of in the end."""
     while True:

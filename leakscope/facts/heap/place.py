@@ -47,11 +47,6 @@ class Reference:
     owner_line: int | None = None
     is_user: bool = False
 
-    @property
-    def names_it(self) -> bool:
-        """It has a name that a person gave it."""
-        return self.variable is not None and self.edge_kind in NAMING_EDGES
-
 
 NO_REFERENCE = Reference()
 
@@ -116,6 +111,11 @@ class Place:
     @property
     def is_user(self) -> bool:
         return self.reference.is_user
+
+    @property
+    def has_users_name(self) -> bool:
+        """One that the user gave it."""
+        return self.is_user and self.reference.variable is not None and self.reference.edge_kind in NAMING_EDGES
 
     @property
     def object_bytes(self) -> Floats:

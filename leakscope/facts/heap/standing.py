@@ -9,8 +9,8 @@ import numpy as np
 
 from ...units import FEWEST, HARDLY, NEARLY_ALL
 from .comparable import Heap
-from .owners import user_place
-from .place import MODULE_DICTS, Place, upwards
+from .owners import is_model, user_place
+from .place import Place, upwards
 
 _STANDS = HARDLY  # of what it gained: so much it may still gain between the last two snapshots
 _THERE = NEARLY_ALL  # of the most it held: with less it was emptied, or is just being; estimates vary by a tenth
@@ -53,21 +53,21 @@ def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
     """
     if place.deep_bytes[-1] < least_bytes or place.type_name.startswith(_OPTIMIZERS):
         return
-    if _has_name(place) and any(map(_is_model, (place, *_namespaces(place)))):
+    if place.has_users_name and any(map(is_model, (place, *_namespaces(place)))):
         yield place
         return
     inner = [found for child in place.children for found in held_by_users(child, least_bytes)]
     yield from inner
     if inner or _trains(place) or _has_model(place):
         return
-    if _has_name(place) or has_key(place) or shared_table(place) is not None:
+    if place.has_users_name or has_key(place) or shared_table(place) is not None:
         yield place
 
 
 def shared_table(place: Place) -> Place | None:
     """By whose name of the user's it is known, where nothing with a name keeps it alone."""
     named = user_place(place)
-    return named if _has_name(named) and not any(map(_has_name, upwards(place))) else None
+    return named if named.has_users_name and not any(above.has_users_name for above in upwards(place)) else None
 
 
 def _has_model(place: Place) -> bool:
@@ -77,14 +77,10 @@ def _has_model(place: Place) -> bool:
 def has_key(place: Place) -> bool:
     """It is in a container of the user's by a key that is a name: ``artifacts['similarity']``."""
     above = place.parent
-    if above is None or not _has_name(above):
+    if above is None or not above.has_users_name:
         return False
     label = place.said[len(above.said) :]
     return place.said.startswith(above.said) and label.startswith("['") and label.endswith("']")
-
-
-def _has_name(place: Place) -> bool:
-    return place.is_user and place.reference.names_it
 
 
 def _named(place: Place, least_bytes: float) -> Iterator[Place]:
@@ -94,20 +90,16 @@ def _named(place: Place, least_bytes: float) -> Iterator[Place]:
     below = [child for child in place.children if child.growth_bytes >= least_bytes]
     inner = [found for child in below for found in _named(child, least_bytes)]
     yield from inner
-    if _has_name(place) and not inner and not any(map(_trains, below)):
+    if place.has_users_name and not inner and not any(map(_trains, below)):
         yield place
 
 
 def _trains(place: Place) -> bool:
-    return place.type_name.startswith(_TRAINS) or _is_model(place)
+    return place.type_name.startswith(_TRAINS) or is_model(place)
 
 
 def _namespaces(place: Place) -> list[Place]:
     return [child for child in place.children if child.reference.edge_kind == "namespace"]
-
-
-def _is_model(place: Place) -> bool:
-    return any(child.path.endswith(MODULE_DICTS) for child in place.children)
 
 
 def _stands(place: Place, after_bytes: float | None) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..heap.comparable import Heap
 from ..heap.place import Place
-from ..heap.snapshots import HeapSnapshots
 from ..tables import cells
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _OF_SETS = ("parameter", "buffer", "gradient", "optimizer-state", "master-weight")
 
 
-def named_sets(seen: HeapSnapshots, rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Place]]:
+def named_sets(seen: Heap, rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Place]]:
     """Rows of one process of a table with ``weight_set``, which is a path where they have the number of an object.
 
     Several that one path leads to are numbered: ``main() model``, ``main() model #2``. A loose tensor is told by the

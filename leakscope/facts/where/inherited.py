@@ -15,8 +15,8 @@ import numpy as np
 from ...units import MOST
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
+from ..heap.comparable import whole_heap
 from ..heap.place import Place
-from ..heap.snapshots import heap_snapshots
 from .holders import holder_name
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def inherited(
     recording: Recording, sources: Sequence[Source], pid: int, start_s: float, end_s: float
 ) -> Inherited | None:
     """Of a parent whose forks lived between these moments, by the snapshot that saw most of it then, or before."""
-    seen = heap_snapshots(recording, pid)
+    seen = whole_heap(recording, pid)
     before = np.flatnonzero(seen.time_s <= end_s)
     during = before[seen.time_s[before] >= start_s]
     moments = during if len(during) else before[-1:]
-    named = [place for place in seen.of_user() if len(moments) and _is_one(place)]
+    named = [one for one in seen.places if len(moments) and one.has_users_name and _is_one(one)]
     found = [(place, int(moments[place.object_bytes[moments].argmax()])) for place in named]
     heaviest = max(found, key=lambda one: float(one[0].object_bytes[one[1]]), default=None)
     if heaviest is None:
@@ -63,6 +63,6 @@ def _deepest(place: Place, at: int) -> Place:
     least, best, level = MOST * place.object_bytes[at], place, [place]
     while level:
         level = [child for above in level for child in above.children if child.object_bytes[at] >= least]
-        named = [one for one in level if one.is_user and one.reference.names_it and _is_one(one)]
+        named = [one for one in level if one.has_users_name and _is_one(one)]
         best = max(named, key=lambda one: float(one.object_bytes[at]), default=best)
     return best
