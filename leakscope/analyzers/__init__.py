@@ -22,15 +22,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import BadInput
 from ..facts import imported
+from ..facts.case import Case
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import Kind, kind_of
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 ALL_OTHERS = "*"
 _SAID = {  # what a reader who knows no table calls what is in it

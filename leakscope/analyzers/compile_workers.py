@@ -12,12 +12,13 @@ Do:            set TORCHINDUCTOR_COMPILE_THREADS=1 (compile in the trainer itsel
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..confidence import SURE, Ground
 from ..evidence.sentences import at_line, curve
+from ..facts.case import Case
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.tree import TreeGrowth
@@ -26,9 +27,6 @@ from ..facts.tables import only, series
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MUCH, SOME, SOON_S, WORTH, MiB, format_bytes, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
 SEEN_BY = ("processes.ppid",)

@@ -15,11 +15,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..confidence import AGAINST, FAIR, STRONG, Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
 from ..facts.calls import Call
+from ..facts.case import Case
 from ..facts.endings.meanings import (
     Meaning,
     known,
@@ -47,9 +47,6 @@ from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
 from ..signals import FATAL_SIGNALS, Signal, signal_name
 from ..units import LISTED, NEARLY_ALL
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("processes",)
 SEEN_BY = ("processes.exit_code", "processes.exit_signal", "crash_text.last_words")

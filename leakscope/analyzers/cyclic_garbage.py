@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..confidence import FAIR, PROVEN, SURE, Ground
 from ..evidence.sentences import at_line
+from ..facts.case import Case
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
@@ -32,9 +33,6 @@ from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_nod
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import FEWEST, MOST, MUCH, format_bytes, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)

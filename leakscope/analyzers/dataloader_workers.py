@@ -12,11 +12,11 @@ Do:            keep rows in arrays, tensors or Arrow instead of Python objects; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..evidence.idle_workers import resting_pids
 from ..evidence.suspects import Suspect, copied_in, kept_in
 from ..evidence.teams import growing, has_copied, is_costly
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.table import IDLE_SHARE
 from ..facts.processes.teams import Team
@@ -24,9 +24,6 @@ from ..facts.tables import only
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MUCH, WORTH, format_bytes, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "processes")
 SEEN_BY = ("processes.ppid",)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, STRONGLY_AGAINST, Ground, graded
 from ..evidence.idle_workers import resting_pids
@@ -28,6 +27,7 @@ from ..evidence.sentences import let_go, listed, untyped, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import first_reader, reference_count, use_of
+from ..facts.case import Case
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of, has_same_figures
@@ -37,9 +37,6 @@ from ..facts.where.holders import about, defined_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import FULL, HARDLY, MOST, WORTH, format_bytes, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("takes",)
 TELLS = (WASTE,)

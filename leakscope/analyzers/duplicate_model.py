@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
 from ..evidence.gpu_device import subject_in
 from ..evidence.sentences import at_line
 from ..evidence.use import use_of
+from ..facts.case import Case
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.copies import SecondSet, second_set
@@ -34,11 +37,6 @@ from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration, unnumbered
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ()
 TELLS = (WASTE,)

@@ -12,12 +12,14 @@ Do:            empty what the holder gathers after each evaluation, or keep numb
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..confidence import NEUTRAL, SURE, Ground, graded
 from ..evidence.sentences import grew_at
+from ..facts.case import Case
 from ..facts.growth.arenas import in_use_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
@@ -27,11 +29,6 @@ from ..facts.where.stacks import stays_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
 from ..units import ENDS_S, FEWEST, LITTLE, MOST, SOME, format_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "phases")
 TELLS = (GROWTH, WHEN)

@@ -11,9 +11,9 @@ Do:            close what was opened: open it in a with statement.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ..agent import libraries
 from ..confidence import AGAINST, SURE, Ground
@@ -21,7 +21,8 @@ from ..evidence.keepers import DESCRIPTORS, opening_line
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
-from ..facts.code.adding import Line
+from ..facts.case import Case
+from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
@@ -32,12 +33,6 @@ from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 from ..units import MOST, MUCH, format_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
-    from ..facts.code.adding import Source
 
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.fd_count",)

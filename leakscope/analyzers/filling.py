@@ -11,11 +11,11 @@ Do:            nothing, if the memory it takes when it is full is yours to spend
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..confidence import PROVEN, SURE, Ground
 from ..evidence import retained
 from ..evidence.sentences import looked_too_early
+from ..facts.case import Case
 from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
@@ -23,9 +23,6 @@ from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
 from ..units import LITTLE, format_bytes, format_count, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = retained.NEEDS
 TELLS = (FILLS,)

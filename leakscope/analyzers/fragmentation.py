@@ -17,7 +17,7 @@ Do:            keep what lives long apart from what does not: copy the survivors
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from ..evidence.explained import growing_holder, is_explained
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.bill import ARROW_POOL, FREE
 from ..facts.accounts.ledger import growth_of
+from ..facts.case import Case
 from ..facts.growth.kept import LARGE_BYTES, Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
@@ -42,9 +43,6 @@ from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, WASTE
 from ..units import GOOD_PART, HUGE, MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, WASTE)

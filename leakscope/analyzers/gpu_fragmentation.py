@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +22,13 @@ from ..confidence import FAIR, SURE, WEAK, Ground
 from ..evidence.gpu_device import allocated_curve, largest_free, ran_out, subject_in, unused_at
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
+from ..facts.case import Case
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.snapshots import ALLOCATED, DeviceSnapshot
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import ASIDE
 from ..units import FEWEST, GOOD_PART, HUGE, SOME, format_bytes
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ()
 TELLS = (ASIDE,)

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import TYPE_CHECKING
 
 from ..confidence import SURE, Ground
 from ..evidence.gpu_device import subject_in
+from ..facts.case import Case
 from ..facts.gpu.budget import DeviceBudget
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import HUGE, format_bytes
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("gpu_snapshots",)
 TELLS = (ASIDE,)

@@ -10,22 +10,18 @@ Do:            end that process, or give the job another GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ..confidence import PROVEN, WEAK, Ground
 from ..facts.accounts.gpu import NO_GPU, Oom
+from ..facts.case import Case
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import FULL, SOME, GiB, format_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ()
 TELLS = (ASIDE,)

@@ -11,19 +11,16 @@ Do:            what the largest account allows: a smaller batch or checkpointing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..confidence import PROVEN, Ground
 from ..evidence.gpu_device import allocated_curve, as_program_says, largest_free, parts, subject_in, too_late, unused_at
+from ..facts.case import Case
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.roles import ACTIVATIONS, GRADIENTS, OPTIMIZER
 from ..facts.gpu.snapshots import Oom
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER
 from ..units import GOOD_PART, SOME, format_bytes
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("gpu_snapshots",)
 TELLS = (DANGER,)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..confidence import SURE, Ground
 from ..evidence.gpu_device import (
@@ -24,14 +23,12 @@ from ..evidence.gpu_device import (
     subject_in,
     too_late,
 )
+from ..facts.case import Case
 from ..facts.gpu.budget import DeviceBudget, Line
 from ..facts.gpu.roles import ACTIVATIONS, BEFORE, OTHER
 from ..findings import Evidence, Finding, RuledOut
 from ..kinds import ASIDE
 from ..units import LARGE, MUCH, SOME, format_bytes, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("gpu_snapshots",)
 TELLS = (ASIDE,)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..evidence.gpu_device import allocated_curve, as_program_says, between_mark
 from ..evidence.sentences import at_line, curve
 from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
+from ..facts.case import Case
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.kept import LEAST_BYTES, LEAST_SHARE, LEAST_STEPS, Kept, is_growth, no_steps
 from ..facts.gpu.roles import ACTIVATIONS
@@ -47,9 +48,6 @@ from ..units import (
     format_per_step,
     over,
 )
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ()
 TELLS = (ELSEWHERE,)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
@@ -31,6 +31,7 @@ from ..evidence.idle_workers import idle_pools, resting_pids
 from ..evidence.sentences import let_go, listed, looked_too_early, untyped, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, reference_count, use_of
+from ..facts.case import Case
 from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
@@ -44,9 +45,6 @@ from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import HELD
 from ..units import FEWEST, HARDLY, MOST, MUCH, SLIGHT, MiB, format_bytes, format_count, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)

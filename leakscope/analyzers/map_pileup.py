@@ -11,13 +11,14 @@ Do:            close each mapping, or take many small ones from one that is larg
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..confidence import FAIR, STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, opening_line
 from ..evidence.sentences import at_line, curve
+from ..facts.case import Case
 from ..facts.code.adding import find_calls
 from ..facts.growth.passing import started_s
 from ..facts.growth.processes import ProcessGrowth
@@ -26,9 +27,6 @@ from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 from ..units import FEWEST, GOOD_PART, MOST, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("memory_maps",)
 TELLS = (PILE,)

@@ -11,13 +11,15 @@ Do:            map the file read-only, or copy only what has to change.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..confidence import STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, mapping_name, opening_line
 from ..evidence.sentences import at_line
+from ..facts.case import Case
 from ..facts.code.adding import find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
@@ -27,11 +29,6 @@ from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import FEWEST, MOST, MUCH, WORTH, format_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.file_bytes", "memory_maps.map_rss_bytes")

@@ -10,24 +10,21 @@ Do:            find what grows, or what else runs there; a limit that is lower t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
 from ..evidence.sentences import curve
 from ..facts.accounts.forecast import Forecast, forecast_of
+from ..facts.case import Case
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.tables import only
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import CRASH, DANGER, LIMIT
 from ..units import MOST, format_bytes, format_duration
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 TELLS = (DANGER, LIMIT)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
@@ -24,6 +24,7 @@ from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import has_unweighed_tensors
+from ..facts.case import Case
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import index_of
 from ..facts.growth.frozen import frozen_in
@@ -42,9 +43,6 @@ from ..facts.where.stacks import GrowthLine, by_creation, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import GOOD_PART, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)

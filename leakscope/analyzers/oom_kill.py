@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ..evidence import enough
 from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
 from ..evidence.sentences import curve
 from ..facts.calls import who_asked
+from ..facts.case import Case
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
 from ..facts.endings.last_rise import LastRise, last_rise
@@ -30,9 +30,6 @@ from ..facts.tables import only
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import KILL
 from ..units import FULL, LISTED, MOST, MUCH, KiB, format_bytes, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("processes",)
 SEEN_BY = ("kernel_log.text", "host_samples.oom_kill_count", "cgroup_samples.oom_kill_count")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..confidence import SURE, Ground
 from ..evidence.keepers import PROCESSES
 from ..evidence.pile import Pile, rising
 from ..evidence.sentences import at_line
+from ..facts.case import Case
 from ..facts.code.starts import process_start_line
 from ..facts.growth.counts import up_to_the_end
 from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, POOL_WORKER, Process, alive_counts
@@ -28,9 +29,6 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import MOST, format_bytes
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
 SEEN_BY = ("processes.ppid",)

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_made_by_a_compiler
 from ..evidence.sentences import at_line, curve
+from ..facts.case import Case
 from ..facts.code.adding import Line, find_calls
 from ..facts.code.index import Source
 from ..facts.code.starts import calls
@@ -37,11 +39,6 @@ from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, MAKES
 from ..units import FEWEST, MOST, NEARLY_ALL, format_bytes, over
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
 TELLS = (GROWTH, MAKES)

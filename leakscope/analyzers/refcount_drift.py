@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ..confidence import FAIR, PROVEN, STRONG, Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.calls import Call
+from ..facts.case import Case
 from ..facts.endings.meanings import known
 from ..facts.endings.texts import frames, innermost_user, said
 from ..facts.growth.lost_references import Losing, losing
@@ -41,9 +42,6 @@ from ..findings import NOBODY, Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
 from ..signals import Signal
 from ..units import FEWEST, MOST, MUCH, format_count, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, DANGER)

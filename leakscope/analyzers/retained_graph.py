@@ -10,15 +10,12 @@ Do:            keep .item() or .detach() of it, or run evaluation under torch.no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..evidence import retained
+from ..facts.case import Case
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import LITTLE
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = retained.NEEDS
 TELLS = (GROWTH,)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence.sentences import at_line, curve
+from ..facts.case import Case
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls
 from ..facts.growth.filling import fills
@@ -29,9 +29,6 @@ from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
 from ..units import MOST, WORTH, format_bytes, format_rate, over
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.shmem_bytes", "shared_segments.segment_bytes")

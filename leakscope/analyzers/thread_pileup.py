@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line, grew_at
 from ..facts.calls import calls_of
+from ..facts.case import Case
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
@@ -34,11 +36,6 @@ from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import FEWEST, GOOD_PART, MOST, KiB, format_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.thread_count",)

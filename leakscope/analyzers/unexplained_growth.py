@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from textwrap import shorten
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence.explained import explained_bytes, growing_holder
@@ -24,6 +24,7 @@ from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line, grew_at, looked_too_early
 from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
+from ..facts.case import Case
 from ..facts.code.adding import CALLS, Line, adding_lines
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
@@ -40,9 +41,6 @@ from ..facts.where.stacks import lines_of, stays_at
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
 from ..units import FULL, GOOD_PART, MOST, NEARLY_ALL, format_bytes, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 TELLS = (ASIDE,)

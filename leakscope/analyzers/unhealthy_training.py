@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ..confidence import PROVEN, SURE, Ground
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, only
@@ -23,11 +26,6 @@ from ..facts.weights.named import named_sets
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
 from ..units import LISTED, format_count
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
 TELLS = (DANGER,)

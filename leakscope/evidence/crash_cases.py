@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
+from ..facts.case import Case
 from ..facts.code.adding import find_calls
 from ..facts.endings.counters import of_host
 from ..facts.endings.cuda_oom import CudaOom, parse
@@ -17,9 +18,6 @@ from ..findings import Evidence, Finding
 from ..signals import signal_name
 from ..units import FULL, MOST, SIZES, format_bytes
 from .oom_culprit import Culprit, culprit, would_have_been_enough
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 LAST_WORDS = (Ground("its last words say so", PROVEN),)
 _RAISE = (

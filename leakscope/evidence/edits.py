@@ -6,13 +6,10 @@ import difflib
 import os.path
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from ..facts.case import Case
 from ..facts.code.edits import Asked, Edited, Piece, Unsure, edit, let_go, suitable
 from ..findings import Edit, Finding, Idle
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _MOST_LINES = 40  # of a diff: one statement is edited, or a line is put behind a few
 _LAST_STEP = re.compile(r"(?:(?P<of>.*\(\)) |.*\.|)(?P<name>\w+)(?:\['(?P<key>[^']+)'\])?$")  # of a path

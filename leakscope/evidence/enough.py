@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only
 from ..facts.where.progress import passed_s
 from ..findings import LEVEL, PEAK, Bill, BillRow, Finding
 from ..units import FULL, HARDLY, NEARLY_ALL, WORTH, format_bytes, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _FITS = FULL  # of the limit: less room is none for the next batch
 _LEAST_BYTES = WORTH

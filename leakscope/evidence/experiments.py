@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import pandas as pd
+
+from ..facts.case import Case
 from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, only, text_of
 from ..findings import RuledOut
 from ..units import ENDS_S, FULL, MUCH, WORTH, format_bytes, format_count
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 _LAST_SENTINELS = int(ENDS_S)  # rows, one a second: what the process held while it worked
 _FEW_ARENAS = 2

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..confidence import STRONG, Ground
+from ..facts.case import Case
 from ..facts.code.adding import Line
 from ..facts.code.reading import goes_on_with
 from ..facts.code.starts import calls, process_start_line
@@ -18,9 +19,6 @@ from ..findings import Evidence, Finding, Idle
 from ..units import MOST, format_bytes, format_count, format_duration
 from .sentences import at_line, wasted
 from .use import progress_of
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _POOLS = ("/multiprocessing/pool.py:", "/multiprocess/pool.py:", "/concurrent/futures/process.py:")  # on their stacks
 

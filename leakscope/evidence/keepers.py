@@ -7,11 +7,12 @@ a mapping, a Thread, a Popen. Snapshots show them where they weigh enough; else 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..agent import libraries
+from ..facts.case import Case
 from ..facts.code.adding import ADDS, Line, Source
 from ..facts.code.index import tail
 from ..facts.code.keeping import Kept, kept_as
@@ -25,9 +26,6 @@ from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence
 from ..units import FEWEST, MOST, NEARLY_ALL
 from .sentences import at_line
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 MAPPINGS = libraries.names_of(libraries.MAPPING)
 DESCRIPTORS = libraries.names_of(libraries.DESCRIPTOR)

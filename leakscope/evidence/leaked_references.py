@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..confidence import AGAINST, FAIR, Ground
 from ..facts.accounts.ledger import growth_of
+from ..facts.case import Case
 from ..facts.code.adding import Line
 from ..facts.code.imports import STANDARD_LIBRARY, package_in
 from ..facts.code.index import index_of
@@ -32,9 +33,6 @@ from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import NOBODY, Evidence, Finding
 from ..units import FEWEST, MOST, MUCH, SOME, format_bytes, format_count, format_duration
 from .sentences import at_line
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 # Of the objects that no collector knows, those that may be large: the functions of Python that ask malloc for them.
 _MADE_BY = {

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import only, without_last
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence
 from ..units import FEWEST, MOST, format_bytes, format_count
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 _MOST_ALIKE = 0.7  # of the snapshots have an input of a shape seen before: shapes repeat
 _LOADED, _LAST_IMMORTAL = re.compile(r"Python 3\.12\.(\d+)"), 4  # CPython 113993

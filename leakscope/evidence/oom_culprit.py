@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.case import Case
 from ..facts.code.adding import adding_lines
 from ..facts.processes.table import Process
 from ..facts.subject import subject_of
@@ -16,9 +16,6 @@ from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
 from ..units import MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _SAME_S = SOON_S  # who ended later than so long before it was there with it
 _WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run

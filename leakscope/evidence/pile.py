@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from ..facts.case import Case
 from ..facts.code.adding import Line
 from ..facts.growth.counts import judge_count
 from ..facts.growth.processes import ProcessGrowth
@@ -19,9 +20,6 @@ from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING
 from ..findings import Series
 from .keepers import NOBODY, Keeper, keeper
 from .sentences import curve
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 
 @dataclass(frozen=True, eq=False)

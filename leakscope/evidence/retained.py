@@ -7,8 +7,9 @@ objects, arrays and tensors, or the autograd graphs that hang on tensors in C++.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ..facts.case import Case
 from ..facts.code.adding import CREATES, Source
 from ..facts.code.ways_out import Library
 from ..facts.growth.processes import ProcessGrowth
@@ -26,9 +27,6 @@ from ..units import LISTED, MOST, MUCH, format_bytes, format_count
 from .mechanisms import advice
 from .retained_words import doubts, evidence, title
 from .sentences import looked_too_early
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 

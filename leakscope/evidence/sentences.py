@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 
+from ..facts.case import Case
 from ..facts.code.adding import Line
 from ..facts.growth.limits import is_short
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth
 from ..facts.growth.unseen import unseen
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, series
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding, Series, Skipped
 from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_bytes, format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
-    from ..facts.growth.processes import ProcessGrowth
-    from ..facts.growth.tree import TreeGrowth
-    from .use import Use
+from .use import Use
 
 POINTS = 2000  # of a curve, at most
 _ONE_PIECE = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..facts.calls import calls_of
+from ..facts.case import Case
 from ..facts.code.adding import CALLS, Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
@@ -14,10 +14,6 @@ from ..facts.processes.teams import Team
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Finding
 from ..units import MOST
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
-
 
 DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python objects of the data set
 

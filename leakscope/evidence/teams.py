@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..confidence import FAIR, NEUTRAL, STRONG, SURE, Ground, graded
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
@@ -18,9 +18,6 @@ from ..findings import Evidence, Finding, Series, Subject
 from ..units import GOOD_PART, LARGE, SOME, MiB, changed, format_bytes
 from .sentences import at_line, curve
 from .suspects import DATA_SHARE, Suspect
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
 _FEW = 4  # curves of workers that can be told apart in one chart

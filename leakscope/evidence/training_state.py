@@ -7,24 +7,22 @@ without a step.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from ..confidence import STRONG, Ground
+from ..facts.case import Case
 from ..facts.code.adding import CREATES
 from ..facts.code.reading import goes_on_setting
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.place import Place
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle
 from ..units import MOST, MUCH, NEARLY_ALL, format_bytes, format_duration
 from .sentences import wasted
 from .use import Use, progress_of, use_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
-    from ..facts.heap.place import Place
 
 _OPTIMIZER = "torch.optim."
 _STATE, _GRADIENT = "optimizer-state", "gradient"

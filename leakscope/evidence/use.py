@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ..facts.case import Case
 from ..facts.code.adding import Line, adding_lines
+from ..facts.code.names import Holder
 from ..facts.code.reading import Reached, reads_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.history import is_cell
+from ..facts.heap.place import Place
 from ..facts.tables import cells, without_last
 from ..facts.where.progress import reached
 from ..findings import Idle
 from ..units import MOST
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
-    from ..facts.code.names import Holder
-    from ..facts.growth.processes import ProcessGrowth
-    from ..facts.heap.place import Place
 
 _KEY = re.compile(r"\['([^'\]]+)'\]$")
 

@@ -12,16 +12,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from ..confidence import LIKELY, Ground, how_sure
-from ..findings import Evidence, Finding, Series, Subject
-from ..storage import thinned, without_units
+from ..findings import Bill, Evidence, Finding, Idle, LedgerRow, Peak, Series, Subject
+from ..storage import Recording, thinned, without_units
 from ..units import SOME, over
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
 from .accounts.peak import peak
+from .code.index import Source
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .gpu.budget import DeviceBudget
@@ -40,12 +42,8 @@ from .subject import About, Spot, Whose, subject_of
 from .tables import only
 
 if TYPE_CHECKING:
-    import pandas as pd
     from typing_extensions import Unpack
 
-    from ..findings import Bill, Idle, LedgerRow, Peak
-    from ..storage import Recording
-    from .code.index import Source
 
 _T = TypeVar("_T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import analyzers
 from ..evidence import experiments
@@ -19,12 +19,9 @@ from ..facts.case import Case
 from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Findings, Report, Timeline, Verdict, fingerprint_of, in_order
-from ..storage import thinned
+from ..storage import Recording, thinned
 from . import attach_mode, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
 from .merging import folded
-
-if TYPE_CHECKING:
-    from ..storage import Recording
 
 
 def analyze(

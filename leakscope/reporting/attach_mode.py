@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..facts import imported
+from ..facts.case import Case
 from ..facts.processes.inside import blind_spot, notes_of_agents
 from ..facts.tables import text_of
 from ..findings import Finding, RecordingFacts, Verdict
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 
 def facts(case: Case, known: RecordingFacts) -> RecordingFacts:

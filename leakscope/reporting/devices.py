@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from ..facts.accounts.gpu import DeviceUse, Oom
+from ..facts.case import Case
 from ..facts.growth.limits import gpu_processes
 from ..facts.series.arithmetic import extremes
 from ..facts.tables import int_of, narrow, only, text_of
 from ..findings import DeviceMemory, Moment
 from ..units import format_bytes
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _MOST = 8  # processes and devices
 _MOST_POINTS = 400

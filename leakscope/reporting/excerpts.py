@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ..facts.case import Case
 from ..facts.code.index import lines_of
 from ..facts.tables import only
 from ..findings import Excerpt, Finding
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _AROUND = 3  # lines before and after: enough to recognise the place
 _WIDEST = 300  # characters of a line: generated sources have lines of megabytes

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from ..facts.case import Case
 from ..facts.tables import only
 from ..findings import Finding, Verdict
 from ..version import __version__
 from . import head
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 _MOST_FINDINGS = 10
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..evidence.gpu_device import parts
+from ..facts.case import Case
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.kept import LEAST_STEPS, no_steps
 from ..facts.growth.tree import TreeGrowth
 from ..findings import BudgetRow, GpuLine
 from ..units import MOST, format_bytes
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _MOST_DEVICES = 16
 _MOST_LINES = 40  # of a device

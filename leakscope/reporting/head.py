@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ..evidence import enough
+from ..facts.case import Case
 from ..facts.growth.filling import filled
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import THROTTLED, not_looked_at, other_mallocs
@@ -20,11 +23,6 @@ from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..signals import signal_name
 from ..units import STEP, format_bytes, format_count, format_duration, format_per_step, format_rate, over
 from . import gpu
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
 _MOVES = ("grew", "jumped", "moves", "rises", "rose", "stays")  # how a trend's reason begins

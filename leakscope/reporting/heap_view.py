@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..errors import BadInput
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.split import ESTIMATES
 from ..facts.heap.comparable import Heap, heap_of
@@ -18,11 +20,6 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
 from ..findings import DEVICE_CACHE, DEVICE_OTHER, Band, HeapHolder, HeapTake, HeapView
 from .timeline import accounts_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..facts.case import Case
 
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
 MOST_PATHS = (200, 100, 60, 40)  # of each process that is shown: who gained most is looked into

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.case import Case
 from ..facts.growth.paces import counted_steps
 from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, only
 from ..findings import Lap, Laps
 from ..units import FEWEST, format_count
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _LEAST_SAMPLES = 4  # of a lap, or its floor and its peak mean nothing
 _MOST = 200  # listed, and drawn as floors and peaks

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..facts.case import Case
 from ..facts.tables import cells, figures, only, process_name, records
 from ..findings import Moment
 from ..signals import signal_name
 from ..units import format_duration
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _MOST = 120  # of one kind
 _EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from ..facts.case import Case
 from ..findings import Outlook, Timeline, Verdict
 from ..units import HARDLY
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 _LEFT = HARDLY  # of the growth: memory that never comes back below this has left its level
 

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
 from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts, split
 from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, series
 from ..findings import Band, Timeline
+from ..storage import Recording
 from .moments import moments
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
-    from ..storage import Recording
 
 _SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ...findings import DATA, LEVEL, PEAK, ROLES, Bill, BillRow, Peak
+from ...storage import Recording
 from ...units import MOST, SOME
 from ..calls import Call
 from ..growth.processes import ProcessGrowth
@@ -25,11 +27,6 @@ from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
 from ..where.progress import asked_at, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"

@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ...findings import Skipped
+from ...storage import Recording
 from ...units import format_bytes
 from ..series.arithmetic import Floats
 from ..tables import int_of, only, process_name, text_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 NO_GPU = "no GPU in this recording"
 _OOM_S = 1.0  # the figures of a device are written right after the note that it ran out

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...findings import AGENT, DATA, BillRow
+from ...storage import Recording
 from ...units import MOST, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.comparable import whole_heap
@@ -23,9 +24,6 @@ from ..heap.tree import as_people_see_it
 from ..tables import cells, only
 from ..weights.named import named_sets
 from .tensors import OWNERS
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 MODEL = "model"
 _WEIGHTS = [owner for owner, account in OWNERS.items() if account == MODEL]

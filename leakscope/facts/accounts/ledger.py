@@ -5,9 +5,8 @@ Each row is the difference of one series (``growth.split``) between the ends of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
 from ...findings import LedgerRow
 from ...units import MOST
@@ -16,9 +15,6 @@ from ..growth.processes import ProcessGrowth
 from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHOWN_PROCESSES = 8
 _LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ...findings import Peak
+from ...storage import Recording
 from ..growth.processes import BETWEEN, recorded_peak
+from ..growth.tree import TreeGrowth
 from ..tables import only
-
-if TYPE_CHECKING:
-    from ...storage import Recording
-    from ..growth.tree import TreeGrowth
 
 _NO_SAMPLE = re.compile(rf"\((?:by (?P<process>.*), )?{BETWEEN}(?:, after (?P<since_s>[\d.]+) s)?\)$")
 

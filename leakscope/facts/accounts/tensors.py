@@ -7,18 +7,14 @@ the whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from ...findings import BudgetRow
+from ...storage import Recording
+from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
 from ..tables import AT_EXIT, figures, only
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
-    from ..growth.processes import ProcessGrowth
 
 # In the order of a person's question: the model, what training adds to it, what a step adds, what the program keeps.
 OWNERS = {

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...storage import Recording
 from .index import Source
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 
 def sources_of(recording: Recording, table: str = "sources") -> list[Source]:

@@ -7,18 +7,14 @@ killer did nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from ...storage import Recording
 from ...units import ENDS_S
 from ..growth.limits import MACHINE, Limit, limits
 from ..tables import only, series
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 
 @dataclass(frozen=True, eq=False)

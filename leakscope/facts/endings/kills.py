@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...confidence import LIKELY, STRONG, SURE, WEAK
+from ...oom import OomEvent
+from ...storage import Recording
 from ...units import ENDS_S, SOON_S
 from ..processes.table import Process
 from ..tables import cells, only
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
-
-if TYPE_CHECKING:
-    from ...oom import OomEvent
-    from ...storage import Recording
 
 _FIRST_TO_GO = 1000  # oom_score_adj
 # The kernel's log has a clock of its own, which runs away from CLOCK_MONOTONIC: by half a second in 1,000 at most. Of

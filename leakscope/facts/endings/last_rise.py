@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...units import MOST, SOME, WORTH, KiB
 from ..growth.processes import ProcessGrowth
@@ -12,9 +13,6 @@ from ..series.arithmetic import Floats
 from ..tables import figures, only, series
 from ..where.progress import Asked, asked_in_turn, last_large
 from .kills import Kill
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class LastRise(NamedTuple):

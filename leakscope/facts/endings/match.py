@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...confidence import AGAINST, STRONG
+from ...oom import OomEvent
 from ...units import HARDLY, MOST, MUCH, KiB
 from ..processes.table import Process
-
-if TYPE_CHECKING:
-    from ...oom import OomEvent
 
 CERTAIN, POSSIBLE = 0.99, AGAINST
 _DYING_S = (

@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Recording
 from ..calls import Call, calls_of
 from ..tables import cells, int_of, only, process_name, text_of
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 Ints = NDArray[np.int64]
 ALLOCATED, AWAITING, FREE = "allocated", "awaiting-free", "free"

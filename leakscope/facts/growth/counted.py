@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from ...storage import Recording
 from ...units import COUNTS_NOTE, STEP, STEP_UNITS
 from ..tables import cells, only
-
-if TYPE_CHECKING:
-    from ...storage import Recording
-    from .tree import TreeGrowth
+from .tree import TreeGrowth
 
 
 def step_unit(recording: Recording) -> str:

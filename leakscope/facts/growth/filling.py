@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...storage import Recording
 from ...units import GOOD_PART, HARDLY, MOST, SOME
 from ..code.adding import Line
 from ..code.caps import Cap, caps
+from ..code.index import Source
 from ..code.recorded import sources_of
 from ..heap.accumulation import accumulations
 from ..heap.comparable import heap_of
@@ -25,10 +26,6 @@ from ..heap.standing import standing
 from ..series.arithmetic import Floats, level_at, per_second
 from .limits import Limit, limits, nearest
 from .processes import ProcessGrowth
-
-if TYPE_CHECKING:
-    from ...storage import Recording
-    from ..code.index import Source
 
 _LIMIT = re.compile(r"max_?(size|len|entries|items|count|length)|capacity|^_*limit$", re.IGNORECASE)
 _LEAST_SHARE = HARDLY  # of what its process gained: below, it matters to nobody

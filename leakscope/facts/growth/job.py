@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from ...signals import Signal
+from ...storage import Recording
 from ...units import MOST, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..tables import cells
 from .processes import ProcessGrowth, alive_in, rounds_of
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _NOT_REGAINED = NEARLY_ALL  # of what there was before a kill: less, and nobody went on with the work
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from ...storage import Recording
 from ...units import format_bytes
 from .. import imported
 from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import figures, int_of, only, process_name, records
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 HOST, CGROUP, RLIMIT, DEV_SHM = "host", "cgroup", "rlimit", "dev-shm"
 _OF_MEMORY = (HOST, CGROUP)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
 from ...units import MOST, SOME
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
 from ..tables import narrow, only
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from .processes import ProcessGrowth
+from .processes import ProcessGrowth
 
 
 def counted_steps(sentinels: pd.DataFrame) -> tuple[Floats, Floats] | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ...storage import Recording
 from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
@@ -29,9 +30,6 @@ from .lives import lives_of
 from .processes import ProcessGrowth
 from .split import INHERITED, split
 from .strays import strays_of
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 ENOUGH = 0.75  # of the growth: so much may end by itself, and nobody can tell about the rest
 _LEAST_READINGS = 3 * FEWEST  # of each third so many

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
+from ...storage import Recording
 from ...units import EXIT_NOTE, WATCHED_TEXT
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
 from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, read_by_forks, shares
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _GAPS_LOOKED_AT = 512
 _LATER_S = 60.0  # a fork may be seen first when its parent was seen last: no pid is given twice so soon

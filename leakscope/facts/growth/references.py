@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,7 @@ from ...units import FEWEST, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
 from ..tables import only
-
-if TYPE_CHECKING:
-    from .processes import ProcessGrowth
+from .processes import ProcessGrowth
 
 _LEAST_TAKES = FEWEST  # fewer tell no steady change from a single one
 _STEADY = NEARLY_ALL  # of all that a rest moved: what it moved on the whole

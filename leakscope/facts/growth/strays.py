@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,9 +12,7 @@ from ...units import FEWEST, MOST
 from ..heap.accumulation import keeps_growing
 from ..series.arithmetic import Floats
 from ..tables import only, without_last
-
-if TYPE_CHECKING:
-    from .processes import ProcessGrowth
+from .processes import ProcessGrowth
 
 _MEASURES = (
     "unreached_count", "unreached_bytes", "frozen_count", "outside_count", "outside_bytes", "loose_count",

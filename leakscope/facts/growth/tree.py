@@ -8,12 +8,12 @@ itself, or where a holder rises in memory that stands.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...findings import RuledOut, Skipped
 from ...rising import LEAST_BLOCKS
+from ...storage import Recording
 from ...units import LISTED, MOST, format_bytes, format_count, format_duration, format_rate
 from ..series.arithmetic import Floats, per_second
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, hidden_share, judge, least_shown, most_risen
@@ -24,9 +24,6 @@ from .limits import Limit, gpu_series, limits, nearest
 from .passing import ENOUGH, Grown, newborn, passing, starved
 from .processes import ProcessGrowth, process_growths
 from .witnesses import Witness, riser_of, witnesses
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
 _LONGER = "a longer run"  # would show, as reasons say where a window was too short

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS, PART
+from ...storage import Recording
 from ...units import FEWEST, HARDLY, MOST, MUCH, SOME, format_bytes
 from ..heap.accumulation import accumulations
 from ..heap.comparable import Heap, heap_of, heap_to_the_end
@@ -38,9 +38,6 @@ from .arenas import in_use_of
 from .job import Job
 from .passing import ENOUGH
 from .processes import ProcessGrowth
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
 _SLOWER = 0.6, 0.9  # of the pace at first: above, time is as good a clock; and where time alone cannot tell

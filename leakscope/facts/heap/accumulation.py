@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...units import FEWEST, MOST
+from .comparable import Heap
 from .owners import is_module_dict
 from .place import OUTSIDE, RUNNING, Floats, Place
-
-if TYPE_CHECKING:
-    from .comparable import Heap
 
 THREADS_ALIVE = "threading._active"
 _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Recording
 from ...units import ENDS_S, FEWEST, LITTLE
 from ..code.index import tail
 from ..remembered import remembered
@@ -20,11 +21,6 @@ from .graph import graph_places
 from .naming import MODULES
 from .place import Floats, Place, downwards
 from .takes import Takes, sampled_takes, takes_of, takes_with_graph
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 _OF_MALLOC = ("malloc_free_bytes", "malloc_in_use_bytes", "rss_bytes")
 _ARRAYS = ("numpy.ndarray", "torch.Tensor")

@@ -10,9 +10,10 @@ import json
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...units import FEWEST, MOST
 from ..code.names import Holder
@@ -20,9 +21,6 @@ from ..tables import cells, only
 from .comparable import Heap
 from .place import Place, upwards
 from .standing import has_key
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TOKEN_IDS, INTEGERS, NUMERIC = "token-ids", "integers", "numeric"
 _MAPPED = "arrow-mapped"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...findings import AGENT
+from ...storage import Recording
 from ...units import MOST, numbered
 from ..calls import is_ours
 from .chains import chain, chains, names_its_like
@@ -36,9 +36,6 @@ from .place import (
 from .sharing import Sharers, give_members, give_to_holder, sharers_of
 from .takes import weigh_alike
 from .weights import weigh_arrays
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _OURS = "recorder"  # a root kind
 _LEFT_OUT = (_OURS, "unreached")  # what is ours, and garbage: other diagnoses tell of it

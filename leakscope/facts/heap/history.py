@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Recording
 from ..remembered import remembered
 from ..tables import cells, narrow, only
 from .place import GROUPS, Floats, Place
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 FIGURES = (
     "retained_bytes", "retained_storage_bytes", "retained_native_bytes", "child_count", "length", "error_bytes",

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Recording
 from ...units import FEWEST
 from ..remembered import remembered
 from ..tables import AT_EXIT, cells, figures, narrow, only
 from .place import Floats
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 Mask = NDArray[np.bool_]
 

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ...errors import BadInput
 from ...findings import AGENT
+from ...storage import Recording
 from ..tables import AT_EXIT, cells, only
 from .graph import graph_places
 from .naming import MODULES
 from .place import OUTSIDE, Floats, Place
 from .takes import takes_with_graph
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _NO_GRAPH = (
     "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "

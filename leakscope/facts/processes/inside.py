@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ... import outside
+from ...storage import Recording
 from ...units import EXIT_NOTE, MUCH, GiB, format_bytes, format_duration
 from .. import imported
 from ..tables import Row, by_process, cells, fell_silent, figures, only, process_name, process_names, records, text_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4

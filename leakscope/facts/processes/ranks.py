@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from ...storage import derived
+from ...storage import Recording, derived
 from ...units import spans
 from ..growth.tree import tree_growth
 from ..tables import int_of, only
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _MOST_NAMED = 8  # ranges of ranks in one sentence
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...agent import libraries
 from ...findings import LedgerRow
+from ...storage import Recording
 from ...units import MOST
 from ..code.adding import Line, Source
 from ..code.starts import calls, mentions
@@ -16,11 +18,6 @@ from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats
 from ..tables import only
 from .table import Process
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 DEV_SHM = "dev-shm"
 _UNMAPPED = "unmapped-shared-memory"

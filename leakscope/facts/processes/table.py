@@ -10,21 +10,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ...findings import ProcessRow
 from ...signals import Signal
+from ...storage import Recording
 from ...units import FEWEST, HARDLY, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import Row, by_process, cells, int_of, only, process_names, records, series, text_of
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 IDLE_SHARE = HARDLY  # of a core: a worker that waits in a poll loop uses less
 _TICK_S = 0.02  # CPU time is counted in ticks, and a look of ours takes one or two

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from ...storage import Recording
 from ...units import MOST, SOON_S
 from ..code.index import Source
 from ..growth.processes import ProcessGrowth
@@ -21,11 +24,6 @@ from ..tables import cells, int_of, text_of
 from ..where.inherited import Inherited, inherited
 from .forked_copies import Copies, most_copied
 from .table import COMPILE_WORKER, DATALOADER_WORKER, Process, gains
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ...storage import Recording
 
 _WARM_UP_S = SOON_S  # a worker's imports and first batches: one that lived no longer gained nothing that tells
 _LAST_S = SOON_S  # before the end of the window: workers end a moment before their parent

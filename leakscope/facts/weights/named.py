@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from ..heap.comparable import Heap
 from ..heap.place import Place
 from ..tables import cells
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _OF_SETS = ("parameter", "buffer", "gradient", "optimizer-state", "master-weight")
 

@@ -12,15 +12,13 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..tables import cells
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]

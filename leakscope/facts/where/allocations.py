@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ...units import TOLD_S
 from ..growth.processes import ProcessGrowth
@@ -15,9 +16,6 @@ from ..growth.tree import TreeGrowth
 from ..remembered import remembered
 from ..series.arithmetic import Floats
 from ..tables import int_of, only, text_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TABLE = "allocation_stacks"
 NATIVE = ("malloc", "mmap")

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...storage import Recording
 from ...units import MOST
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
 from ..heap.comparable import whole_heap
 from ..heap.place import Place
 from .holders import holder_name
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...storage import Recording
 from ...units import MiB
 from ..code.adding import Line, Source
 from ..code.imports import STANDARD_LIBRARY
@@ -17,9 +17,6 @@ from ..heap.handles import handles
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Floats, Place
 from .holders import holder_name, named_in
-
-if TYPE_CHECKING:
-    from ...storage import Recording
 
 _LEAST_BYTES = MiB
 
