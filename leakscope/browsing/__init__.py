@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import BadInput
 from ..facts.heap.place import Place, upwards
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.tables import process_name
+from ..storage import Recording
 from ..units import format_bytes, format_count, format_duration, unnumbered
 from ..words import printable
 from .whole import WholeHeap, whole_heap_of
-
-if TYPE_CHECKING:
-    from ..storage import Recording
 
 __all__ = ["every_way", "show", "ways"]
 

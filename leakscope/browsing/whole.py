@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,7 @@ from ..errors import BadInput
 from ..facts.heap.place import GROUPS
 from ..facts.heap.tree import heap_tree
 from ..facts.tables import only
-
-if TYPE_CHECKING:
-    from ..storage import Recording
+from ..storage import Recording
 
 _NONE = (
     "has no file with the whole heap: record with --full-heap, or `leakscope snapshot --full-heap`. "

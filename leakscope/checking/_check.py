@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..comparing import CANNOT_TELL as UNDECIDED
 from ..comparing import WORSE, compare_cases, failure, workers_at_once
@@ -14,12 +13,10 @@ from ..facts.series.trend import GROWING, LEAST_STEPS
 from ..findings import Finding, Report
 from ..ignoring import Ignores, without_ignored
 from ..reporting import report_of
+from ..storage import Recording
 from ..units import format_bytes, format_count, format_duration, over
 from ..words import accepted
 from ._rules import Growth, Rules
-
-if TYPE_CHECKING:
-    from ..storage import Recording
 
 KEPT, BROKEN, CANNOT_TELL = "kept", "broken", "cannot-tell"
 NO_LEAK = "no leak"  # the rule that holds where none is given

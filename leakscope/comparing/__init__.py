@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from ..facts.case import Case
+from ..findings import Report
 from ..reporting import report_of
+from ..storage import Recording
 from ._comparison import (
     BETTER,
     CANNOT_TELL,
@@ -37,10 +38,6 @@ from ._ran import another_program, failure
 from ._render import FORMATS, render, render_cell
 from ._verdict import decide, of_what_ran
 from ._words import WORDS
-
-if TYPE_CHECKING:
-    from ..findings import Report
-    from ..storage import Recording
 
 _OF_ANOTHER = {GONE: ONLY_BEFORE, NEW: ONLY_AFTER}
 

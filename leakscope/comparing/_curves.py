@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..facts.case import Case
 from ..facts.growth.arenas import in_use_of
 from ..facts.growth.paces import counted_steps
 from ..facts.growth.tree import TreeGrowth
@@ -18,9 +18,6 @@ from ..facts.tables import fell_silent
 from ..reporting.timeline import thinned
 from ..rising import WARM_UP
 from ._comparison import Overlay, RunCurve
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 Flags = NDArray[np.bool_]
 STEP, SECOND = "step", "second"

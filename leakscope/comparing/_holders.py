@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..facts.accounts.bill import bill, levels_s
+from ..facts.case import Case
 from ..findings import LEVEL, NOBODY, PEAK, Bill, Finding, HeapView, ProcessRow, Report
 from ..kinds import FILLS, KILL
 from ..units import LITTLE, MOST, SOME, unnumbered
 from ._comparison import GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, BillChange, FindingChange, WorkerChange
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
-    from ._pace import PacePair
+from ._pace import PacePair
 
 _COUNT = re.compile(r"^[0-9][0-9,]* ")
 _FROM_OUTSIDE = ("code", "mapped-files", "shared-memory", "workers", "workers-shared", "not-measured")

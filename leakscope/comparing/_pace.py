@@ -9,18 +9,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.case import Case
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
 from ..facts.series.trend import LEAST_S, LEAST_STEPS
 from ..facts.tables import narrow
 from ..units import MiB
 from ._curves import ALIKE, SECOND, STEP, Curve, Flags, alike_judged, curve_of, origins
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 MIN_CHANGE = 0.25  # of a leak: two runs of one program differ by some percent
 MAX_SLOWDOWN = 4.0  # without steps, a run up to so much slower or faster is no other leak

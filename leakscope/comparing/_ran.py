@@ -11,15 +11,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..facts import imported
+from ..facts.case import Case
 from ..findings import RecordingFacts, Report
 from ..kinds import CRASH
 from ..words import ended
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 # Of the lines of the shorter of two programs. Fixes of one program share 0.88 and more, two programs up to 0.5.
 _SAME_UNDER_ANOTHER_NAME = 0.65

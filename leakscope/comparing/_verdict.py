@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ..facts.case import Case
 from ..findings import Report
 from ..kinds import CRASH
 from ..reporting import report_of
@@ -21,9 +21,6 @@ from ._pace import MAX_SLOWDOWN, MIN_CHANGE, Pace, PacePair
 from ._ran import another_program, ended_alike, failure, other_options
 from ._snapshots import by_snapshots
 from ._words import rate
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
 
 
 @dataclass(frozen=True)

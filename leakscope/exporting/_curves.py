@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from .. import schema
+from ..facts.case import Case
+from ..facts.processes.table import Process
 from ..facts.series.arithmetic import extremes
 from ..facts.tables import int_of
-
-if TYPE_CHECKING:
-    from ..facts.case import Case
-    from ..facts.processes.table import Process
-    from ..storage import Recording
+from ..storage import Recording
 
 _PROCESS = ("pid", "start_ticks")
 # Subject, the columns that tell one from another, and what is read of it. The first two of a process are its key.

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from ..facts.series.arithmetic import Floats
+from ..storage import Recording
 from ._job import ALONE, BOOT, EVENTS, WALL
-
-if TYPE_CHECKING:
-    from ..storage import Recording
 
 _MOST_EVENTS = 256  # of steps, and of marks: more change a median by nothing
 _FEWEST = 3  # events that two machines have to share

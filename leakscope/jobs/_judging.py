@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,14 +12,11 @@ from ..facts.case import Case
 from ..facts.growth.paces import counted_steps
 from ..facts.growth.processes import process_growths
 from ..facts.processes.ranks import of_rank
+from ..facts.series.arithmetic import Floats
 from ..findings import LedgerRow, Report
 from ..reporting import report_of
-from ..storage import open_recording
+from ..storage import Recording, open_recording
 from ._clocks import Events, events_of
-
-if TYPE_CHECKING:
-    from ..facts.series.arithmetic import Floats
-    from ..storage import Recording
 
 BESIDE = "beside-ranks"  # the account of processes of no rank: what launched them
 

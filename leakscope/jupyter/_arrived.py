@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from ..facts.tables import int_of, only, records, text_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..storage import Recording
+from ..storage import Recording
 
 _Of = tuple[int, str]  # number of a node, type of what it retains
 

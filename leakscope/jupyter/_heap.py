@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from ..browsing.whole import WholeHeap, whole_heap_of
 from ..errors import BadInput
 from ..facts.code.adding import adding_lines
+from ..facts.code.index import Source
 from ..facts.code.recorded import sources_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree
-
-if TYPE_CHECKING:
-    from ..facts.code.index import Source
-    from ..storage import Recording
+from ..storage import Recording
 
 _PASSES_ON = 0.9  # of its bytes, to one child: who only leads to another holder is not listed beside it
 

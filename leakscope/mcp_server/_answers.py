@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import browsing, comparing
 from ..errors import BadInput
@@ -13,14 +13,11 @@ from ..ignoring import Ignores, read_ignores, without_ignored
 from ..renderers import render
 from ..reporting import analyze
 from ..settings import FILE
-from ..storage import open_recording
+from ..storage import Recording, open_recording
 from ._finding import edit_told, explained, with_edit
 from ._folder import Folder
 from ._query import query
 from ._tools import TOOLS
-
-if TYPE_CHECKING:
-    from ..storage import Recording
 
 MOST_BYTES = 24_000  # of an answer: about 8,000 tokens
 _NAMES = {tool.name for tool in TOOLS}

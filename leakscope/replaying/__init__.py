@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,14 @@ from ..errors import BadInput
 from ..facts.case import Case
 from ..facts.growth.kept import free_and_room
 from ..facts.growth.lives import Lives, lives_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, text_of
+from ..storage import Recording
 from ..units import GiB, KiB, MiB, format_bytes, format_count
 from ..words import printable
 from .steps import MEASURES, Plan, plan
 from .variants import AS_RECORDED, Variant, served_by, variants
-
-if TYPE_CHECKING:
-    from ..facts.growth.processes import ProcessGrowth
-    from ..storage import Recording
 
 __all__ = ["Outcome", "WhatIf", "as_json", "as_text", "what_if"]
 

@@ -7,21 +7,16 @@ import operator
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..facts.heap.comparable import whole_heap
 from ..facts.tables import narrow, only, records
-from ..storage import thinned
+from ..storage import Recording, thinned
 from .cursor import Row
 from .holders import HOLDERS, holders_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..storage import Recording
 
 _MOST_SECONDS, _MOST_ROWS = 3600, 10_000
 _AT_ONCE = 500  # rows that are made of columns: one takes 1 KB
