@@ -19,8 +19,6 @@ from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
 from leakscope.findings import LEVEL, NOBODY, Bill, BillRow, Finding, HeapHolder, HeapTake, HeapView, Subject
 from leakscope.storage import open_recording
-from tests.analyzers.test_held_memory import LIMITED
-from tests.analyzers.test_held_memory import run as held
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import PID, TRAIN, MiB, run
 from tests.renderers.reports import FULL
@@ -485,13 +483,3 @@ def test_both_tables_say_what_ran_how_it_ended_and_one_bound(tmp_path):
     assert table["ended"] == ("exit status 0", "exit status 0")
     bound = table["growth per step"][1]
     assert bound.startswith("less than ") and f"{bound} per step after" in result.reason
-
-
-def test_what_is_held_as_before_is_not_gone_for_being_told_no_more(tmp_path):
-    """The sources of the run after show that it is read, so no finding speaks of it."""
-    reports = []
-    for name, source in (("before", ""), ("after", LIMITED)):
-        (tmp_path / name).mkdir()
-        reports.append(held(tmp_path / name, lambda s: min(s, 10) * 20, source=source))
-    assert [f.kind for f in reports[0].findings] == ["held-memory"] and not reports[1].findings
-    assert not finding_changes(*map(Told, reports))

@@ -144,11 +144,11 @@ def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Fillin
     if heap is None:
         return None
     then, last = (level_at(process.time_s, process.held_bytes, at_s) for at_s in (float(heap.time_s[-1]), end_s))
-    held = standing(heap, least, last - then)
-    if not held or not held[0].stood:
+    held = next(iter(standing(heap, least, last - then)), None)
+    if held is None:
         return None
-    inside = (one for one in downwards(held[0].place.children) if one.growth_bytes >= least)  # what it keeps that in
-    place = max((held[0].place, *inside), key=lambda one: one.has_length)
+    inside = (one for one in downwards(held.children) if one.growth_bytes >= least)  # what it keeps that in
+    place = max((held, *inside), key=lambda one: one.has_length)
     filling = limited(sources_of(recording), place, heap.time_s)
     return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
-
-import numpy as np
 
 from ...units import FEWEST, HARDLY, NEARLY_ALL
 from .comparable import Heap
@@ -18,33 +15,15 @@ _OPTIMIZERS = "torch.optim."
 _TRAINS = (_OPTIMIZERS, "torch.nn.")  # weights and the state of their optimizer: needed as long as it trains
 
 
-class Standing(NamedTuple):
-    """``since_s``: the first snapshot that saw it nearly as large as at last. **Units** bytes and seconds.
-
-    ``stood``: it hardly grew since; else it had not been seen to stand, or to let go of anything, when the run ended.
-    """
-
-    place: Place
-    gained_bytes: float
-    held_bytes: float
-    since_s: float
-    stood: bool
-
-
-def standing(
-    heap: Heap, least_bytes: float, after_bytes: float | None = None, *, also_filling: bool = False
-) -> list[Standing]:
+def standing(heap: Heap, least_bytes: float, after_bytes: float) -> list[Place]:
     """Holders with a name of the user's that gained so much and stopped, the most first. Three snapshots are needed.
 
-    ``after_bytes``: what the process gained, or gave back, between the last snapshot and its end; None: that came soon.
-    ``also_filling``: those too that had never let go of anything when the run ended, whether they stood by then or not.
+    ``after_bytes``: what the process gained, or gave back, between the last snapshot and its end.
     """
     if len(heap.takes) < FEWEST:
         return []
     found = [place for root in heap.roots for place in _named(root, least_bytes)]
-    told = [_told(place, heap, _stands(place, after_bytes)) for place in found]
-    told = [one for one in told if one.stood or (also_filling and _only_gained(one.place))]
-    return sorted(told, key=lambda one: -one.gained_bytes)
+    return sorted((one for one in found if _stands(one, after_bytes)), key=lambda one: -one.growth_bytes)
 
 
 def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
@@ -102,20 +81,8 @@ def _namespaces(place: Place) -> list[Place]:
     return [child for child in place.children if child.reference.edge_kind == "namespace"]
 
 
-def _stands(place: Place, after_bytes: float | None) -> bool:
+def _stands(place: Place, after_bytes: float) -> bool:
     """It hardly gained since the snapshot before; or it was there in the last, and the process stood from then on."""
     held, hardly = place.deep_bytes, _STANDS * place.growth_bytes
-    stood = held[-1] - held[-2] <= hardly or (after_bytes is not None and abs(after_bytes) <= hardly)
+    stood = held[-1] - held[-2] <= hardly or abs(after_bytes) <= hardly
     return bool(stood and held[-1] >= _THERE * held.max())
-
-
-def _only_gained(place: Place) -> bool:
-    fell = -float(np.diff(place.deep_bytes).min())
-    return fell <= _STANDS * place.growth_bytes
-
-
-def _told(place: Place, heap: Heap, stood: bool) -> Standing:
-    held = place.deep_bytes
-    enough = held[-1] - _STANDS * place.growth_bytes
-    first = next(at for at in range(len(held)) if held[at:].min() >= enough)
-    return Standing(place, place.growth_bytes, float(held[-1]), float(heap.time_s[first]), stood)
