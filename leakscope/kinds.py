@@ -35,7 +35,7 @@ MEANINGS = {
     CRASH: "the job ended of it where its severity is critical: no limit lies ahead then",
     KILL: "the kernel ended a process: reported before all else",
     ASIDE: "said in the headline only if memory leaks and nothing ranks above it",
-    HELD: "names memory that is held and not used any more",
+    HELD: "names what memory is full of though it does not grow: the headline says it there",
     FILLS: "names what makes memory grow up to a limit of its own: where nothing else grows, the headline says it",
 }
 _HEADINGS = ("Looks for", "Why", "Decides by", "Mistaken when", "Do")

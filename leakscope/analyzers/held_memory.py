@@ -9,7 +9,8 @@ Decides by:    min_idle_share of what its process holds and min_idle_bytes, wher
 Mistaken when: it is read by a name that the source does not show.
 Do:            release it once it is no longer needed.
 
-What only stands, and may be read yet, is no finding: the bill says what each variable holds.
+What only stands, and may be read yet, is no finding: the bill says what each variable holds. Where nobody can tell
+whether memory grows, those are told that gained min_growth_share of what was gained: what to watch in a longer run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from ..confidence import STRONG, Ground
+from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools, resting_pids
 from ..evidence.sentences import let_go, listed, looked_too_early, wasted
@@ -28,14 +29,15 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
-from ..facts.heap.standing import has_key, held_by_users, shared_table
+from ..facts.heap.standing import has_key, held_by_users, risen, shared_table
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
+from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import HELD
-from ..units import FEWEST, HARDLY, SLIGHT, MiB, format_bytes
+from ..units import FEWEST, HARDLY, MOST, SLIGHT, MiB, format_bytes, format_duration
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
@@ -51,9 +53,11 @@ def findings(
     *,
     min_idle_bytes: int = 16 * MiB,  # of all that is idle: less is not worth anybody's time
     min_idle_share: float = HARDLY,  # of what the process holds: the same
+    min_growth_share: float = MOST,  # where unclear: of what was gained
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that holds much idle, of those that hold most first; then of workers that rest."""
     looked = told = False
+    to_watch: dict[tuple[str, str], tuple[ProcessGrowth, Heap, Place]] = {}
     # What a fork was born with is its parent's: there it is told, and takes memory once.
     of_parents = {place.path for p in case.growth.processes if not p.is_fork for place in case.heap(p.pid).places}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
@@ -67,14 +71,20 @@ def findings(
         if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
             told = True
             yield _of_idle(case, process, idle)
+        least = max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes)
+        for place in risen(heap, least) if case.growth.leaking is None else ():
+            is_idle = any(one.place.said.startswith(place.said) for one in idle)
+            if not (is_idle or _is_told(place, named_in(case.sources, place)[0], so_far)):
+                to_watch.setdefault((process.name, place.said), (process, heap, place))
     # Where one is made after the other, that is told, and of whom.
     is_pileup_told = any(f.kind == "process-pileup" for f in so_far)
     resting = [] if is_pileup_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share))
     resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share)
     yield from resting
+    yield from (_gained(case, *one) for one in to_watch.values())
     if not looked:
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
-    elif not (told or resting):
+    elif not (told or resting or to_watch):
         none = "no holder of yours keeps what nothing reads any more"
         yield looked_too_early(_KIND, case.growth, so_far) or RuledOut(_KIND, none)
 
@@ -160,6 +170,26 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
         wasted=True,
         idle=[one.use.idle(one.bytes, one.place.path) for one in idle],
         **(about(first.named, first.place) | Held(holder=names[0])),
+    )
+
+
+def _gained(case: Case, process: ProcessGrowth, heap: Heap, place: Place) -> Finding:
+    named, lines = named_in(case.sources, place)
+    name, lasted = holder_name(named), format_duration(float(heap.time_s[-1] - heap.time_s[0]))
+    first, last = (format_bytes(place.deep_bytes[at]) for at in (0, -1))
+    figures = {"start_bytes": int(place.deep_bytes[0]), "end_bytes": int(place.deep_bytes[-1])}
+    return case.finding(
+        _KIND,
+        f"{name} gained {format_bytes(place.growth_bytes)} in {lasted}, and may go on",
+        severity="note",
+        grounds=[Ground("several snapshots weighed it; whether it goes on is not known", SURE)],
+        bytes=int(place.deep_bytes[-1]),
+        process=process,
+        line=_line(lines) or defined_at(named),
+        device="cpu",
+        evidence=[Evidence(f"{place.said} held {first} in the first and {last} in the last snapshot", figures)],
+        doubts=["it may be wanted: a data set that is read in, a cache that fills"],
+        **about(named, place),
     )
 
 

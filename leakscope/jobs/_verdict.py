@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..facts.processes.ranks import named_ranks as named
 from ..facts.processes.ranks import who_leaks
 from ..findings import SEVERITIES, Finding, ended_by_lack
-from ..kinds import FILLS, KILL
+from ..kinds import FILLS, HELD, KILL
 from ..units import format_bytes, format_duration, format_rate
 from ..words import ended
 from ._job import JobVerdict
@@ -66,7 +66,9 @@ _TESTS = (
 
 def what_grows(findings: Sequence[Finding]) -> Finding | None:
     """What tells best why the memory of a rank grows."""
-    return next((f for f in findings if f.bytes > 0 and not (f.wasted or f.tells(FILLS) or ended_by_lack(f))), None)
+    return next(
+        (f for f in findings if f.bytes > 0 and not (f.wasted or f.tells(FILLS, HELD) or ended_by_lack(f))), None
+    )
 
 
 def _killed(parts: Sequence[Part], killed: Sequence[int], count: int) -> str:

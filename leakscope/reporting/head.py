@@ -178,7 +178,7 @@ class Told:
     @cached_property
     def first(self) -> Finding | None:
         """What tells best why memory grows."""
-        aside = (f.wasted or f.tells(FILLS) or ended_by_lack(f) or _is_danger(f) for f in self.findings)
+        aside = (f.wasted or f.tells(FILLS, HELD) or ended_by_lack(f) or _is_danger(f) for f in self.findings)
         return next((f for f, is_aside in zip(self.findings, aside) if not is_aside), None)
 
     @cached_property
@@ -301,6 +301,12 @@ def _waste(told: Told) -> str:
     return f"{text} Without {'that' if is_said else 'them'} {level} would be in use, and {peak} at the peak."
 
 
+def _held(told: Told) -> str:
+    kept = (f for f in told.findings if f.tells(HELD) and not f.wasted)
+    held = next(kept, None) if told.growth.leaking is not True and not told.wasted_bytes else None
+    return f"{held.title}." if held is not None else ""
+
+
 def _danger_besides(told: Told) -> str:
     if told.danger is None or not told.growth.leaking or told.is_all_in_the_end:
         return ""
@@ -317,7 +323,7 @@ def _signal(told: Told) -> str:
     return f"The job was ended by {signal_name(told.signal)}." if told.signal is not None and told.end is None else ""
 
 
-_PARTS = (_ended, _danger, _whether, _hidden, _ranks, _pile, _waste, _danger_besides, _signal)
+_PARTS = (_ended, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)
 
 
 def _is_crash(finding: Finding) -> bool:

@@ -21,18 +21,32 @@ from .test_retained import place
 MB = 1_000_000
 
 
-def test_what_only_stands_is_in_the_bill_and_no_finding(tmp_path: Path) -> None:
-    """A cache that filled: whether anything will read it is not known, so nothing is said against it."""
-    builder = RecordingBuilder(tmp_path).process(100)
-    builder.samples(100, [50 * MB + min(i, 40) * 5 * MB for i in range(120)], every_s=0.25)
+def run(folder: Path, held_mb: Callable[[float], float]) -> Report:
+    """30 s of a process of 50 MB beside what ``Cache.entries`` holds at each second."""
+    builder = RecordingBuilder(folder).process(100)
+    builder.samples(100, [50 * MB + round(held_mb(i / 4) * MB) for i in range(120)], every_s=0.25)
     for number, at_s in enumerate((3.0, 9.0, 15.0, 21.0, 27.0), 1):
-        held = round(min(at_s, 10) * 20 * MB)
+        held = round(held_mb(at_s) * MB)
         holders = [row("main() cache.entries", deep_bytes=held, length=held // 1000)]
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + held)
-    report = analyze(builder.ends(30.0, exit_code=0).open())
+    return analyze(builder.ends(30.0, exit_code=0).open())
+
+
+def test_what_only_stands_is_in_the_bill_and_no_finding(tmp_path: Path) -> None:
+    """A cache that filled: whether anything will read it is not known, so nothing is said against it."""
+    report = run(tmp_path, lambda s: min(s, 10) * 20)
     assert not report.findings and "held-memory" in {ruled_out.kind for ruled_out in report.ruled_out}
     told = [part for row in report.bill[0].rows if row.account == "data" for part in row.parts]
     assert [part.name for part in told if part.bytes > 150 * MB] == ["main() cache.entries"]
+
+
+def test_where_nobody_can_tell_what_gained_most_is_said_however_little_it_is(tmp_path: Path) -> None:
+    """A rise that begins late may be the beginning of a leak: who runs it longer knows where to look."""
+    report = run(tmp_path, lambda s: max(0.0, 2 * (s - 18)))
+    (finding,) = report.findings
+    assert report.verdict.leaking is None
+    assert (finding.kind, finding.severity, finding.subject.variable) == ("held-memory", "note", "entries")
+    assert says(finding.title, "Cache.entries", "17.2 MiB") and finding.title in report.verdict.headline
 
 
 LIMITED = """

@@ -15,15 +15,24 @@ _OPTIMIZERS = "torch.optim."
 _TRAINS = (_OPTIMIZERS, "torch.nn.")  # weights and the state of their optimizer: needed as long as it trains
 
 
-def standing(heap: Heap, least_bytes: float, after_bytes: float) -> list[Place]:
-    """Holders with a name of the user's that gained so much and stopped, the most first. Three snapshots are needed.
-
-    ``after_bytes``: what the process gained, or gave back, between the last snapshot and its end.
-    """
+def risen(heap: Heap, least_bytes: float) -> list[Place]:
+    """Holders with a name of the user's that gained so much, and have it at last. Three snapshots are needed."""
     if len(heap.takes) < FEWEST:
         return []
     found = [place for root in heap.roots for place in _named(root, least_bytes)]
-    return sorted((one for one in found if _stands(one, after_bytes)), key=lambda one: -one.growth_bytes)
+    there = [one for one in found if one.deep_bytes[-1] >= _THERE * one.deep_bytes.max()]
+    return sorted(there, key=lambda one: -one.growth_bytes)
+
+
+def standing(heap: Heap, least_bytes: float, after_bytes: float) -> list[Place]:
+    """Of these those that stopped: they hardly gained since the snapshot before, or the process stood from then on.
+
+    ``after_bytes``: what it gained, or gave back, between the last snapshot and its end.
+    """
+    hardly = ((one, _STANDS * one.growth_bytes) for one in risen(heap, least_bytes))
+    return [
+        one for one, bytes in hardly if one.deep_bytes[-1] - one.deep_bytes[-2] <= bytes or abs(after_bytes) <= bytes
+    ]
 
 
 def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
@@ -79,10 +88,3 @@ def _trains(place: Place) -> bool:
 
 def _namespaces(place: Place) -> list[Place]:
     return [child for child in place.children if child.reference.edge_kind == "namespace"]
-
-
-def _stands(place: Place, after_bytes: float) -> bool:
-    """It hardly gained since the snapshot before; or it was there in the last, and the process stood from then on."""
-    held, hardly = place.deep_bytes, _STANDS * place.growth_bytes
-    stood = held[-1] - held[-2] <= hardly or abs(after_bytes) <= hardly
-    return bool(stood and held[-1] >= _THERE * held.max())
