@@ -83,7 +83,7 @@ def fit(
     peak = next((bill for bill in case.bills if bill.moment == PEAK), None)
     if peak is None:
         return None
-    burst = next(filter(None, (burst, _of_peak(case, peak))), None)
+    burst = burst or _of_peak(case, peak)
     # What no sample shows, files among it, is taken to have been there all the time; but for what came as it ended.
     time_s, curve = case.growth.time_s, case.growth.held_bytes.copy()
     curve += peak.total_bytes - float(curve.max())
