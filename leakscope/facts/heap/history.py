@@ -7,7 +7,6 @@ turned into numbers and names for all of them at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,20 +53,6 @@ class Description(NamedTuple):
     limits: str | None
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """One object in some snapshots. **Shape** ``figures``: one row for each of FIGURES, and one value a snapshot.
-
-    ``told``: its newest description there, or the newest that had a name, which is good as long as the object; what
-    retains it is told by the newest in any case. ``is_measured``: whether ``length`` is known, which may be 0.
-    """
-
-    number: int
-    told: Description
-    figures: Floats
-    is_measured: NDArray[np.bool_]
-
-
 class History:
     """What the tables say of one process's heap. ``on_devices``: bytes are those of tensors on GPUs."""
 
@@ -87,8 +72,13 @@ class History:
         self.user_files = frozenset(tables["sources"]["file"].dropna())
         self.user_modules = _user_modules(tables, pid)
 
-    def seen(self, position: Mapping[int, int]) -> Iterator[Seen]:
-        """Each object that is in one of the snapshots ``position`` has, in the order in which they first saw it."""
+    def seen(self, position: Mapping[int, int]) -> Iterator[tuple[int, Description, Floats, NDArray[np.bool_]]]:
+        """Each object that is in one of the snapshots ``position`` has, in the order in which they first saw it: its
+        number, description, a row of values for each of FIGURES, and whether its length is known, which may be 0.
+
+        It is described as it was newest, or as it was newest with a name, which is good as long as the object; what
+        retains it is told by the newest in any case.
+        """
         at_row = np.flatnonzero(np.isin(self._take, list(position)))
         numbers = self._node[at_row]
         index = {number: i for i, number in enumerate(dict.fromkeys(numbers.tolist()))}
@@ -106,7 +96,7 @@ class History:
         told[of_row[is_named]] = at_row[is_named]
         descriptions, dominators = self._descriptions(told.tolist()), self._dominator[last].tolist()
         for number, one, dominator, own, measured in zip(index, descriptions, dominators, figures, is_measured):
-            yield Seen(number, one._replace(dominator_node=dominator), own, measured)
+            yield number, one._replace(dominator_node=dominator), own, measured
 
     def dominators(self, take: int) -> Iterator[tuple[int, int]]:
         """(node, what dominates it) in one snapshot."""

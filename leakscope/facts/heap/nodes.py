@@ -15,7 +15,7 @@ from .place import CONTAINERS, GROUPS, Floats
 
 @dataclass(eq=False)
 class Node:
-    """One object over all snapshots. ``told``: its newest description.
+    """One object over all snapshots. ``told``: its newest description; the figures as ``history.FIGURES`` has them.
 
     ``is_measured``: where its length is known, which may be 0. ``numbers``: its own, and those of objects that had its
     name one after the other. ``by_type``: counts and bytes of what it dominates immediately.
@@ -100,12 +100,7 @@ def nodes_of(
 ) -> tuple[dict[int, Node], dict[int, int]]:
     """({number: node}, {number of one that is a part of another now: that other's})."""
     position = {take: i for i, take in enumerate(takes)}
-    nodes = {}
-    for seen in history.seen(position):
-        retained, storage, native, children, length, error = seen.figures
-        nodes[seen.number] = Node(
-            seen.number, seen.told, retained, storage, native, children, length, error, seen.is_measured
-        )
+    nodes = {number: Node(number, told, *figures, known) for number, told, figures, known in history.seen(position)}
     for node in nodes.values() if without_tensors else ():
         node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
     _held_by_defaults(nodes)
