@@ -20,13 +20,7 @@ from ..confidence import AGAINST, FAIR, STRONG, Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell, was_shared_memory_full
 from ..facts.calls import Call
 from ..facts.case import Case
-from ..facts.endings.meanings import (
-    Meaning,
-    known,
-    of_broken_pipe,
-    of_full_shared_memory,
-    of_signal,
-)
+from ..facts.endings.meanings import Meaning, known, of_broken_pipe, of_full_shared_memory, of_signal
 from ..facts.endings.texts import (
     exception_of,
     final,

@@ -78,9 +78,7 @@ _STATES = {
         is_at_rest=False,
     ),
     "works": _State(
-        "the collector does not keep up",
-        "{collections} collections freed {collected_count} objects",
-        is_at_rest=False,
+        "the collector does not keep up", "{collections} collections freed {collected_count} objects", is_at_rest=False
     ),
 }
 

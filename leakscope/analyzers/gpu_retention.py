@@ -36,18 +36,7 @@ from ..facts.where.holders import about, holder_name, named_in
 from ..facts.where.on_devices import DeviceHolder, counted_holder, device_holders
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
-from ..units import (
-    LARGE,
-    MOST,
-    MUCH,
-    NEARLY_ALL,
-    WORTH,
-    changed,
-    format_bytes,
-    format_count,
-    format_per_step,
-    over,
-)
+from ..units import LARGE, MOST, MUCH, NEARLY_ALL, WORTH, changed, format_bytes, format_count, format_per_step, over
 
 NEEDS = ()
 TELLS = (ELSEWHERE,)

@@ -113,11 +113,7 @@ def _finding(case: Case, kind: str, rest: Rest, waste: tuple[str, Evidence]) -> 
         line=line,
         holder=who,
         type="process",
-        evidence=[
-            Evidence(text, figures),
-            waste[1],
-            at_line(line, "starts them"),
-        ],
+        evidence=[Evidence(text, figures), waste[1], at_line(line, "starts them")],
         doubts=[f"the {called} may be wanted again: then starting another costs time"],
         remedy=[f"{_LET_GO[rest.is_loader]}: frees about {size}"],
         wasted=True,

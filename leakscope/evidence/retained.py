@@ -173,11 +173,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         line=found.line or defined_at(found.named),
         device="cpu",
         library=None if found.named.is_user else _library(found.place),
-        evidence=[
-            *evidence(found, case.step_unit),
-            *_in_others(alike),
-            *_too_high(case, place),
-        ],
+        evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=told.sentences,
         mechanism=told.mechanism,

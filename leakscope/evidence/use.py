@@ -54,13 +54,7 @@ class Use(NamedTuple):
 
 
 def use_of(
-    case: Case,
-    process: ProcessGrowth,
-    holder: Holder,
-    path: str,
-    made: Collection[str] = (),
-    *,
-    is_alone: bool = False,
+    case: Case, process: ProcessGrowth, holder: Holder, path: str, made: Collection[str] = (), *, is_alone: bool = False
 ) -> Use:
     """Of what a name holds. ``made``: places of lines that make something else of it, which then no longer needs it.
 

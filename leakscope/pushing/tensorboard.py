@@ -19,9 +19,7 @@ _FOLDER = "leakscope"
 
 class _Run:
     def __init__(self, folder: Path) -> None:
-        from tensorboard.summary.writer.event_file_writer import (
-            EventFileWriter,
-        )
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._folder, self._last = folder, Point(0.0, 0.0, {})
         self._writer = EventFileWriter(str(folder))

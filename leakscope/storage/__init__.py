@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .footer import keep_answer
     from .one_table import write_table
-    from .recording import (
-        Recording,
-        derived,
-        open_recording,
-        read_footer,
-        thinned,
-        without_units,
-    )
+    from .recording import Recording, derived, open_recording, read_footer, thinned, without_units
     from .rewriting import rewrite
 
 __all__ = [

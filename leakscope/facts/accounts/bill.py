@@ -159,11 +159,7 @@ def _with_what_no_sample_shows(most: Bill, growth: TreeGrowth, highest: Peak | N
 
 
 def bill(
-    recording: Recording,
-    growth: TreeGrowth,
-    roles: Mapping[tuple[int, int], str],
-    moment: str,
-    at_s: float,
+    recording: Recording, growth: TreeGrowth, roles: Mapping[tuple[int, int], str], moment: str, at_s: float
 ) -> Bill:
     """What the memory of a job was at a moment."""
     alive = [p for p in growth.processes if p.is_in(growth.time_s, at_s)]

@@ -191,8 +191,7 @@ def _history(grown: Grown) -> Passing | None:
         return None
     most = format_bytes(MOST_HISTORY_BYTES)
     return Passing(
-        grown.bytes - grown.held(),
-        f"--gpu-history takes up to {most} of memory itself: record again without it",
+        grown.bytes - grown.held(), f"--gpu-history takes up to {most} of memory itself: record again without it"
     )
 
 

@@ -203,10 +203,7 @@ def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tu
         )
         first_s = first_s if born_s is None else min(first_s, born_s)
         last_s = last_s if died_s is None else max(last_s, died_s)
-    return (
-        np.concatenate([[first_s], process.time_s, [last_s]]),
-        np.concatenate([values[:1], values, values[-1:]]),
-    )
+    return np.concatenate([[first_s], process.time_s, [last_s]]), np.concatenate([values[:1], values, values[-1:]])
 
 
 def _parents(samples: Mapping[_Key, pd.DataFrame], row_of: Mapping[_Key, Row]) -> dict[_Key, _Key]:

@@ -144,12 +144,7 @@ def shares(
     other_share, file_share = _share(*other), _share(*other, unshared=1.0)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
     private, use = _without_ours(time_s, anon * private_share, use, ours)
-    return (
-        time_s[use],
-        (private + swap)[use],
-        (shmem * other_share)[use],
-        (file * file_share)[use],
-    )
+    return time_s[use], (private + swap)[use], (shmem * other_share)[use], (file * file_share)[use]
 
 
 def _without_ours(

@@ -216,10 +216,7 @@ def _limited(
     reason = f"{first.name} fills up to {limit}"
     if filling.share >= ENOUGH and filling.other_share < certain_besides:
         return False, reason
-    return (
-        None,
-        f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest",
-    )
+    return None, f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest"
 
 
 def _span(job: Job) -> tuple[float, float]:

@@ -42,12 +42,7 @@ _LEFT_OUT = (_OURS, "unreached")  # what is ours, and garbage: other diagnoses t
 
 
 def graph_places(
-    recording: Recording,
-    pid: int,
-    takes: Sequence[int],
-    *,
-    on_devices: bool = False,
-    weighs_alike: bool = False,
+    recording: Recording, pid: int, takes: Sequence[int], *, on_devices: bool = False, weighs_alike: bool = False
 ) -> list[Place]:
     """The places of a process in those of its snapshots that have a graph, for the caller to change as he likes.
 

@@ -103,11 +103,7 @@ def teams(
 
 
 def _team(
-    recording: Recording,
-    growth: TreeGrowth,
-    sources: Sequence[Source],
-    parent: Process | None,
-    workers: list[Process],
+    recording: Recording, growth: TreeGrowth, sources: Sequence[Source], parent: Process | None, workers: list[Process]
 ) -> Team:
     ppid = workers[0].ppid
     alive = _alive(workers, growth.end_s)
