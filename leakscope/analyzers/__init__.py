@@ -7,7 +7,7 @@ its docstring is the kind's page in docs/. It has
 - ``SEEN_BY``, if it likes: columns, as ``table.column``, of which an imported recording has to have one; without any,
   what it rules out was not checked;
 - ``TELLS``, what its findings mean for the verdict, in words of ``kinds.MEANINGS``;
-- ``AFTER``, the kinds whose findings it has to know; ``"*"`` is all that do not say ``"*"`` themselves;
+- ``AFTER``, if it takes findings: the kinds whose it has to know; ``"*"`` is all that do not say ``"*"`` themselves;
 - ``RULE``, if it likes: the name of a switch of ``leakscope check`` that allows none of its findings;
 - ``findings(case, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. Where it takes ``so_far``,
   it gets what those found that it comes after, directly or through others.
@@ -57,7 +57,8 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
     analyzers = _analyzers(skipped)
     _check(only, thresholds, analyzers)
     meanings = {kind: _kind(kind, analyzer) for kind, analyzer in analyzers.items()}
-    for kind, earlier in in_turn({kind: analyzer.AFTER for kind, analyzer in analyzers.items()}, names()).items():
+    after = {kind: getattr(analyzer, "AFTER", ()) for kind, analyzer in analyzers.items()}
+    for kind, earlier in in_turn(after, names()).items():
         if only and kind not in only:
             continue
         analyzer = analyzers[kind]

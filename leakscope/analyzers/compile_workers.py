@@ -31,7 +31,6 @@ from ..units import MUCH, SOME, SOON_S, WORTH, MiB, format_bytes, format_duratio
 NEEDS = ("processes", "process_samples")
 SEEN_BY = ("processes.ppid",)
 TELLS = (WASTE, SIBLINGS)
-AFTER = ()
 _KIND = "compile-workers"
 _SIDECAR = "compile-sidecar"
 _ROLES = (COMPILE_WORKER, _SIDECAR)

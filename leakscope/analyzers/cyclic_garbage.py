@@ -36,7 +36,6 @@ from ..units import FEWEST, MOST, MUCH, format_bytes, format_count
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
-AFTER = ()
 _KIND = "cyclic-garbage"
 _TENSORS = ("torch.Tensor", "torch.nn.parameter.Parameter")
 _MANY_FROZEN = 1000  # objects more: to freeze at a start hides as many, but only once

@@ -40,7 +40,6 @@ from ..units import FULL, HARDLY, MOST, WORTH, format_bytes, format_count
 
 NEEDS = ("takes",)
 TELLS = (WASTE,)
-AFTER = ()
 _KIND = "dataset-copies"
 _BY_LENGTH = "their rows have the same lengths; words were not compared"
 _WORDS = {

@@ -41,7 +41,6 @@ from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, form
 NEEDS = ()
 TELLS = (WASTE,)
 RULE = "no-duplicates"
-AFTER = ()
 _KIND = "duplicate-model"
 _UNNAMED = "memory that no snapshot reached"
 

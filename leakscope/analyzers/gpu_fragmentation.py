@@ -32,7 +32,6 @@ from ..units import FEWEST, GOOD_PART, HUGE, SOME, format_bytes
 
 NEEDS = ()
 TELLS = (ASIDE,)
-AFTER = ()
 _KIND = "gpu-fragmentation"
 _POOLS = "memory in the private pools of CUDA graphs looks the same and stays unusable"
 _LEAST_LOOSE = HUGE

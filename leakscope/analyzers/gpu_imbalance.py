@@ -22,7 +22,6 @@ from ..units import HUGE, format_bytes
 
 NEEDS = ("gpu_snapshots",)
 TELLS = (ASIDE,)
-AFTER = ()
 _KIND = "gpu-imbalance"
 _LEAST_BYTES = HUGE
 

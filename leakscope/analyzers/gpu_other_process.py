@@ -25,7 +25,6 @@ from ..units import FULL, SOME, GiB, format_bytes
 
 NEEDS = ()
 TELLS = (ASIDE,)
-AFTER = ()
 _KIND = "gpu-other-process"
 _CONTEXT_BYTES = 1 * GiB  # of each process beside torch's allocator: context, NCCL, kernels; 0.3 to 0.6 is usual
 _SAMPLE_S = 3.0  # GPUs are sampled every 2 s

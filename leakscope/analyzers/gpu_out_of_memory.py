@@ -24,7 +24,6 @@ from ..units import GOOD_PART, SOME, format_bytes
 
 NEEDS = ("gpu_snapshots",)
 TELLS = (DANGER,)
-AFTER = ()
 _KIND = "gpu-out-of-memory"
 _LEVERS = {  # what makes an account smaller, and the most that it takes of it
     ACTIVATIONS: (

@@ -32,7 +32,6 @@ from ..units import LARGE, MUCH, SOME, format_bytes, format_count
 
 NEEDS = ("gpu_snapshots",)
 TELLS = (ASIDE,)
-AFTER = ()
 _KIND = "gpu-peak"
 _LEAST_BYTES = LARGE
 _ATTENTION = re.compile(r"softmax|attention|attn|einsum|sdpa", re.IGNORECASE)

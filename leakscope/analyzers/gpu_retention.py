@@ -41,7 +41,6 @@ from ..units import LARGE, MOST, MUCH, NEARLY_ALL, WORTH, changed, format_bytes,
 NEEDS = ()
 TELLS = (ELSEWHERE,)
 HEADLINE = "GPU memory leaks"
-AFTER = ()
 _KIND = "gpu-retention"
 _LEAST_RISES, _LEAST_FILLED = NEARLY_ALL, MOST  # of the steps looked at; of what was in use when the device was full
 # The driver counts whole segments: less than so many bytes nobody looks at.

@@ -33,7 +33,6 @@ from ..units import FEWEST, MOST, MUCH, WORTH, format_bytes
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.file_bytes", "memory_maps.map_rss_bytes")
 TELLS = (ASIDE,)
-AFTER = ()
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
 _NUMBER = r"\d+"

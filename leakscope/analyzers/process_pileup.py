@@ -33,7 +33,6 @@ from ..units import MOST, format_bytes
 NEEDS = ("processes", "process_samples")
 SEEN_BY = ("processes.ppid",)
 TELLS = (GROWTH, PILE)
-AFTER = ()
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _LEAST_MOMENTS = 64  # at which children are counted

@@ -19,7 +19,6 @@ from ..units import LITTLE
 
 NEEDS = retained.NEEDS
 TELLS = (GROWTH,)
-AFTER = ()
 
 
 def findings(

@@ -40,7 +40,6 @@ from ..units import FEWEST, GOOD_PART, MOST, KiB, format_bytes
 NEEDS = ("process_samples",)
 SEEN_BY = ("process_samples.thread_count",)
 TELLS = (GROWTH, PILE)
-AFTER = ()
 _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
 _RUN = ".run"  # what a class derived from Thread runs

@@ -29,7 +29,6 @@ from ..units import LISTED, format_count
 
 NEEDS = ("process_samples", "takes")
 TELLS = (DANGER,)
-AFTER = ()
 _KIND = "unhealthy-training"
 _BROKEN = {"nan": "NaN", "inf": "Inf"}  # states of a gradient
 
