@@ -43,7 +43,6 @@ NEEDS = retained.NEEDS
 TELLS = (HELD,)
 AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
-_NEEDED = "whether it is still needed cannot be seen: a data set, or weights for evaluation, would look the same"
 _MOST_NAMED = FEWEST
 
 
