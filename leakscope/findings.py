@@ -37,6 +37,7 @@ HELD_BY = "bytes held by"
 NOBODY = "no Python object"  # by which what C code has leaked is held
 
 # What a reader calls roles of processes, where it is something else. The root of a job may train, or serve, or neither.
+OTHERS = "other processes"  # behind their number: the name of a band that has several
 ROLES = {"trainer": "main process", "python": "child", "python-fork": "forked child", "python-spawn": "spawned child"}
 
 
@@ -337,7 +338,8 @@ class ProcessRow:
     A role that was not alive then is shown at its own most.
 
     **Units** seconds since the recording began, bytes; ``lifetime_s`` is the median, ``busy_share`` of one core each.
-    ``rss_bytes`` counts pages that processes share once for each of them: it is shown because other tools show it.
+    ``held_bytes`` is what the peak is of: without mapped files, shared pages divided among their sharers. ``rss_bytes``
+    counts pages that processes share once for each of them: it is shown because other tools show it.
     """
 
     process: str
@@ -353,6 +355,7 @@ class ProcessRow:
     fd_count: int
     first_s: float
     last_s: float
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,8 @@ def folded(text: str, width: int) -> str:
 def _folded(line: str, width: int) -> str:
     if len(line) <= width or "\x1b" in line:
         return line
+    if not line.strip("─"):
+        return line[:width]
     columns = [match.end() for match in _COLUMN.finditer(line) if match.end() <= width // 2]
     indent = len(line) - len(line.lstrip())
     hang = columns[-1] if columns and columns[-1] > indent else indent + 2
@@ -253,7 +255,7 @@ def how_to_edit(finding: Finding, run: str) -> list[str]:
     if finding.edit is None or finding.edit.diff is None:
         return []
     command = "leakscope fix" if run == "run.parquet" else f"leakscope fix {run}"
-    return [f"{command} prints this edit; with --prove it tries it on a copy"]
+    return [f"{command} prints this edit; --prove tries it on a copy"]
 
 
 def why_no_edit(finding: Finding) -> str:
@@ -328,7 +330,7 @@ def cost(recording: RecordingFacts, *, briefly: bool = False) -> str:
     peak = recording.peak
     much = taken if taken is not None and peak is not None and taken >= SOME * peak.bytes else None
     if briefly and takes is not None and much is not None:
-        known[1] = f"{takes:.1%} of the job's time and {format_bytes(much)} in snapshots"
+        known[1] = f"{takes:.1%} of the job's time, {format_bytes(much)} in snapshots"
     if briefly:
         known = known[:2]
     text = ", ".join(part for part in known if part) or "not measured"

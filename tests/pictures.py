@@ -109,6 +109,7 @@ def _fleet_page(html: Path) -> None:
     _leakscope("fleet", "demo", "-q", "fleet", folder=html.parent)
     _leakscope("fleet", "index", "fleet", folder=html.parent)
     _leakscope("fleet", "report", "-o", html, folder=html.parent)
+    html.write_text(html.read_text("utf-8").replace(f"{html.parent}/", "/home/you/"), "utf-8")
 
 
 def _notebook_page(html: Path) -> None:

@@ -94,6 +94,13 @@ def test_a_part_by_step_keeps_the_clock_of_the_whole(tmp_path: Path):
     assert len(part.between(time_s=(None, 5.0)).tables.sentinels) == 2
 
 
+def test_a_part_is_seen_from_inside_as_the_whole_is(tmp_path: Path):
+    builder = RecordingBuilder(tmp_path).process(7, exe="/usr/bin/python3").samples(7, rss=[100 * MiB] * 40)
+    builder.row("agent_notes", 0.5, 7, note="loaded", text="Python 3.11.7").ends(at_s=40.0, exit_code=0).open()
+    part = leakscope.open_recording(builder.path).between(time_s=(20, None))
+    assert "from outside" not in part.report().verdict.headline
+
+
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
@@ -103,6 +110,7 @@ def test_a_part_by_step_keeps_the_clock_of_the_whole(tmp_path: Path):
         ({"step": "a"}, "'a' is no part of a run: write"),
         ({"time_s": 10}, "10 is no part of a run: write"),
         ({"step": (100, 200)}, "they run from 0 to 19"),
+        ({"time_s": (100, None)}, "they are from 0.0 s to 19.0 s"),
     ],
 )
 def test_a_part_that_cannot_be(tmp_path: Path, limits: dict[str, Any], says: str):

@@ -23,6 +23,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import lru_cache
@@ -30,7 +31,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope import cli
+from leakscope import cli, open_recording
+from leakscope.answering import told
 from tests.golden.trim import trim
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -77,16 +79,29 @@ def made(kind: str, text: str, folder: Path) -> str:
 
 
 def printed(command: str, folder: Path, *, color: bool = False) -> str:
-    """What a command prints. ``record`` and ``snapshot`` are not run: they printed that as they wrote their file."""
+    """What a command prints. ``record`` and ``snapshot`` are not run: they printed that as they wrote their file.
+
+    The verdict of ``record`` is made anew from that file, so that it is that of the report.
+    """
     words = shlex.split(command)
     assert words[0] == "leakscope", f"{command}: nothing else can be run in a block of a page"
     if words[1] in ("record", "snapshot"):
-        output = words[words.index("-o") + 1]
-        return (folder / output).with_suffix(".txt").read_text("utf-8")
+        output = folder / words[words.index("-o") + 1]
+        text = output.with_suffix(".txt").read_text("utf-8")
+        return text if words[1] == "snapshot" else _with_answer(text, output)
     words, pipe = (words[: words.index("|")], words[words.index("|") + 1 :]) if "|" in words else (words, [])
     if color and words[1] == "report":
         words.append("--color")
     return "".join(_piped(pipe, _run(folder, *words[1:])))
+
+
+def _with_answer(text: str, recording: Path) -> str:
+    """``text`` up to how the command ended, the verdict, and where the recording is; as wide as a page."""
+    head, ending, rest = re.split(r"^(leakscope: the command .*)$", text, flags=re.MULTILINE)
+    answer = told(open_recording(recording)).lines
+    lines = [ending, *(f"  {line}" for line in (*answer, rest.strip().split("\n")[-1].strip()))]
+    fold = textwrap.TextWrapper(WIDTH, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
+    return head + "".join(f"{fold.fill(line)}\n" for line in lines)
 
 
 @lru_cache  # several blocks show parts of one report

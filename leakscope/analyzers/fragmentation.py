@@ -86,8 +86,9 @@ def findings(
         yield no_growth(_KIND, growth)
     elif not told:
         most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
-        little = most < max(min_free_bytes, min_free_share * growth.growth_bytes)
-        why = "too little to matter" if little else "another finding names what pins it"
+        is_part = most < min_free_share * growth.growth_bytes
+        why = "what is in use grew more" if is_part else "another finding names what pins it"
+        why = "too little to matter" if most < min_free_bytes else why
         text = f"allocators keep {format_bytes(most)} of the growth free: {why}"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 

@@ -200,8 +200,8 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
     file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
     asked = _called(case, one.process, function) if one.is_traced else _asked_for(case.sources, file)
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
-    again = f"after the warm-up functions were compiled again {one.middle} times in the middle of the run and "
-    again += f"{one.late} times at its end; {one.graphs} graphs in all"
+    again = f"functions were compiled again {one.middle} times in the middle third of the run and "
+    again += f"{one.late} times in the last; {one.graphs} graphs in all"
     taken = (
         f"all growth without another explanation ({format_bytes(bytes)}) is attributed to the graphs: the size of a "
     )
@@ -285,7 +285,9 @@ def _remedy_of_traces(reason: str | None) -> list[str]:
 
 def _ruled_out(one: _Compiled) -> RuledOut:
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
-    again = f"functions were compiled again {one.middle} times in the middle of the run, {one.late} times at its end"
+    again = (
+        f"functions were compiled again {one.middle} times in the middle third of the run, {one.late} times in the last"
+    )
     if not one.after_warm_up:
         again = "no function was compiled again after the warm-up"
     label = f"{one.process.label} compiled {one.graphs} graphs"

@@ -247,12 +247,12 @@ def _watched(seen: Losing) -> Evidence:
 def _missing(rest: Rest) -> Evidence:
     first, last = float(rest.rest[0]), float(rest.rest[-1])
     have = f"objects, functions and Python itself have {format_count(rest.known[-1])} at the last snapshot"
-    left = f"{format_count(last)} are left of {format_count(first)}"
+    left = f"C code has {format_count(last)} left of {format_count(first)}"
     if last < 0:
-        before = f"{format_count(first)} more were there" if first >= 0 else f"{format_count(-first)} were missing"
-        left = f"{format_count(-last)} are missing, while {before} at first"
+        before = f"{format_count(first)} more" if first >= 0 else f"{format_count(-first)} fewer"
+        left = f"{format_count(-last)} more than are counted; at first {before} were counted than they had"
     figures = {"known": int(rest.known[-1]), "first_rest": int(first), "last_rest": int(last)}
-    return Evidence(f"{have}; for C code {left}: no data that was released explains it", figures)
+    return Evidence(f"{have}{'; ' if last >= 0 else ', '}{left}: data that was released does not explain it", figures)
 
 
 def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest) -> bool:

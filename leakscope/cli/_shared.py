@@ -183,7 +183,8 @@ _HARMLESS: dict[str, Callable[[str], str]] = {"terminal": plain, "csv": plain, "
 
 def say(line: str) -> None:
     """A line on stderr, by its sender."""
-    click.echo(f"leakscope: {printable(line)}", err=True)
+    text = f"leakscope: {printable(line)}"
+    click.echo(folded(text, shutil.get_terminal_size().columns) if sys.stderr.isatty() else text, err=True)
 
 
 def fail(line: str, status: int) -> int:

@@ -36,6 +36,8 @@ def oom(log: str, format_name: str) -> None:
         data = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
     except OSError as error:
         raise BadInput(f"{log}: {error.strerror or error}") from None
+    if data.startswith(b"PAR1"):
+        raise BadInput(f"{log} is a recording, and no log: `leakscope report {log}` says who was killed")
     reading = reader.read(data)
     text = json.dumps(reader.as_json(reading), indent=1) if format_name == "json" else reader.as_text(reading)
     write_or_print(text, None, format_name)

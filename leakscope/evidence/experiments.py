@@ -72,22 +72,23 @@ def ruled_out(
         if process is None or end is None or given is None:
             continue
         is_small = given <= small_fraction * end.held_bytes
-        amount = f"{format_bytes(max(0, given))} of {format_bytes(end.held_bytes)}"
+        little = format_bytes(max(0, given))
+        amount = f"{little} of {format_bytes(end.held_bytes)}"
         count = format_count(int_of(row, "freed_count") or 0)
         is_much = given - end.freed_bytes >= max(large_fraction * end.held_bytes, _MUCH_BYTES)
         is_trim = experiment == "malloc_trim" and end.resident_fraction >= STILL_RESIDENT
         # Of what is frozen a collection could free nothing.
         is_collection = experiment == "gc.collect" and is_small and frozen_in(process, growth) is None
         table = (  # whether it shows anything, what it is no case of, and why
-            (is_collection, "cyclic-garbage", f"gc.collect() at the end freed {amount} ({count} objects): calling it "
+            (is_collection, "cyclic-garbage", f"gc.collect() at the end freed {little} ({count} objects): calling it "
              "will not help"),
-            (is_trim and is_small, "fragmentation", f"malloc_trim() at the end returned {amount}: trimming or fewer "
+            (is_trim and is_small, "fragmentation", f"malloc_trim() at the end returned {little}: trimming or fewer "
              "arenas will not help"),
             (is_trim and is_much and not is_small, "native-growth", f"malloc_trim() at the end returned {amount}: that "
              "memory was free inside malloc, not leaked; trimming gives it back until it is needed again"
              f"{end.arenas}"),
             (experiment == "arrow.release_unused" and is_small, "native-growth", "Arrow's release_unused() at the end "
-             f"returned {amount}: its pool keeps nothing to speak of"),
+             f"returned {little}: its pool keeps nothing to speak of"),
         )  # fmt: skip
         figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
         yield from (RuledOut(kind, reason, figures) for shows, kind, reason in table if shows)

@@ -173,7 +173,7 @@ def finding_of(case: Case, alike: Sequence[Seen]) -> Finding:
         line=found.line or defined_at(found.named),
         device="cpu",
         library=None if found.named.is_user else _library(found.place),
-        evidence=[*evidence(found, case.step_unit), *_in_others(alike), *_too_high(case, place)],
+        evidence=[*_in_each(alike), *evidence(found, case.step_unit), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=told.sentences,
         mechanism=told.mechanism,
@@ -200,7 +200,8 @@ def _series(alike: Sequence[Seen]) -> Iterator[Series]:
                 yield Series("members", time_s, _rounded(counted.length, 0), y_unit="count")
 
 
-def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:
+def _in_each(alike: Sequence[Seen]) -> Iterator[Evidence]:
+    """Of several, before the figures of the first."""
     if len(alike) == 1:
         return
     processes = len({one.process.key for one in alike})
@@ -208,7 +209,7 @@ def _in_others(alike: Sequence[Seen]) -> Iterator[Evidence]:
     gained = [f"{format_bytes(one.found.total_bytes, signed=True)} in {name}" for one, name in zip(alike, where)]
     more = f", and {len(gained) - LISTED} more" if len(gained) > LISTED else ""
     among = f"{processes} processes" if processes > 1 else f"{len(alike)} objects"
-    yield Evidence(f"the same in {among}: {', '.join(gained[:LISTED])}{more}", {"processes": processes})
+    yield Evidence(f"in {among}: {', '.join(gained[:LISTED])}{more}", {"processes": processes})
 
 
 def _too_high(case: Case, place: Place) -> Iterator[Evidence]:

@@ -128,7 +128,7 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
             figures |= {"member_length": int(longer.length[-1])}
         if longer is not place and longer.has_length:
             first, last = format_count(longer.length[0]), format_count(longer.length[-1])
-            text += f", one of them, {longer.type_name}, from {first} to {last}"
+            text += f", that of one of its members ({longer.type_name}) from {first} to {last}"
     yield Evidence(text, figures)
     if holder.bytes_each is None and holder.growth_bytes > _SOME_BESIDE * found.weighed_bytes > 0:
         names = list(dict.fromkeys(one.said for one in holder.alike))

@@ -36,7 +36,7 @@ def _text(report: FleetReport) -> str:
     console = Console(file=stream, width=max(80, min(Console().width, 110)), color_system=None, highlight=False)
 
     def say(line: str = "") -> None:
-        console.print(Text(printable(line)))
+        console.print(Text(printable(line)), soft_wrap=True)  # a terminal folds it below its own beginning
 
     say(f"{report.headline}.")
     say(counted(report))
@@ -44,7 +44,7 @@ def _text(report: FleetReport) -> str:
         say()
         say(f"{number}. {claim.severity}{', new' if claim.is_new else ''}: {claim.says}")
         for line in details(claim.facts, claim.finding):
-            console.print(Text("   " + printable(line)))
+            say(f"   {line}")
     for title, table in _tables(report):
         say()
         say(title)

@@ -77,7 +77,7 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One finding, on all the ranks that have it: they share its fingerprint. ``finding``: of the rank with most.
+    """One finding, on all the ranks that have it: they share its fingerprint. ``finding``: of the rank in the middle.
 
     **Units** bytes, of all these ranks together and of the one in the middle.
     """

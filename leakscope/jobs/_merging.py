@@ -140,22 +140,25 @@ def clusters(parts: Sequence[Part]) -> list[Cluster]:
 
 def _cluster(group: Sequence[tuple[Part, Finding]]) -> Cluster:
     severity = min((finding.severity for _, finding in group), key=SEVERITIES.index)
-    part, most = max(group, key=lambda one: (one[1].severity == severity, one[1].bytes, -one[0].judged.rank))
+    gravest = sorted(
+        (one for one in group if one[1].severity == severity), key=lambda one: (one[1].bytes, -one[0].judged.rank)
+    )
+    part, told = gravest[len(gravest) // 2]  # the one whose figures are those of the rank in the middle
     by_rank: dict[int, int] = {}
     for own, finding in group:
         by_rank[own.judged.rank] = by_rank.get(own.judged.rank, 0) + finding.bytes
-    place = (most.subject.file, most.subject.line)
+    place = (told.subject.file, told.subject.line)
     excerpts = part.judged.report.excerpts
     return Cluster(
-        fingerprint=most.fingerprint,
-        kind=most.kind,
-        title=most.title,
+        fingerprint=told.fingerprint,
+        kind=told.kind,
+        title=told.title,
         severity=severity,
         ranks=sorted(by_rank),
         nodes=list(dict.fromkeys(own.candidate.node for own, _ in group)),
         bytes=sum(by_rank.values()),
-        median_bytes=round(statistics.median(by_rank.values())),
-        finding=most,
+        median_bytes=round(statistics.median_high(by_rank.values())),
+        finding=told,
         excerpt=next((one for one in excerpts if (one.file, one.line) == place), None),
     )
 

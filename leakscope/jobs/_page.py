@@ -102,6 +102,7 @@ def _curves(job: JobReport) -> plots.Plot | None:
     single = sorted((row for row in rows if _is_odd(row)), key=lambda row: -row.growth_bytes)[:_ODD]
     others = [row for row in rows if row not in single] if len(rows) - len(single) >= _FEW // 2 else rows
     columns = [[v for v in at if v is not None] for at in zip(*(row.value_bytes for row in others))]
+    columns = [column if 2 * len(column) > len(others) else [] for column in columns]  # else it is of who ended last
     bands: list[tuple[str, Sequence[float | None], int]] = [
         ("highest of the others", [max(c) if c else None for c in columns], 1),
         ("middle of the others", [round(statistics.median(c)) if c else None for c in columns], 0),

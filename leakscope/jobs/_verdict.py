@@ -120,16 +120,15 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
     firsts = [what_grows(part.judged.report.findings) for part in own]
     prints = [first.likeness for first in firsts if first is not None]
     each = " each" if len(own) > 1 else ""
-    amount = f"{format_bytes(statistics.median(grown))}{each} in {format_duration(seconds)}"
+    amount = f"{format_bytes(statistics.median_high(grown))}{each} in {format_duration(seconds)}"
     rates = [rate for part in own if (rate := part.judged.report.verdict.growth_bytes_per_hour) is not None]
-    pace = f" ({format_rate(statistics.median(rates), statistics.median(grown))}{each})" if rates else ""
+    pace = f" ({format_rate(statistics.median_high(rates), statistics.median_high(grown))}{each})" if rates else ""
     gained = f"{'they' if len(own) > 1 else 'it'} gained {amount}{pace}"
     if not prints:
         return gained
     common = max(dict.fromkeys(prints), key=prints.count)
-    first = max(
-        (one for one in firsts if one is not None and one.likeness == common), key=lambda finding: finding.bytes
-    )
+    same = sorted((one for one in firsts if one is not None and one.likeness == common), key=lambda f: f.bytes)
+    first = same[len(same) // 2]
     if len(own) == 1:
         return f"{_lower(first.title)}; {gained}"
     of = "on all of them" if prints.count(common) == len(own) else f"on {prints.count(common)} of them"

@@ -55,7 +55,8 @@ def rank_cells(job: JobReport, row: RankRow) -> list[str]:
         growth += f" ({format_rate(row.growth_bytes_per_hour, row.growth_bytes)})"
     own = row.fingerprints[:1]
     first = next((c for c in job.clusters if own == [c.fingerprint] and row.rank in c.ranks), None)
-    said = [first.title if first is not None else "", row.odd or ""]
+    what = "" if first is None else f"{first.finding.subject.holder or first.kind}"  # amounts are of one
+    said = [what, row.odd or ""]
     return [str(row.rank), row.node, verdict, growth, format_bytes(row.peak_bytes), "; ".join(filter(None, said))]
 
 

@@ -138,7 +138,7 @@ def _memory(scene: Scene, totals: Totals, floors: Floors) -> Iterator[tuple[Fami
         yield f.RSS, sum(member.rss_bytes for member in members)
         yield f.PRIVATE, totals.private_bytes()
         yield f.SWAP, totals.swap_bytes()
-    yield f.PEAK, scene.figures.peak.size_bytes or None
+    yield f.PEAK, scene.peak.size_bytes or None
     if gain is not None:
         yield f.GAINED, gain.bytes
         yield f.GROWTH, round(gain.per_hour)

@@ -253,9 +253,11 @@ function chart(section, plot, key) {
   function show() {
     const lines = told(), held = curves().map((curve) => valueAt(curve, view.xs[view.at]));
     const total = held.reduce((sum, value, number) => sum + (isShown(number) ? value || 0 : 0), 0);
+    const files = held[curves().findIndex((curve, number) => curve.name === "mapped-files" && isShown(number))];
     const strong = document.createElement("b");
     strong.textContent = plot.stacked ? formatBytes(total) : lines[0];
-    readout.replaceChildren(strong, plot.stacked ? " \u00b7 " + lines.join(" \u00b7 ") : compared(held) + ordered(held));
+    const ofIt = files ? [`of it ${formatBytes(files)} of mapped files`] : [];  // which no peak counts
+    readout.replaceChildren(strong, plot.stacked ? " \u00b7 " + [...ofIt, ...lines].join(" \u00b7 ") : compared(held) + ordered(held));
     legend.querySelectorAll("[data-band]").forEach((item) => {
       const value = held[Number(item.dataset.band)];
       item.querySelector(".value").textContent = value !== null ? formatBytes(value) : plot.base ? "ended" : "\u2013";

@@ -51,7 +51,7 @@ class Points:
     def _take_in(self, rows: list[tuple[str, Row]], is_last: bool = False) -> Iterator[Point]:
         scene = self._scene
         scene.take_in(rows)
-        self._peak_bytes = max(self._peak_bytes, scene.figures.peak.size_bytes)
+        self._peak_bytes = max(self._peak_bytes, scene.peak.size_bytes)
         is_due = scene.now_s >= self._next_s or (is_last and scene.now_s > self._last_s)
         if is_due and scene.figures.last_bytes:
             self._last_s = scene.now_s

@@ -136,6 +136,8 @@ def _of_peak(peak: Bill, level: Bill) -> str:
     times, more = f"{peak.total_bytes / level.total_bytes:.1f} ×", format_bytes(peak.total_bytes - level.total_bytes)
     above = f"{more} more than" if times == "1.0 ×" else f"{times} what it was"
     when = f"at {format_duration(peak.time_s)}, {above} at {format_duration(level.time_s)}"
+    if format_duration(peak.time_s) == format_duration(level.time_s):  # between two samples
+        when = f"for a moment after {format_duration(peak.time_s)}, {above.replace('it was', 'was there then')}"
     if peak.snapshot_s is not None and (seen := format_duration(peak.snapshot_s)) != format_duration(peak.time_s):
         when += f"; divided as the snapshot at {seen} saw it"
     at = f" ({peak.file.rpartition('/')[2]}:{peak.line})" if peak.file and peak.line else ""

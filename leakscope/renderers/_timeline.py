@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ..findings import Band, Moment, Outlook, Report, Timeline
+from ..findings import OTHERS, Band, Moment, Outlook, Report, Timeline
 from ..pages import charts
 from ..pages.charts import Lane, Mark
 from ..pages.plots import Curve, Plot, Trend
@@ -152,11 +152,13 @@ def _of_accounts(bands: Sequence[Band], culprit: _Culprit) -> tuple[list[Band], 
 
 
 def _of_processes(bands: Sequence[Band], culprit: _Culprit) -> tuple[list[Band], list[int]]:
-    """The processes without what a holder held in each of them, and how much that was."""
+    """The processes without what a holder held in each of them, and how much that was; small ones are one band."""
     left, taken = list(bands), []
-    for i, band in enumerate(bands):
-        if band.name in culprit.held_in:
-            left, there = _without(left, [i], culprit.held_in[band.name])
+    at = {band.name: i for i, band in enumerate(bands)}
+    others = len(bands) - 1 if bands and bands[-1].name.endswith(OTHERS) else None
+    for label, held in culprit.held_in.items():
+        if (i := at.get(label, others)) is not None:
+            left, there = _without(left, [i], held)
             taken.append(there)
     return left, _added(taken)
 

@@ -164,14 +164,14 @@ def _ledger(rows: Sequence[LedgerRow]) -> str:
 
 
 def _processes(rows: Sequence[ProcessRow]) -> str:
-    titles = ("process", " count", " lived", " core", " real (PSS)", " private", " summed RSS")
+    titles = ("process", " count", " lived", " core", " memory", " private", " summed RSS")
     cells = (
         (
             f"{code(one.process, 100)} ({text(ROLES.get(one.role, one.role), 40)})",
             f"{one.count}" if one.count == one.most_at_once else f"{one.count} ({one.most_at_once} at once)",
             format_duration(one.lifetime_s),
             f"{one.busy_share:.0%}",
-            *map(format_bytes, (one.pss_bytes, one.private_bytes, one.rss_bytes)),
+            *map(format_bytes, (one.held_bytes, one.private_bytes, one.rss_bytes)),
         )
         for one in rows
     )

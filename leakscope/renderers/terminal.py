@@ -62,6 +62,7 @@ from ._places import cwd, run_argument
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
 _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the run on a line of 80; some lines of its own
+_LEAST_COMMAND = 20
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
@@ -69,31 +70,35 @@ _MOST_DOUBTS = 2  # of the screen
 _NOBODY = "no "  # a holder that is none: no Python object
 _SCREEN_LINES = 25
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
-_CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which))")
+_CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which|so that|because)|: (?=to ))")
 _MEMBERS = re.compile(r"(?= of |, mostly )")  # behind the type of a container
 _LEAST_TENSOR_SHARE = 0.01  # of what a process holds
 _MOST_NAMED = 4  # of the kinds that were ruled out
 _SHOWN_FINGERPRINT = 12
 _MOST_BUDGETS = 6  # columns of the table of tensors
+_UNSEEN = 0.001  # of the sum: less is not in its figures
 _MISLEADING = 1.2  # summed RSS over PSS: less is a shared library or two
 _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are no news
 
 
 class _Size(NamedTuple):
-    """How much the screen has of what could be long. ``is_tight``: one doubt; notes and evidence in a line each."""
+    """How much the screen has of what could be long. ``lines``: of a sentence of evidence and of a note, and one doubt;
+    0: whole sentences.
+    """
 
     rows: int  # of each table, beside its sum
     evidence: int
     findings: int
     remedies: int
-    is_tight: bool = False
+    lines: int = 0
     tables: int = 2
 
 
 _SIZES = (  # whole sentences of evidence, rather than more; one table with its largest rows, rather than halves of two
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(3, 1, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
     _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 1, tables=1), _Size(2, 1, 2, 1, tables=1),
-    _Size(3, 1, 2, 1, True, 1), _Size(2, 1, 2, 1, True, 1), _Size(1, 1, 1, 1, True, 1),
+    _Size(4, 1, 2, 1, 2, 1), _Size(3, 1, 2, 1, 2, 1), _Size(2, 1, 2, 1, 2, 1),
+    _Size(2, 1, 2, 1, 1, 1), _Size(1, 1, 1, 1, 1, 1),
 )  # fmt: skip
 
 
@@ -105,7 +110,7 @@ def render(report: Report, *, width: int | None = None, color: bool | None = Non
     if verbose:
         return _printed(_all(report), columns, color)
     for size in _SIZES:
-        text = _printed(_screen(report, size), columns, color)
+        text = _printed(_screen(report, size, columns), columns, color)
         if text.count("\n") <= _SCREEN_LINES:
             break
     return text
@@ -145,7 +150,7 @@ def _without_blanks(line: str) -> str:
 
 def _all(report: Report) -> Iterator[RenderableType]:
     yield _verdict(report.verdict)
-    yield _run_line(report.recording, verbose=True)
+    yield _run_line(report.recording, None)
     for number, finding in enumerate(report.findings, 1):
         yield ""
         yield from _finding(report, finding, number)
@@ -163,9 +168,9 @@ def _all(report: Report) -> Iterator[RenderableType]:
     yield Text(cost(report.recording), style="dim")
 
 
-def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
+def _screen(report: Report, size: _Size, columns: int) -> Iterator[RenderableType]:
     yield _verdict(report.verdict)
-    yield _run_line(report.recording, verbose=False)
+    yield _run_line(report.recording, columns)
     for number, finding in enumerate(report.findings[: size.findings], 1):
         if number == 1:
             yield ""
@@ -179,7 +184,7 @@ def _screen(report: Report, size: _Size) -> Iterator[RenderableType]:
     yield ""
     for note in caveats(report):
         line = _styled(Text.assemble("! ", _clean(note)), "dim")
-        yield _OneLine(line) if size.is_tight else _hanging(line, 2)
+        yield _hanging(line, 2) if not size.lines else _Clipped(line, 1)
     not_checked = list(dict.fromkeys(one.kind for one in report.skipped if one.applies))
     told = [_named("Not checked", not_checked), _named("Ruled out", ruled_out_kinds(report))]
     if text := " · ".join(filter(None, told)):
@@ -220,7 +225,7 @@ def _most_telling(report: Report, size: _Size) -> Iterator[RenderableType]:
         table.columns[0].min_width = min(len(heading), _LONGEST_HEADING)
         yield table
         for note in notes if name == "bill" else ():
-            yield _OneLine(Text(printable(note), style="dim"))
+            yield _Clipped(Text(printable(note), style="dim"), 1)
 
 
 def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table, list[str]]]:
@@ -236,8 +241,7 @@ def _tables(report: Report, most: int | None) -> Iterator[tuple[str, str, Table,
     for name, (heading, held) in zip(("holders", "on-gpus"), largest_holders(report)):
         yield name, printable(heading), _holders(held[:most], verbose), []
     if sum(row.count for row in report.processes) > 1:
-        heading = "Processes, when the job had most memory" + (" (with mapped files)" if verbose else "")
-        yield "processes", heading, _processes(report.processes, most), []
+        yield "processes", "Processes, when the job had most memory", _processes(report.processes, most), []
     budget = [row for row in report.tensor_budget if verbose or bill is None or not _is_in_bill(row)]
     if budget and (verbose or _are_tensors_some(budget)):
         whose = {row.process for row in budget}
@@ -264,14 +268,18 @@ def _verdict(verdict: Verdict) -> ConsoleRenderable:
     return Group(badges, _styled(_clean(verdict.headline), "bold"))
 
 
-def _run_line(recording: RecordingFacts, verbose: bool) -> Text:
-    words = [*recording.command]
-    if words and not verbose:
+def _run_line(recording: RecordingFacts, columns: int | None) -> Text:
+    """What ran, and how it went; in so many ``columns``, as much of a long command as stands beside it."""
+    words, facts = [*recording.command], run_facts(recording, briefly=columns is not None)
+    if words and columns is not None:
         words[0] = words[0].rpartition("/")[2]
-    command = _clean(" ".join(words)) if words else Text("(attached)")
-    gap = "  ·  " if len(command) <= _SHORT_COMMAND or not verbose else "\n"
-    command.truncate(_LONGEST_COMMAND if verbose else _SHORT_COMMAND, overflow="ellipsis")
-    return _styled(Text.assemble(command, gap, run_facts(recording, briefly=not verbose)), "dim")
+    command, gap = _clean(" ".join(words)) if words else Text("(attached)"), "  ·  "
+    if columns is not None:
+        command.truncate(max(_LEAST_COMMAND, columns - len(gap + facts)), overflow="ellipsis")
+    elif len(command) > _SHORT_COMMAND:
+        command.truncate(_LONGEST_COMMAND, overflow="ellipsis")
+        gap = "\n"
+    return _styled(Text.assemble(command, gap, facts), "dim")
 
 
 def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[RenderableType]:
@@ -290,29 +298,31 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     for name, texts, style, is_cut in (
         ("What to do", _short_advice(finding, run_argument(report.recording), size.remedies), "green", False),
         ("Evidence", [one.text for one in finding.evidence[: size.evidence]], "", True),
-        ("Doubts", finding.doubts[: 1 if size.is_tight else _MOST_DOUBTS], "yellow", False),
+        ("Doubts", finding.doubts[: 1 if size.lines else _MOST_DOUBTS], "yellow", False),
     ):
         for at, text in enumerate(texts):
             line = _styled(_clean(text), style)
-            table.add_row(name if at == 0 else "", _OneLine(line) if is_cut and size.is_tight else line)
+            table.add_row(name if at == 0 else "", _Clipped(line, size.lines) if is_cut and size.lines else line)
     yield Padding(table, (0, 0, 0, 3))
 
 
-class _OneLine:
-    """A sentence in one line: the clauses that fit, or as many words as do."""
+class _Clipped:
+    """A sentence in so many lines: the clauses that fit, or as many words as do."""
 
-    def __init__(self, text: Text) -> None:
-        self._text = text
+    def __init__(self, text: Text, lines: int) -> None:
+        self._text, self._lines = text, lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         text, width = self._text, options.max_width
-        if len(text) > width:
-            ends = [match.start() for match in _CLAUSE_END.finditer(text.plain, 0, width + 1)]
-            if ends and ends[-1] > width / 2:
+        wrapped = text.wrap(console, width)
+        if len(wrapped) > self._lines:
+            room = sum(len(line) for line in wrapped[: self._lines])
+            ends = [match.start() for match in _CLAUSE_END.finditer(text.plain, 0, room + 1)]
+            if ends and ends[-1] > room / 2:
                 text = text[: ends[-1]]
             else:
-                end = text.plain.rfind(" ", 0, width - 1)
-                text = text[: end if end > width / 2 else width - 1] + Text(" …" if end > width / 2 else "…")
+                end = text.plain.rfind(" ", 0, room - 1)
+                text = text[: end if end > room / 2 else room - 1] + Text(" …" if end > room / 2 else "…")
         yield text
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
@@ -467,7 +477,7 @@ def _holders(held: Sequence[Held], verbose: bool) -> Table:
 def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
     """Processes named once; the sum below, so that a reader sees the accounts close.
 
-    Briefly: what moved most, and of which process behind it.
+    Briefly: what moved most, and of which process behind it, and all others in one row: what is shown adds up.
     """
     rows = [row for row in rows if row.in_total]
     table = _table(summed=True)
@@ -480,9 +490,13 @@ def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
     for name, figure in (("start", sum(r.start_bytes for r in rows)), ("end", sum(r.end_bytes for r in rows))):
         table.add_column(name, format_bytes(figure), justify="right", no_wrap=True)
     table.add_column("growth", format_bytes(total, signed=True), justify="right", no_wrap=True)
+    rest: list[LedgerRow] = []
     if most is not None:
-        moved = sorted(filter(_has_moved, rows), key=lambda row: -abs(row.growth_bytes))[:most]
-        rows = [row for row in rows if row in moved]
+        least = _UNSEEN * max(sum(row.start_bytes for row in rows), sum(row.end_bytes for row in rows))
+        rows = [row for row in rows if max(row.start_bytes, row.end_bytes) >= least]
+    if most is not None and len(rows) > most:
+        shown = sorted(rows, key=lambda row: -abs(row.growth_bytes))[: max(1, most - 1)]
+        rows, rest = [row for row in rows if row in shown], [row for row in rows if row not in shown]
     largest = max((row.growth_bytes for row in rows), default=0)
     before = None
     for row in rows:
@@ -494,6 +508,9 @@ def _ledger(rows: Sequence[LedgerRow], most: int | None) -> Table:
         cells += [Text(format_bytes(row.start_bytes)), Text(format_bytes(row.end_bytes))]
         style = "bold red" if row.growth_bytes == largest > 0 else ""
         table.add_row(*cells, Text(format_bytes(row.growth_bytes, signed=True), style=style))
+    if rest:
+        start, end = sum(row.start_bytes for row in rest), sum(row.end_bytes for row in rest)
+        table.add_row(f"and {len(rest)} more", *map(format_bytes, (start, end)), format_bytes(end - start, signed=True))
     return table
 
 
@@ -553,18 +570,18 @@ def _gpu_lines(lines: Sequence[GpuLine]) -> Table:
 def _processes(rows: Sequence[ProcessRow], most: int | None) -> Table:
     """A role a row. Summed RSS is there because other tools show it, with the factor by which it says too much."""
     if most is not None:
-        table = _table(("process",), ("count", "lived", "real (PSS)", "private"))
-        for row in sorted(rows, key=lambda row: -row.pss_bytes)[:most]:
-            sizes = format_bytes(row.pss_bytes), format_bytes(row.private_bytes)
+        table = _table(("process",), ("count", "lived", "memory", "private"))
+        for row in sorted(rows, key=lambda row: -row.held_bytes)[:most]:
+            sizes = format_bytes(row.held_bytes), format_bytes(row.private_bytes)
             process = _clean(f"{row.process} ({ROLES.get(row.role, row.role)})")
             table.add_row(process, f"{row.count}", format_duration(row.lifetime_s), *sizes)
         return table
-    table = _table(("process",), ("count", "lived", "core", "real (PSS)", "private", "summed RSS"))
+    table = _table(("process",), ("count", "lived", "core", "memory", "private", "summed RSS"))
     for row in rows:
         count = f"{row.count}" if row.count == row.most_at_once else f"{row.count} ({row.most_at_once} at once)"
         factor = row.rss_bytes / row.pss_bytes if row.pss_bytes else 1.0
         summed = format_bytes(row.rss_bytes) + (f" ({factor:.1f}x)" if factor >= _MISLEADING else "")
-        figures = (count, format_duration(row.lifetime_s), f"{row.busy_share:.0%}", format_bytes(row.pss_bytes))
+        figures = (count, format_duration(row.lifetime_s), f"{row.busy_share:.0%}", format_bytes(row.held_bytes))
         process = _clean(f"{row.process} ({ROLES.get(row.role, row.role)})")
         table.add_row(process, *map(Text, figures), Text(format_bytes(row.private_bytes)), Text(summed, style="dim"))
     return table

@@ -17,11 +17,11 @@ from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, r
 from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts, split
 from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import narrow, series
-from ..findings import Band, Timeline
+from ..findings import OTHERS, Band, Timeline
 from ..storage import Recording
 from .moments import moments
 
-_SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
+_SHOWN_PROCESSES = 5  # with the rest as one more band: more pids in a legend are looked up by nobody
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
 _BAND_BUCKETS = 40  # more points for the peaks of single bands, whatever the total does there
 _REST = "other"
@@ -132,9 +132,7 @@ def _largest(bands: dict[str, Floats]) -> dict[str, Floats]:
     if len(others) == 1:
         shown[others[0]] = bands[others[0]]
     elif others:
-        shown[f"{len(others)} other processes"] = sum(
-            (bands[name] for name in others), start=np.zeros_like(bands[order[0]])
-        )
+        shown[f"{len(others)} {OTHERS}"] = sum((bands[name] for name in others), start=np.zeros_like(bands[order[0]]))
     return shown
 
 

@@ -89,6 +89,9 @@ class Tables(Mapping[str, "pd.DataFrame"]):
         self._shared: dict[int, pa.Table | None] = {}  # row groups of several tables
         self._makers: Mapping[str, Callable[[], pd.DataFrame]] = {}
 
+    def __repr__(self) -> str:
+        return f"<tables: {', '.join(self.written())}>"
+
     def _deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Tables:
         """A copy with some tables replaced, each made by a function when it is asked for first."""
         derived = copy.copy(self)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional
 
 from ..errors import BadInput
+from ..units import COUNTS_NOTE
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Window = tuple[float, float]  # seconds since the recording began, both included; may be infinite
+_STANDS = ("loaded", COUNTS_NOTE)
 Span = tuple[Optional[float], Optional[float]]  # as a user says it: None = no end on this side
 
 
@@ -19,11 +21,19 @@ def window_of(tables: Mapping[str, pd.DataFrame], time_s: Span | None, step: Spa
     """**Errors** BadInput unless exactly one of the two is given, and for what cannot be found."""
     if (time_s is None) == (step is None):
         raise BadInput("say either time_s=(first, last) or step=(first, last)")
-    return _ordered(time_s) if time_s is not None else _moments_of(tables, _ordered(step or (None, None)))
+    if time_s is None:
+        return _moments_of(tables, _ordered(step or (None, None)))
+    window = _ordered(time_s)
+    rows = tables["process_samples"]["time_s"]
+    if len(rows) and not rows.between(*window).any():
+        raise BadInput(f"there is no sample {as_text(window)}: they are from {rows.min():.1f} s to {rows.max():.1f} s")
+    return window
 
 
 def limited(name: str, frame: pd.DataFrame, window: Window, start_mono_ns: int) -> pd.DataFrame:
-    """Rows of a table that lie in the window; of processes those that lived in it, of sources those loaded by then."""
+    """Rows of a table that lie in the window; of processes those that lived in it, of sources those loaded by then, as
+    of agents.
+    """
     first_s, last_s = window
     if name == "processes":
         born_s = (frame["born_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
@@ -33,6 +43,8 @@ def limited(name: str, frame: pd.DataFrame, window: Window, start_mono_ns: int) 
         kept = frame["time_s"] <= last_s
     else:
         kept = frame["time_s"].between(first_s, last_s)
+        if name == "agent_notes":  # what an agent is, and what it counts, holds from then on
+            kept |= frame["note"].isin(_STANDS).fillna(False) & (frame["time_s"] <= last_s)
     return frame[kept.to_numpy(dtype=bool)].reset_index(drop=True)
 
 

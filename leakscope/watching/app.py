@@ -211,7 +211,7 @@ class ProcessDetail(Overlay):
         cpu = f"{_cpu(member)} of a core" if _cpu(member) else "cpu not known"
         more = [f"RSS {format_bytes(member.rss_bytes)}", f"PSS {pss}", f"{member.thread_count} threads", cpu]
         lines = [
-            Line(f"{member.role} {member.program} [{member.pid}], {state}", HEAD),
+            Line(f"{member.name} [{member.pid}], {state}", HEAD),
             Line("   ".join(figures)),
             Line(sparkline(member.history.values, min(100, self.size.width - 8))),
             Line("   ".join(more)),
@@ -252,7 +252,7 @@ class HolderDetail(Overlay):
             "" if holder.growth_bytes is None else f", {format_bytes(holder.growth_bytes, signed=True)} since the first"
         )
         length = "" if holder.length is None else f" with {format_count(holder.length)} members"
-        whose = f"{member.role} {member.program} [{holder.process[0]}]" if member else f"process {holder.process[0]}"
+        whose = f"{member.name} [{holder.process[0]}]" if member else f"process {holder.process[0]}"
         lines = [
             Line(holder.path, HEAD),
             Line(f"{holder.type_name or 'object'}{length}, in {whose}"),
@@ -412,7 +412,7 @@ def _present(viewer: Viewer) -> list[Member]:
 
 
 def _process_row(key: Process, member: Member) -> Row:
-    name = f"{member.role} {member.program} [{member.pid}]"
+    name = f"{member.name} [{member.pid}]"
     cells = (
         name,
         format_bytes(member.held_bytes),
@@ -446,7 +446,7 @@ def _gpu_rows(gpus: Sequence[Gpu], members: dict[int, Member]) -> list[Row]:
     for gpu in gpus:
         share = gpu.used_bytes / gpu.total_bytes if gpu.total_bytes else None
         member = members.get(gpu.pid) if gpu.pid is not None else None
-        whose = "all" if gpu.pid is None else f"{member.role} {member.program} [{gpu.pid}]" if member else str(gpu.pid)
+        whose = "all" if gpu.pid is None else f"{member.name} [{gpu.pid}]" if member else str(gpu.pid)
         total = "" if gpu.total_bytes is None else format_bytes(gpu.total_bytes)
         cells = (gpu.name, format_bytes(gpu.used_bytes), total, "" if share is None else f"{share:.0%}", whose)
         rows.append(Row((gpu.name, gpu.pid), cells, (gpu.name, gpu.used_bytes, gpu.total_bytes, share, whose)))

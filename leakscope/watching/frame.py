@@ -134,22 +134,22 @@ def _so_far(scene: Scene) -> Iterator[Line]:
 
 def _processes(scene: Scene, width: int) -> _Section:
     """One line for all processes of one role that run the same; of a job that has ended, those of its last moment."""
-    groups: dict[tuple[str, str], list[Member]] = {}
+    groups: dict[str, list[Member]] = {}
     for member in list(scene) or scene.last_alive():
-        groups.setdefault((member.role, member.program), []).append(member)
+        groups.setdefault(member.name, []).append(member)
     ordered = sorted(groups.items(), key=lambda each: -sum(member.held_bytes for member in each[1]))
     return _Section(
         Line(_row(width, "PROCESSES", "memory", "growth", "threads", "cpu"), FAINT),
-        [Line(_process_row(width, role, program, members)) for (role, program), members in ordered],
+        [Line(_process_row(width, name, members)) for name, members in ordered],
     )
 
 
-def _process_row(width: int, role: str, program: str, members: Sequence[Member]) -> str:
+def _process_row(width: int, name: str, members: Sequence[Member]) -> str:
     which = f"×{len(members)}" if len(members) > 1 else f"[{members[0].pid}]"
     shares = [member.cpu_fraction for member in members if member.cpu_fraction is not None]
     return _row(
         width,
-        _fit(f"{role} {program}", _name_width(width) - len(which) - 1).rstrip() + f" {which}",
+        _fit(name, _name_width(width) - len(which) - 1).rstrip() + f" {which}",
         format_bytes(sum(member.held_bytes for member in members)),
         format_bytes(sum(member.growth_bytes for member in members), signed=True),
         str(sum(member.thread_count for member in members)),

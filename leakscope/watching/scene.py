@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from ..findings import ROLES
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
-from ..recorder.peaks import Held, own_peak
+from ..recorder.peaks import Held, Peak, own_peak
 from ..recorder.tree import Memory, Tree
 from ..signals import signal_name
 from ..units import COUNTS_NOTE, EXIT_NOTE, STEP, STEP_UNITS
@@ -54,6 +55,11 @@ class Member(Memory):
     cpu_fraction: float | None = None
     history: History[int] = field(default_factory=History)
     _cpu_from: tuple[float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """``train.py (main process)``, as reports have it."""
+        return f"{self.program} ({ROLES.get(self.role, self.role)})"
 
     @property
     def growth_bytes(self) -> int:
@@ -156,7 +162,12 @@ class Scene:
     @property
     def peak_text(self) -> str:
         """Of the job's own memory, as the report has it: without what snapshots took for a moment."""
-        return self._peak_text or own_peak(self.figures.highest, self._held, self.figures.last).text
+        return self._peak_text or self.peak.text
+
+    @property
+    def peak(self) -> Peak:
+        """As ``peak_text`` has it until the end."""
+        return own_peak(self.figures.highest, self._held, self.figures.last)
 
     def __iter__(self) -> Iterator[Member]:
         """The living processes that have been sampled."""
@@ -295,7 +306,7 @@ class Scene:
         member.died = True
         self._dead.append((now_s, process))
         if row.get("exit_signal") is not None and not member.is_root:
-            ended_by = f"{member.role} {member.pid} was ended by {signal_name(row['exit_signal'])}"
+            ended_by = f"{member.name} [{member.pid}] was ended by {signal_name(row['exit_signal'])}"
             self.events.append(Event(now_s, ended_by))
 
     def _note(self, row: Row, now_s: float) -> None:

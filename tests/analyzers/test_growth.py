@@ -828,7 +828,7 @@ def test_what_came_before_the_first_step_is_growth_only_if_it_goes_on(tmp_path, 
     builder.sentinels(PID, step=[None] * 15 + list(range(int(after_s))))
     growth = tree_growth(builder.open())
     assert growth.leaking is leaking
-    assert ("before the first step" in growth.reason) is not bool(leaking)
+    assert ("before the first training step" in growth.reason) is not bool(leaking)
 
 
 @pytest.mark.parametrize(("kept", "leaking"), [(0.8, True), (0.0, None)])

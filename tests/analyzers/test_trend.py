@@ -230,7 +230,7 @@ def test_imports_that_take_most_of_the_run_are_not_taken_for_a_leak(per_s_at_wor
     y = (60 + 8 * np.minimum(t, 20) + per_s_at_work * np.clip(t - 20, 0, None)) * MiB
     trend = judge(t, y, started_s=20.0)
     assert trend.verdict == verdict
-    assert "before the first step" in trend.reason or verdict == GROWING
+    assert "before the first training step" in trend.reason or verdict == GROWING
 
 
 def test_two_rises_with_a_long_rest_between_them_do_not_tell():

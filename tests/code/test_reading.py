@@ -227,6 +227,15 @@ def test_a_statement_of_several_lines_is_over_when_its_last_is() -> None:
         assert read.is_over is is_over
 
 
+@pytest.mark.parametrize(("loop", "is_over"), [("[dict(r) for r in rows]", True), ("make(r := rows[0])", False)])
+def test_what_a_comprehension_calls_a_member_is_none_of_its_functions(loop: str, is_over: bool) -> None:
+    """A loop that goes through something else by the same name reads none of what the comprehension went through."""
+    text = f"def main():\n    rows = load()\n    good = {loop}\n    while True:\n        use(r)\n"
+    holder = Holder("rows", "main", "__main__", FILE, "local", "list")
+    found = reads_of([Source("__main__", FILE, text)], holder, {(FILE, "main"): 5})
+    assert any(one.is_over is False for one in found) is not is_over
+
+
 def test_a_loop_reads_what_it_goes_through() -> None:
     text = "def main():\n    rows = read()\n    for row in rows:\n        work()\n        step(row)\n    print()\n"
     holder = Holder("rows", "main", "__main__", FILE, "local", "list")

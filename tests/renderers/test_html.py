@@ -210,7 +210,7 @@ def test_a_path_breaks_behind_a_folder_and_not_within_the_number_of_a_line():
 def test_processes_of_which_nothing_was_measured_are_no_table():
     """A snapshot of torch, imported alone: who wrote it is known, and no more."""
     row = ProcessRow("train.py", "trainer", 1, 1, 0.0, 0.0, 0, 0, 0, 0, 0, 0.0, 0.0)
-    seen = dataclasses.replace(row, pss_bytes=MiB)
+    seen = dataclasses.replace(row, held_bytes=MiB)
     shown = ['id="processes"' in render(dataclasses.replace(FULL, processes=[one]), "html") for one in (row, seen)]
     assert shown == [False, True]
 

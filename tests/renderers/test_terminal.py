@@ -34,10 +34,11 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
 2. note: The model's weights live twice
    200 MiB, wasted, 80% sure · train.py (pid 4242) · duplicate-model
 
-Where the growth went     start      end     growth
-tensors ~              10.0 MiB  610 MiB   +600 MiB
-native ~                100 MiB  142 MiB  +42.0 MiB
-total                   200 MiB  842 MiB   +642 MiB
+Where the growth went     start       end     growth
+tensors ~              10.0 MiB   610 MiB   +600 MiB
+native ~                100 MiB   142 MiB  +42.0 MiB
+mapped-files           90.0 MiB  90.0 MiB        0 B
+total                   200 MiB   842 MiB   +642 MiB
 
 ! output was lost after 3 s
 Not checked: gpu-fragmentation · Ruled out: cyclic-garbage (--verbose says why)
@@ -132,7 +133,7 @@ def test_that_snapshots_took_much_memory_is_said_also_briefly(part, is_said):
     taken = known.overhead | {"take_bytes": 600 * MiB // part}
     recording = dataclasses.replace(known, overhead=taken, peak=Peak(600 * MiB))
     text = render(dataclasses.replace(FULL, recording=recording), "terminal", width=80, color=False)
-    assert ("of the job's time and 300 MiB in snapshots" in " ".join(text.split())) is is_said
+    assert ("of the job's time, 300 MiB in snapshots" in " ".join(text.split())) is is_said
 
 
 def test_nothing_known_is_said_plainly():
@@ -230,6 +231,19 @@ def test_where_there_is_none_it_is_cut_at_a_clause():
     findings = [dataclasses.replace(RETAINED, evidence=[Evidence(said)])]
     report = dataclasses.replace(FULL, verdict=crowded, findings=findings)
     assert "of 3 snapshots, from 9.4 s to 25.3 s\n" in render(report, "terminal", width=100, color=False)
+
+
+@pytest.mark.parametrize("crowd", [0, 30])
+def test_the_rows_of_growth_that_are_shown_add_up(crowd):
+    """Also where the screen has no room for all of them."""
+    rows = [LedgerRow(f"account-{n}", "train.py[1]", 8 * MiB * n, 9 * MiB * n, MiB * n) for n in range(1, 8)]
+    crowded = dataclasses.replace(FULL.verdict, headline="Memory leaks: " + "a long story " * crowd)
+    text = render(dataclasses.replace(FULL, ledger=rows, verdict=crowded), "terminal", width=80, color=False)
+    *shown, total = [
+        [float(figure) for figure in re.findall(r"(\+?[\d.]+) MiB", line)]
+        for line in text.split("Where the growth went")[1].split("\n\n")[0].split("\n")[1:]
+    ]
+    assert [sum(column) for column in zip(*shown)] == total == [224.0, 252.0, 28.0]
 
 
 def test_findings_that_do_not_fit_are_counted():

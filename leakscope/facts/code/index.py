@@ -182,6 +182,7 @@ class Index:
         self.functions: dict[str, list[Scope]] = defaultdict(list)
         self.classes: dict[str, list[Scope]] = defaultdict(list)
         self.lines: dict[str, list[str]] = {}
+        self._within: dict[int, str] = {}  # what a comprehension calls its members, by the node of the name
         self._attribute_types: dict[str, dict[str, tuple[ast.expr, Scope]]] = defaultdict(dict)
         for source in sources:
             tree = parse(source.text)
@@ -226,6 +227,11 @@ class Index:
                 if original in other.bound:
                     return other, original
         return binding, name
+
+    def variable(self, node: ast.Name, scope: Scope) -> tuple[Scope, str]:
+        """As ``resolve``; what a comprehension calls its members is a variable of its own."""
+        own = self._within.get(id(node))
+        return (scope, own) if own is not None else self.resolve(node.id, scope)
 
     def module_named(self, node: ast.expr, scope: Scope) -> list[Scope]:
         """The modules ``node`` may stand for: ``sessions`` after ``import sessions`` or ``from . import sessions``."""
@@ -416,6 +422,8 @@ class Index:
                 waiting += [(n, scope, loops, guarded) for n in _outside(node)]
                 continue
             _note_names(node, scope)
+            if isinstance(node, COMPREHENSIONS):
+                self._within.update(_members_of(node))
             if isinstance(node, _SITES) and not (
                 isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
             ):
@@ -473,6 +481,15 @@ def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def _is_guard(node: ast.AST, part: str) -> bool:
     """Whether it decides if what stands in that part of it runs."""
     return isinstance(node, _GUARDS) and part != "test"
+
+
+def _members_of(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> Iterator[tuple[int, str]]:
+    """The names in it that it binds itself: what it first goes through is looked up outside."""
+    bound = {n.id for part in node.generators for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+    outside = {id(n) for n in ast.walk(node.generators[0].iter)}
+    for name in ast.walk(node):
+        if isinstance(name, ast.Name) and name.id in bound and id(name) not in outside:
+            yield id(name), f"{name.id} at {node.lineno}:{node.col_offset}"
 
 
 def _note_names(node: ast.AST, scope: Scope) -> None:

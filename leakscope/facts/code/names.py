@@ -80,7 +80,7 @@ class Names:
 
     def is_adder(self, node: ast.Name, scope: Scope) -> bool:
         """The name of a bound method that adds: ``append = rows.append``."""
-        paths = [flow.term for flow in self._graph.into.get(Variable(*self._index.resolve(node.id, scope)), ())]
+        paths = [flow.term for flow in self._graph.into.get(Variable(*self._index.variable(node, scope)), ())]
         return any(
             term.path and adds(term.path[-1].lstrip(".")) and self._along(Term(term.node, term.path[:-1])) > 0
             for term in paths
@@ -100,7 +100,7 @@ class Names:
     def is_seed(self, target: ast.expr, scope: Scope) -> bool:
         """An assignment to ``target`` makes the object, under the name that the recording has for it."""
         if isinstance(target, ast.Name):
-            return Variable(*self._index.resolve(target.id, scope)) in self._seeds
+            return Variable(*self._index.variable(target, scope)) in self._seeds
         if isinstance(target, ast.Attribute) and target.attr == self._holder.variable:
             place = self._graph.target(target, scope)
             return place is not None and self._at(place[0]) >= MOST

@@ -118,7 +118,7 @@ class PointsTo:
         while isinstance(node, ast.Subscript):
             node, steps = node.value, (INTO,)
         if isinstance(node, ast.Name):
-            return Variable(*self.index.resolve(node.id, scope)), steps
+            return Variable(*self.index.variable(node, scope)), steps
         return (self._attribute(node, scope), steps) if isinstance(node, ast.Attribute) else None
 
     def origins(self, node: Node) -> Iterator[Node]:
@@ -157,7 +157,7 @@ class PointsTo:
 
     def _found(self, node: ast.expr, scope: Scope, depth: int) -> Iterator[Term]:
         if isinstance(node, ast.Name):
-            yield Term(Variable(*self.index.resolve(node.id, scope)))
+            yield Term(Variable(*self.index.variable(node, scope)))
         elif isinstance(node, ast.Attribute):
             yield Term(self._attribute(node, scope))
             yield from _further(self.terms(node.value, scope, depth), f".{node.attr}")
@@ -203,7 +203,7 @@ class PointsTo:
             terms = [t for part in _iterated(node.iter) for t in _further(self.terms(part, scope), EACH)]
             for name in ast.walk(node.target):
                 if isinstance(name, ast.Name):
-                    yield from ((term, Variable(*self.index.resolve(name.id, scope))) for term in terms)
+                    yield from ((term, Variable(*self.index.variable(name, scope))) for term in terms)
         elif isinstance(node, ast.Return) and scope.kind == "function":
             is_property = not _PROPERTIES.isdisjoint(scope.decorators) and scope.within is not None
             returned: Node = Field(scope.within.name, scope.name) if is_property and scope.within else scope

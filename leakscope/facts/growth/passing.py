@@ -240,7 +240,7 @@ def _before_first_step(grown: Grown) -> Passing | None:
     if began_s is None or not start_s < began_s < end_s or grown.goes_on_after(began_s):
         return None
     since = format_duration(end_s - began_s)
-    text = f"nearly all of it came before the first step, {since} before the end; a longer run would show"
+    text = f"nearly all of it came before the first training step, {since} before the end; a longer run would show"
     return Passing(grown.bytes - grown.held(), text)
 
 

@@ -117,6 +117,20 @@ class Process:
             return np.zeros_like(at_s)
         return np.where((self.born_s <= at_s) & (at_s <= self.died_s), np.interp(at_s, time_s, values), 0.0)
 
+    def held_at(self, at_s: float) -> float:
+        """Its own and its part of shared memory at a moment of its life; 0 before and after."""
+        grown = self.growth
+        if grown is None or not grown.time_s.size or not self.born_s <= at_s <= self.died_s:
+            return 0.0
+        return float(np.interp(at_s, grown.time_s, grown.held_bytes))
+
+    def private_at(self, at_s: float, changed_s: Floats) -> float:
+        """What no other shares, no more than it held; what came after the last reading is its own."""
+        read_s, _ = series(self.samples, "uss_bytes")
+        since_s = min(at_s, float(read_s[-1])) if read_s.size else at_s
+        held = self.held_at(at_s)
+        return min(held, self.share_at("uss_bytes", since_s, changed_s) + max(0.0, held - self.held_at(since_s)))
+
     def share_at(self, column: str, at_s: float, changed_s: Floats) -> float:
         """Like ``values_at``, in a straight line only while the same processes lived (``changed_s``: when one came or
         went): what is shared is another's part from then on.
@@ -196,7 +210,7 @@ def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessR
     peak_s = _most_s(tree.time_s, tree.held_bytes)
     changed_s = np.sort([at_s for p in everyone for at_s in (p.born_s, p.died_s)])
     rows = [_row(name, role, members, peak_s, end_s, changed_s) for (role, name), members in groups.items()]
-    rows.sort(key=lambda row: (-row.pss_bytes, -row.count, row.process))
+    rows.sort(key=lambda row: (-row.held_bytes, -row.count, row.process))
     return rows[:_SHOWN]
 
 
@@ -228,12 +242,13 @@ def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: flo
         lifetime_s=round(float(np.median(lives)), 1),
         busy_share=round(over(busy_s, sum(lives)), 4),
         pss_bytes=total("pss_bytes"),
-        private_bytes=total("uss_bytes"),
+        private_bytes=round(sum(p.private_at(at_s, changed_s) for p in members)),
         rss_bytes=total("rss_bytes"),
         thread_count=total("thread_count"),
         fd_count=total("fd_count"),
         first_s=round(first_s, 1),
         last_s=round(last_s, 1),
+        held_bytes=round(sum(p.held_at(at_s) for p in members)),
     )
 
 

@@ -277,17 +277,16 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     taken, steps = _steps(t, y, np.array(at_floors), least)
     others = floors - taken
     rest = rise_of(at.tolist(), others.tolist(), least)
-    told = ", ".join(f"{format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
-    seen = f"{'two steps' if len(steps) > 1 else 'one step'} ({told})"
+    told = " and ".join(f"by {format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
+    seen = f"jumped {'once' if len(steps) == 1 else 'twice'}, {told}"  # no "step": who trains has others
     window = replace(window, odds=1 - rest.odds)
     if steps and np.diff(retained(others))[:-1].sum() < least:
         if _is_repeated(steps, at, least):
-            return cannot_tell(f"grew in {seen}; a longer run would show", STEPS)
+            return cannot_tell(f"{seen}; a longer run would show", STEPS)
         flat, is_one = stood(STEPS), len(steps) == 1  # two may be one rise that was met half done
         if flat.model == RAMP and not is_one:
             return flat
-        told = " and ".join(f"by {format_bytes(step)} at {at_s:.0f} s" for at_s, step in steps)
-        return replace(flat, reason=f"jumped {'once' if is_one else 'twice'}, {told}", model=STEPS)
+        return replace(flat, reason=seen, model=STEPS)
     # What rises between the floor and the roof of one stretch, over a hole in the samples most, does not come and go.
     teeth = roofs - floors - usual_per_s * (t[at_roofs] - at)
     if _narrows(teeth, (t[at_roofs], roofs - taken), (at, others), np.diff(taken) > 0):
@@ -295,11 +294,11 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     rises_late = rest.keeps_rising and rest.late >= PART * least
     if rises_late and rest.is_spread:
         if rest.pauses:
-            return cannot_tell("grew in two steps only; a longer run would show", STEPS)
+            return cannot_tell("jumped only twice; a longer run would show", STEPS)
         if rest.goes_on and not _stands(t, y):
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
     if started_s is not None and t[0] < started_s < t[-1]:
-        told = f"grew before the first step, for {started_s - t[0]:.0f} s; a longer run would show"
+        told = f"grew before the first training step, for {started_s - t[0]:.0f} s; a longer run would show"
         return cannot_tell(told, RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
@@ -314,9 +313,9 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if rest.quiet <= 1 and rest.keeps_rising:
         flat = replace(flat, reason="the growth is coming to an end: the last third added little", model=SATURATION)
         if steps and _is_late(steps, at):
-            return cannot_tell(f"{flat.reason}, but for {seen}; a longer run would show", SATURATION)
+            return cannot_tell(f"{flat.reason}; it {seen}; a longer run would show", SATURATION)
     is_told = flat.model == RAMP or not steps
-    return flat if is_told else replace(flat, reason=f"grew in {seen}; apart from that, {flat.reason}")
+    return flat if is_told else replace(flat, reason=f"{seen}; apart from that, {flat.reason}")
 
 
 def _stands(t: Floats, y: Floats) -> bool:
@@ -484,8 +483,11 @@ def _stood(y: Floats, least: float, up_to: float | None = None) -> str:
         is_up = y >= up_to - MUCH * float(np.ptp(y))
         if np.count_nonzero(is_up[1:] & ~is_up[:-1]) > 1:
             return f"rises to about {format_bytes(up_to)} again and again, and never exceeds it"
-    low, high = (format_bytes(float(part)) for part in np.percentile(y, (5, 95)))
-    return f"stays at {high}" if low == high else f"stays between {low} and {high}"
+    low, high = (float(part) for part in np.percentile(y, (5, 95)))
+    within = f"between {format_bytes(low)} and {format_bytes(high)}"
+    within = f"at {format_bytes(high)}" if format_bytes(low) == format_bytes(high) else within
+    is_left = y.max() > (1 + _LITTLE) * high or y.min() < (1 - _LITTLE) * low
+    return f"mostly stays {within}" if is_left else f"stays {within}"
 
 
 def _falls(y: Floats, *, of_all: float = GOOD_PART) -> tuple[list[float], list[float]]:
