@@ -27,8 +27,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     from .guard import Guard
 
-EARLY_S, INTERVAL_S = 60.0, 1.0
-EARLY_INTERVAL_S, EARLY_SHARE = 0.25, 1 / 60  # of its age: short runs are common, and a trend needs points
+EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
 EARLY_COST_FACTOR = 3.0  # of what is allowed, in the first minute
 MOST_INTERVAL_S = 15.0  # whatever it costs: what happens in between, a kill among it, is seen by nobody
 COST_SMOOTHING = 0.1  # a round in ten reads PSS of large processes: its cost is that of all ten
@@ -162,11 +161,11 @@ class Sampler:
         is_early = now_s - self._began_s < EARLY_S
         fraction = self._max_cpu_fraction * (EARLY_COST_FACTOR if is_early else 1.0)
         fair_s = min(self._round_cpu_s / fraction, MOST_INTERVAL_S)
-        usual_s = min(max(EARLY_INTERVAL_S, EARLY_SHARE * (now_s - self._began_s)), INTERVAL_S)
+        usual_s = EARLY_INTERVAL_S if is_early else INTERVAL_S
         if fair_s > 2.0 * max(usual_s, self._told_interval_s):
             self._told_interval_s = fair_s
             cost = f"a round over {len(self.tree.living)} processes takes {self._round_cpu_s * 1e3:.0f} ms of CPU"
-            self.event("throttled", f"a sample each {fair_s:.1f} s instead of {usual_s:.2g} s: {cost}", fair_s)
+            self.event("throttled", f"a sample each {fair_s:.1f} s instead of {usual_s:g} s: {cost}", fair_s)
         return max(usual_s, fair_s)
 
     def finish(
