@@ -143,8 +143,8 @@ class Recorder:
         with suppress(OSError):
             for name in os.listdir(journal):
                 if name.startswith(f"agent-{self._pid}-") and name.endswith(".jnl"):
-                    for written, rows in read_blocks(os.path.join(journal, name)):
-                        yield from rows if written == table else ()
+                    for _, rows in read_blocks(os.path.join(journal, name), (table,)):
+                        yield from rows
 
     def _process_ended(self) -> bool:
         return not self.is_running

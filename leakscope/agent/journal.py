@@ -30,7 +30,7 @@ if sys.platform != "win32":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Collection, Generator, Sequence
     from typing import Any
 
 HEADER = struct.Struct("<II")
@@ -47,6 +47,7 @@ _OURS = flag("O_NOFOLLOW") | flag("O_CLOEXEC") | flag("O_BINARY")
 _READ = os.O_RDONLY | flag("O_NONBLOCK") | flag("O_NOCTTY") | _OURS
 NEW_FILE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | flag("O_NOFOLLOW")  # only ever a new one
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
+_HEAD_BYTES = 64  # of a block: the name of its table comes first
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
 MAX_BLOCK_BYTES = 256 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
 MAX_BLOCK_VALUES = 8 * 1000 * 1000  # and each "[]," of it to 64 bytes; three times what ours may have
@@ -119,11 +120,14 @@ def decode_columns(payload: bytes) -> tuple[str, dict[str, list[Any]]]:
     return block["t"], columns
 
 
-def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[str, Any]]], None, int]:
+def read_blocks(
+    path: str | os.PathLike[str], tables: Collection[str] = ()
+) -> Generator[tuple[str, list[dict[str, Any]]], None, int]:
     """Yield (table, rows) of each sound frame; returns (StopIteration value) how many bytes at the end were not.
 
-    A file that grows meanwhile is read as far as it reached at the beginning.
+    A file that grows meanwhile is read as far as it reached at the beginning. ``tables``: the others are passed by.
     """
+    begins = tuple(f'{{"t":"{table}",'.encode() for table in tables)
     with os.fdopen(open_regular(path), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         offset = 0
@@ -138,10 +142,12 @@ def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[
             if len(payload) < length or zlib.crc32(payload) != crc:
                 break
             try:
-                block = decode_payload(payload)
+                is_wanted = not begins or zlib.decompressobj().decompress(payload, _HEAD_BYTES).startswith(begins)
+                block = decode_payload(payload) if is_wanted else None
             except Exception:  # sound, but no block: what it is instead, nobody can say
                 break
-            yield block
+            if block is not None:
+                yield block
             offset += HEADER.size + length
     return size - offset
 

@@ -158,8 +158,8 @@ def _snapshots(journal_path: str) -> dict[int, list[Held]] | None:
         if sum(map(os.path.getsize, paths)) > _MOST_READ_BYTES:
             return None
         for path in paths:
-            for table, rows in read_blocks(path):
-                for row in rows if table in ("takes", "heap_graphs") else ():
+            for table, rows in read_blocks(path, ("takes", "heap_graphs")):
+                for row in rows:
                     at_s, key = row["time_mono_ns"] / 1e9, (row["pid"], row["take"])
                     if table == "heap_graphs":
                         found[key] = Held(at_s, at_s + (row.get("held_s") or 0.0), row.get("reading_bytes"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.agent.interpreter.waiting import LastWill
-from leakscope.agent.journal import read_blocks
+from leakscope.agent.journal import encode_block, read_blocks
 from leakscope.agent.outbox import Outbox
 
 from .staging import rows, run, stage
@@ -89,3 +89,14 @@ def test_what_goes_wrong_with_rows_of_one_table_costs_these_alone_and_is_said(tm
 
 def written(folder: Path) -> list[tuple[str, dict[str, object]]]:
     return [(table, row) for file in folder.glob("*.jnl") for table, rows in read_blocks(str(file)) for row in rows]
+
+
+def test_a_journal_gives_the_blocks_of_the_tables_that_are_asked_for(tmp_path: Path) -> None:
+    """The recorder looks for snapshots as somebody waits for the end: most of a journal is something else."""
+    path = tmp_path / "agent.jnl"
+    blocks = [("takes", 1), ("allocation_lives", 2), ("takes_of_others", 3), ("takes", 4)]
+    path.write_bytes(b"".join(encode_block(table, [{"pid": pid}]) for table, pid in blocks))
+    assert list(read_blocks(path, ("takes",))) == [("takes", [{"pid": 1}]), ("takes", [{"pid": 4}])]
+    assert [table for table, _ in read_blocks(path)] == [table for table, _ in blocks]
+    path.write_bytes(path.read_bytes()[:-3])
+    assert list(read_blocks(path, ("takes",))) == [("takes", [{"pid": 1}])]

@@ -48,6 +48,9 @@ class Job:
                 due.append(self.now_s)
         return due
 
+    def sees(self, line: str) -> None:
+        self._schedule.saw([line])
+
     def _note(self, *note: str) -> None:
         self.notes.append((note[0], note[1]))
 
@@ -59,6 +62,9 @@ class Job:
 
     def allows_last(self) -> bool:
         return self._schedule.allows_last()
+
+    def has_seen_the_end(self) -> bool:
+        return self._schedule.has_seen_the_end()
 
 
 def holds(monkeypatch: pytest.MonkeyPatch, held: Callable[[], int]) -> None:
@@ -223,3 +229,28 @@ def test_the_last_one_is_made_where_most_of_the_growth_came_after_the_one_before
     assert not job.allows_last()
     held_mib = 800
     assert job.allows_last()
+
+
+def test_the_last_one_is_left_out_where_memory_stands_as_it_was_seen(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would find the same, and the job waits for it; of a short run there is little else."""
+    held_mib = 200
+    holds(monkeypatch, lambda: held_mib << 20)
+    assert len(job.runs(4, at="train.py:7 train")) == 2 and not job.has_seen_the_end()
+    assert job.runs(16, at="train.py:7 train") and job.has_seen_the_end()
+    held_mib += 8
+    job.runs(2, at="train.py:7 train")
+    assert not job.has_seen_the_end()
+
+
+def test_the_last_one_is_made_where_the_program_ends_in_another_stage(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds(monkeypatch, lambda: 200 << 20)
+    job.runs(20, at="train.py:7 train")
+    assert job.has_seen_the_end()
+    job.now_s += 1.0
+    for _ in range(schedule.ELSEWHERE):
+        job.sees("train.py:12 evaluate")
+    assert not job.has_seen_the_end()

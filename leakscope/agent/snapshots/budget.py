@@ -55,7 +55,7 @@ class Budget:
         """``is_flat()`` tells whether memory stands where it stood after the last snapshot."""
         if elapsed_s < self._next_s or not self.allows(elapsed_s):
             return False
-        return self._count < FIRST_TAKES or elapsed_s >= self._flat_s or not is_flat()
+        return not self.had_first or elapsed_s >= self._flat_s or not is_flat()
 
     def charge(self, cost_s: float) -> None:
         """Pay for what is no snapshot of its own."""
@@ -76,6 +76,11 @@ class Budget:
         self._next_s = elapsed_s + max(usual_s, fair_s)
         self._flat_s = elapsed_s + FLAT_FACTOR * usual_s
         self._late_s = elapsed_s + LATE_FACTOR * usual_s
+
+    @property
+    def had_first(self) -> bool:
+        """Whether there were the snapshots that come whatever memory does."""
+        return self._count >= FIRST_TAKES
 
     def holds_back(self, elapsed_s: float) -> str | None:
         """Why a snapshot that would be due long since has to wait for its money; said once for each, else None."""

@@ -362,8 +362,11 @@ class SnapshotMaker:
         is_long_enough = self._schedule.elapsed_s() > LEAST_RUN_S or self._stress_s is not None
         if not self.makes or not is_long_enough or self.is_making:
             return
+        has_failed = hasattr(sys, "last_traceback")
+        if not has_failed and self._schedule.has_seen_the_end():
+            return
         if self._schedule.allows_last():
-            self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
+            self.wanted = "exception" if has_failed else "exit"
             self._is_exact = self._can_be_exact()
             self.make("exit")
         else:

@@ -68,6 +68,10 @@ class Schedule:
         elapsed_s = self.elapsed_s()
         return self.budget.allows(elapsed_s, budget.CREDIT_FACTOR) or self._shows_unseen(rss_bytes(), elapsed_s)
 
+    def has_seen_the_end(self) -> bool:
+        """Whether one at the end of the process would find what the last one did, and holds the job up for nothing."""
+        return self.budget.had_first and self._is_flat()
+
     def left_at_end_s(self) -> float:
         """What may be spent on it."""
         return self.budget.left_s(self.elapsed_s(), budget.CREDIT_FACTOR)

@@ -8,19 +8,23 @@ import pandas as pd
 from ...units import MOST, SOME
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
-from ..tables import narrow, only
+from ..tables import figures
 from .processes import ProcessGrowth
 
 
 def counted_steps(sentinels: pd.DataFrame) -> tuple[Floats, Floats] | None:
     """When each step of the process that counted most was seen, and its number, which never falls."""
-    rows = narrow(sentinels, "pid", "time_s", "step")[sentinels["step"].notna() & sentinels["pid"].notna()]
-    if not len(rows):
+    at_s, pid, step = (figures(sentinels, column) for column in ("time_s", "pid", "step"))
+    known = np.flatnonzero(~np.isnan(pid) & ~np.isnan(step))
+    if not known.size:
         return None
-    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = only(rows, rows["pid"] == spans.astype(float).idxmax()).sort_values("time_s")
-    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
-    return own["time_s"].to_numpy(dtype=np.float64), count
+    pids, of = np.unique(pid[known], return_inverse=True)
+    most, least = np.full(len(pids), -np.inf), np.full(len(pids), np.inf)
+    np.maximum.at(most, of, step[known])
+    np.minimum.at(least, of, step[known])
+    own = known[of == np.argmax(most - least)]
+    own = own[np.argsort(at_s[own], kind="stable")]
+    return at_s[own], np.maximum.accumulate(step[own])
 
 
 def steps_at(process: ProcessGrowth, at_s: Floats) -> Floats:

@@ -214,7 +214,7 @@ def _autograd(holders: Sequence[Place], node: Node) -> Iterator[Place]:
 def _others(place: Place, node: Node, known: Sequence[Place]) -> Iterator[Place]:
     """What it dominates beside the places below it."""
     for type_name, (counts, bytes) in node.by_type.items():
-        if type_name == GRAPH_TYPE:
+        if type_name == GRAPH_TYPE or counts.max() < LEAST_CHILDREN:
             continue
         alike = [child for child in known if child.type_name == type_name]
         counts = counts - sum((child.count for child in alike), np.zeros(len(counts)))

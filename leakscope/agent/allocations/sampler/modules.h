@@ -403,6 +403,79 @@ static int find_ways(struct dl_phdr_info *info, size_t size, void *to)
     return 1;
 }
 
+struct asked {
+    uintptr_t back; /* where a function goes on */
+    const ElfW(Sym) *symbol;
+};
+
+struct all_asked {
+    struct asked of[COPIES * MOST_NATIVE]; /* by address */
+    uint32_t count;
+};
+
+/* The functions of all that is asked of a module, in one pass over its symbols: torch's have a hundred thousand, which the
+ * loader goes through for each address. The program has no name here, and what is not found the loader is asked for. */
+static int find_names(struct dl_phdr_info *info, size_t size, void *to)
+{
+    struct all_asked *all = to;
+    uintptr_t base = info->dlpi_addr, dynamic = 0, begin = ~(uintptr_t)0, end = 0;
+    (void)size;
+    for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *one = &info->dlpi_phdr[i];
+        uintptr_t at = base + one->p_vaddr;
+        dynamic = one->p_type == PT_DYNAMIC ? at : dynamic;
+        begin = one->p_type == PT_LOAD && at < begin ? at : begin;
+        end = one->p_type == PT_LOAD && at + one->p_memsz > end ? at + one->p_memsz : end;
+    }
+    struct asked *first = all->of, *last = all->of + all->count;
+    while (first < last && first->back <= begin)
+        first++;
+    while (first < last && last[-1].back > end)
+        last--;
+    struct tables tables = {0};
+    if (dynamic && *info->dlpi_name && first < last)
+        tables = tables_of(base, dynamic);
+    const uint32_t *hash = tables.hash;
+    if (!hash || !tables.symbols || !tables.names)
+        return 0;
+    uint32_t top = 0, hashed = hash[1];
+    const uint32_t *bucket = hash + 4 + 2 * hash[2], *chain = bucket + hash[0];
+    for (uint32_t i = 0; i < hash[0]; i++)
+        top = bucket[i] > top ? bucket[i] : top;
+    while (top >= hashed && !(chain[top - hashed] & 1))
+        top++;
+    for (uint32_t at = hashed; at <= top; at++) {
+        const ElfW(Sym) *symbol = &tables.symbols[at];
+        uintptr_t from = base + symbol->st_value, behind = from + symbol->st_size;
+        if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) == STT_TLS || behind < first->back || from >= last[-1].back)
+            continue;
+        struct asked *one = first; /* the first that lies behind its begin */
+        for (size_t left_over = (size_t)(last - first); left_over; left_over /= 2)
+            if (one[left_over / 2].back <= from) {
+                one += left_over / 2 + 1;
+                left_over--;
+            }
+        for (; one < last && one->back <= behind; one++)
+            if (!one->symbol || one->symbol->st_value < symbol->st_value)
+                one->symbol = symbol;
+    }
+    for (; first < last; first++)
+        keep_text_of_native(mixed(first->back) | 1, info->dlpi_name, first->symbol ? tables.names + first->symbol->st_name : "");
+    return 0;
+}
+
+static void know_names(const struct ways *ways)
+{
+    struct all_asked all = {.count = 0};
+    for (int i = 0; i < COPIES; i++)
+        for (uint32_t k = 0; k < ways->of[i].count; k++)
+            if (!known_text_of(mixed(ways->of[i].at[k]) | 1))
+                all.of[all.count++].back = ways->of[i].at[k];
+    qsort(all.of, all.count, sizeof all.of[0], by_address);
+    if (all.count)
+        walk_modules(find_names, &all);
+}
+
 /* What an allocator maps once may be all it maps: who asked is known, though nobody could copy the stack. */
 static void resolve_callers_of_mappings(void)
 {
@@ -426,6 +499,7 @@ static void resolve_native_stacks(void)
     struct ways ways;
     memset(&ways, 0, sizeof ways);
     walk_modules(find_ways, &ways);
+    know_names(&ways);
     for (int i = 0; i < COPIES; i++) {
         struct copy *copy = &copies[i];
         if (!ways.of[i].count)

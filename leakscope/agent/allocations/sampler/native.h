@@ -75,22 +75,11 @@ static uint32_t known_text_of(uint64_t key)
     return at;
 }
 
-/* "path\nfunction", the function empty where the module does not say. Without the lock: the loader has one of its own,
- * and looks at every symbol of the module, which takes a millisecond in one of torch's: once for each address. */
-static uint32_t text_of_native(uintptr_t address)
+/* "path\nfunction", the function empty where the module does not say. */
+static uint32_t keep_text_of_native(uint64_t key, const char *path, const char *function)
 {
     char written[1000];
-    Dl_info found;
-    ElfW(Sym) *symbol = NULL;
-    uint64_t key = mixed(address) | 1;
-    uint32_t at = known_text_of(key);
-    if (at)
-        return at;
-    if (!dladdr1((void *)(address - 1), &found, (void **)&symbol, RTLD_DL_SYMENT) || !found.dli_fname)
-        return 0;
-    /* The nearest name that the module shows may be that of a function far before, which is not this one. */
-    int is_within = found.dli_sname && symbol && address - 1 - (uintptr_t)found.dli_saddr < symbol->st_size;
-    int length = snprintf(written, sizeof written, "%.600s\n%.300s", found.dli_fname, is_within ? found.dli_sname : "");
+    int length = snprintf(written, sizeof written, "%.600s\n%.300s", path, function);
     if (!take_lock())
         return 0;
     struct text *known = text_known_by(key);
@@ -101,9 +90,25 @@ static uint32_t text_of_native(uintptr_t address)
         text_count++;
         text_used += (uint32_t)length + 1;
     }
-    at = known->key ? known->at : 0;
+    uint32_t at = known->key ? known->at : 0;
     give_lock();
     return at;
+}
+
+/* Without the lock: the loader has one of its own, and looks at every symbol of the module. */
+static uint32_t text_of_native(uintptr_t address)
+{
+    Dl_info found;
+    ElfW(Sym) *symbol = NULL;
+    uint64_t key = mixed(address) | 1;
+    uint32_t at = known_text_of(key);
+    if (at)
+        return at;
+    if (!dladdr1((void *)(address - 1), &found, (void **)&symbol, RTLD_DL_SYMENT) || !found.dli_fname)
+        return 0;
+    /* The nearest name that the module shows may be that of a function far before, which is not this one. */
+    int is_within = found.dli_sname && symbol && address - 1 - (uintptr_t)found.dli_saddr < symbol->st_size;
+    return keep_text_of_native(key, found.dli_fname, is_within ? found.dli_sname : "");
 }
 
 struct way {
