@@ -95,16 +95,23 @@ def _folder_of(program: Program) -> list[Program]:
 
 
 def sample(among: list[Program], count: int) -> list[Program]:
-    """About ``count`` programs in the field's proportions, with their twins; and some that look guilty."""
-    chosen: list[Program] = []
+    """About ``count`` programs with their twins, and some that look guilty, in the field's proportions.
+
+    However many of the first have these, too.
+    """
+    chosen: list[tuple[float, list[Program]]] = []  # in which share of its area each folder comes
     for name, part in FIELD.items():
         here = [program for program in among if area(program) == name]
         leaky = sorted((p for p in here if p.places), key=lambda p: p.path)
         number = min(len(leaky), max(1, round(count * part / 2)))
-        picked = [leaky[(2 * i + 1) * len(leaky) // (2 * number)] for i in range(number)]  # spread over the alphabet
-        folders = {program.path.parent for program in picked} - {SNAPSHOTS}
-        chosen += [program for program in here if program in picked or program.path.parent in folders]
+        for i, picked in enumerate(leaky[(2 * i + 1) * len(leaky) // (2 * number)] for i in range(number)):
+            folder = picked.path.parent
+            twins = [picked] if folder == SNAPSHOTS else [program for program in here if program.path.parent == folder]
+            chosen.append(((i + 0.5) / number, twins))  # spread over the alphabet
     guilty_looking = [
         program for program in among if not program.places and not program.path.with_name("leaky.py").exists()
     ]
-    return chosen + guilty_looking[:: max(1, 8 * len(guilty_looking) // count)]
+    picked_guilty = guilty_looking[:: max(1, 8 * len(guilty_looking) // count)]
+    chosen += [((i + 0.5) / len(picked_guilty), [one]) for i, one in enumerate(picked_guilty)]
+    in_order = [program for _, programs in sorted(chosen, key=lambda pair: pair[0]) for program in programs]
+    return list(dict.fromkeys(in_order))

@@ -1,9 +1,10 @@
 """``python -m leakbench``: programs with a known leak, run under every tool that is installed, and what each says.
 
-By default a sample of the programs, which takes an hour; ``--all`` takes a night; ``--sealed`` are those by which
-nothing is fixed, for a release. ``make soak`` runs programs of 20 minutes and gigabytes. Every run that is finished
-stays in the folder, so that a bench that was stopped goes on with ``--keep``, and a miss can be looked at. At the end
-there are ``results.json`` and ``page.html`` in the folder: every miss of every tool, ours first.
+By default as many of a sample as there is time for in an hour, whatever the machine; ``--all`` takes a night;
+``--sealed`` are those by which nothing is fixed, for a release. ``make soak`` runs programs of 20 minutes and
+gigabytes. Every run that is finished stays in the folder, so that a bench that was stopped goes on with ``--keep``, and
+a miss can be looked at. At the end there are ``results.json`` and ``page.html`` in the folder: every
+miss of every tool, ours first.
 
 ``make leakbench`` runs leakscope alone, on all programs, and renews the committed figures.
 """
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -39,7 +41,7 @@ from tests.end_to_end.cgroups import Cgroup, NoCgroup
 from tests.end_to_end.programs import LONGEST_S, Program, report
 
 ROOT = Path(__file__).parents[1]
-SAMPLE = 16  # about an hour with every tool, two at once
+SAMPLE = 16  # more than a quiet machine has time for in an hour, with every tool
 
 
 def main() -> None:
@@ -48,6 +50,7 @@ def main() -> None:
     parser.add_argument("only", nargs="*", help="only programs whose name contains one of these")
     parser.add_argument("--all", action="store_true", help="every program, not a sample in the field's proportions")
     parser.add_argument("--sample", type=int, default=SAMPLE, help=f"so many leaky ones of them (default {SAMPLE})")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no program of a sample begins later (default 60)")
     parser.add_argument("--unseen", action="store_true", help="those of fixtures/unseen, which are only run")
     parser.add_argument("--sealed", action="store_true", help="those of fixtures/sealed: for a release")
     parser.add_argument("--tools", default=",".join(every), help=f"some of {', '.join(every)} (default all)")
@@ -70,8 +73,10 @@ def main() -> None:
     programs = unseen_programs() if options.unseen else sealed_programs() if options.sealed else all_programs()
     if options.only:
         programs = [p for p in programs if any(part in p.name for part in options.only)]
-    elif not (options.all or options.unseen or options.sealed):
+    is_sample = not (options.only or options.all or options.unseen or options.sealed)
+    if is_sample:
         programs = sample(programs, options.sample * 2)
+    begins = Begins(options.minutes * 60 if is_sample else float("inf"))
     is_added = options.commit and len(chosen) < len(every) and not (ours or options.unseen or options.sealed)
     if is_added:  # beside those that ran before
         beside = {s.program for s in read(PEERS)[0]}
@@ -80,10 +85,10 @@ def main() -> None:
         parser.error(f"no program's name contains {' or '.join(options.only)}")
 
     options.folder.mkdir(parents=True, exist_ok=True)
-    jobs = [
+    jobs: list[tuple[Program, Tool, int]] = [
         (program, tool, number)
-        for number in range(1, options.times + 1)
         for program in programs
+        for number in range(1, options.times + 1)
         for tool in chosen
         if (tool.reading if is_snapshot(program) else tool.command)
     ]
@@ -91,7 +96,9 @@ def main() -> None:
     loads: dict[str, list[float]] = {}
     with _busy(options.load), ThreadPoolExecutor(options.at_once) as pool:
         try:
-            for scored in pool.map(lambda job: judge(job[0], job[1], job[2], options), jobs):
+            for scored in pool.map(lambda job: judge(*job, begins, options), jobs):
+                if scored is None:
+                    continue
                 print(line(scored), flush=True)
                 scores.append(scored)
                 loads.setdefault(scored.tool, []).append(os.getloadavg()[0])
@@ -100,6 +107,7 @@ def main() -> None:
             for program, tool, _ in jobs[len(scores) :]:
                 scores.append(score_of(program, None, tool.offers, tool.name, "the bench was stopped before"))
         about = {**circumstances(chosen, loads), "seconds": options.seconds, "at_once": options.at_once}
+        about |= {"minutes": options.minutes, "not_begun": len(begins.too_late)} if begins.too_late else {}
     print("\n" + markdown(scores, about))
     write(scores, about, options.folder / "results.json")
     (options.folder / "page.html").write_text(page(scores, about), encoding="utf-8")
@@ -114,6 +122,23 @@ def main() -> None:
         write(scores, about, path)
 
 
+class Begins:
+    """Which programs begin within so many seconds; one that has begun is run under every tool."""
+
+    def __init__(self, within_s: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s, self._until_s = clock_s, clock_s() + within_s
+        self._lock = threading.Lock()
+        self._begun: set[Path] = set()
+        self.too_late: set[Path] = set()
+
+    def in_time(self, program: Program) -> bool:
+        with self._lock:
+            is_late = self.too_late or self._clock_s() > self._until_s
+            if program.path not in self._begun:
+                (self.too_late if is_late else self._begun).add(program.path)
+            return program.path in self._begun
+
+
 @contextmanager
 def _busy(loops: int) -> Iterator[None]:
     """Beside so many loops that eat a core each."""
@@ -126,8 +151,10 @@ def _busy(loops: int) -> Iterator[None]:
             loop.wait()
 
 
-def judge(program: Program, tool: Tool, number: int, options: argparse.Namespace) -> Score:
-    """One program under one tool, for the ``number``-th time."""
+def judge(program: Program, tool: Tool, number: int, begins: Begins, options: argparse.Namespace) -> Score | None:
+    """One program under one tool, for the ``number``-th time; None: it was too late to begin."""
+    if not begins.in_time(program):
+        return None
     absent = [package for package in program.requires if importlib.util.find_spec(package) is None] or tool.missing
     if absent:
         return score_of(program, None, tool.offers, tool.name, f"{' and '.join(absent)} not installed")

@@ -16,7 +16,8 @@ class Answer(NamedTuple):
 
     ``leaking``: does it say that memory keeps growing (None: it cannot tell). ``kinds``: in leakscope's words.
     ``holders``: names of variables or attributes, as the tool writes them. ``lines``: (file, line) in the user's own
-    sources. ``confidence``: 0 to 1, of the first. ``alarmed``: it accuses something, whatever the verdict.
+    sources. ``confidence``: 0 to 1, of the first; ``grounds``: how sure each of its grounds alone
+    makes, where they are told. ``alarmed``: it accuses something, whatever the verdict.
     """
 
     leaking: bool | None = None
@@ -25,6 +26,7 @@ class Answer(NamedTuple):
     lines: tuple[tuple[str, int], ...] = ()
     confidence: float | None = None
     alarmed: bool = False
+    grounds: tuple[float, ...] = ()
 
     @staticmethod
     def of(row: dict[str, Any]) -> Answer:

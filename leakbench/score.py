@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from leakbench.answer import HOLDER, KIND, LINE, VERDICT, Answer, function_of, place_of, text_of
 from leakbench.tools.leakscope import OFFERS as OURS
 from leakbench.tools.leakscope import answer_of
+from leakscope.confidence import LEVELS
 from tests.end_to_end.programs import Place, Program
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,8 @@ CONFIDENCE_BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 class Score(NamedTuple):
     """What one answer was right about; None: the truth asks nothing there, it is not offered, or it was not run.
 
-    ``said`` is the first answer in short, or how the verdict reads if there is none; ``confidence`` is that answer's.
+    ``said`` is the first answer in short, or how the verdict reads if there is none; ``confidence`` and ``grounds`` are
+    that answer's.
     ``kind`` to ``removed`` are of leaky programs, the last two of ours alone: whether the first remedy mends the
     mechanism, and how much of the growth is gone with the edit that follows it, 0 where none is certain. ``alarm`` is
     of clean ones. ``wall_s``, ``cpu_s`` and ``peak_bytes`` (resident, of the largest process) are of the whole command.
@@ -56,6 +57,7 @@ class Score(NamedTuple):
     removed: float | None = None
     alarm: bool | None = None
     confidence: float | None = None
+    grounds: Sequence[float] | None = None
     duration_s: float | None = None
     not_run: str | None = None
     tool: str = "leakscope"
@@ -105,6 +107,7 @@ def score_of(
         said=_said(answer, offers, program),
         verdict=answer.leaking is program.grows if VERDICT in offers and program.grows is not None else None,
         confidence=answer.confidence,
+        grounds=answer.grounds or None,
     )
     if not leaky:
         return scored._replace(alarm=answer.alarmed or answer.leaking is True if VERDICT in offers else None)
@@ -197,55 +200,91 @@ def calibration(scores: Sequence[Score]) -> list[tuple[str, float, Share]]:
     return rows
 
 
-def fitted(scores: Iterable[Score]) -> list[tuple[float, float, Share]]:
-    """(lowest and highest confidence, share that was right), rising: the monotone steps that fit first findings best.
+class Level(NamedTuple):
+    """How sure one ground alone makes: as it is told, and as first findings that were right or wrong have it.
 
-    Neighbours of which the surer were less often right are one step (pool adjacent violators).
+    ``low`` and ``high``: between which the fitted one lies, 95 times in a hundred. ``count``: of grounds of this level.
     """
-    steps: list[tuple[float, float, Share]] = []
-    told = sorted((s.confidence, s.first_is_right) for s in scores if s.confidence is not None)
-    for sure, several in groupby(told, key=lambda one: one[0]):
-        right = [is_right for _, is_right in several]
-        step = sure, sure, Share(sum(right), len(right))
-        while steps and steps[-1][2].count * step[2].of >= step[2].count * steps[-1][2].of:
-            low, _, before = steps.pop()
-            step = low, step[1], Share(before.count + step[2].count, before.of + step[2].of)
-        steps.append(step)
-    return steps
+
+    told: float
+    fitted: float
+    low: float
+    high: float
+    count: int  # type: ignore[assignment]  # and not what tuples count
 
 
-def told_and_corrected(scores: Iterable[Score], folds: int = 10) -> tuple[float, float]:
-    """The log loss of confidences as they are told, and as one correction of all would tell them (of log odds: a factor
-    and a term), each tried on the programs to which it was not fitted.
+def levels(scores: Iterable[Score]) -> list[Level]:
+    """The levels of ``leakscope.confidence``, each fitted by logistic regression: the odds of independent grounds
+    multiply, so that the log odds of a finding are a sum over its grounds.
     """
-    known = [s for s in scores if s.confidence is not None]
-    sure = np.array([s.confidence for s in known], dtype=np.float64)
-    odds, right = np.log(sure / (1 - sure)), np.array([s.first_is_right for s in known], dtype=np.float64)
-    number = {name: at % folds for at, name in enumerate(sorted({s.program.rpartition("/")[0] for s in known}))}
-    fold = np.array([number[s.program.rpartition("/")[0]] for s in known])
-    corrected = np.zeros(len(known))
+    inputs, right, _ = _grounds(scores)
+    told = _log_odds(np.array(LEVELS))
+    weights, spread = _fit_odds(inputs, right, told)
+    found = [_sure(weights + reach * spread).tolist() for reach in (0.0, -1.96, 1.96)]
+    counts = np.count_nonzero(inputs, axis=0).tolist()
+    return [Level(*row) for row in zip(LEVELS, *found, counts) if row[-1]]
+
+
+def told_and_fitted(scores: Iterable[Score], folds: int = 10) -> tuple[float, float]:
+    """The log loss of first findings by the levels as they are told, and as they are fitted, each tried on the programs
+    to which it was not fitted.
+    """
+    inputs, right, programs = _grounds(scores)
+    told = _log_odds(np.array(LEVELS))
+    number = {name: at % folds for at, name in enumerate(sorted(set(programs)))}
+    fold = np.array([number[name] for name in programs])
+    fitted = np.zeros(len(right))
     for at in range(folds):
-        factor, term = _fit_odds(odds[fold != at], right[fold != at])
-        corrected[fold == at] = factor * odds[fold == at] + term
-    return _log_loss(odds, right), _log_loss(corrected, right)
+        fitted[fold == at] = inputs[fold == at] @ _fit_odds(inputs[fold != at], right[fold != at], told)[0]
+    return _log_loss(inputs @ told, right), _log_loss(fitted, right)
 
 
-def _fit_odds(odds: Floats, right: Floats) -> tuple[float, float]:
-    """Logistic regression, by Newton's method; what is told stands for a finding's worth of it."""
-    told = np.array([1.0, 0.0])
-    inputs, weights = np.stack([odds, np.ones_like(odds)], axis=1), told
+def _grounds(scores: Iterable[Score]) -> tuple[Floats, Floats, list[str]]:
+    """Of each first finding: how much of each level its grounds have, whether it was right, and its program.
+
+    A ground between two levels is as much of the nearest as makes it as sure.
+    """
+    known = [s for s in scores if s.grounds]
+    levels_odds = _log_odds(np.array(LEVELS))
+    inputs = np.zeros((len(known), len(LEVELS)))
+    for row, s in zip(inputs, known):
+        for odds in _log_odds(np.array(s.grounds)):
+            nearest = int(np.argmin(np.abs(levels_odds - odds)))
+            row[nearest] += odds / levels_odds[nearest]
+    right = np.array([s.first_is_right for s in known], dtype=np.float64)
+    return inputs, right, [s.program.rpartition("/")[0] for s in known]
+
+
+def _fit_odds(inputs: Floats, right: Floats, told: Floats) -> tuple[Floats, Floats]:
+    """Logistic regression, by Newton's method, and the spread of each weight; what is told stands for a finding's worth
+    of it.
+    """
+    weights = told
 
     def loss(at: Floats) -> float:
         return _log_loss(inputs @ at, right) * len(right) + float(np.square(at - told).sum()) / 2
 
     for _ in range(50):
-        likely = 1 / (1 + np.exp(-inputs @ weights))
-        curved = inputs.T @ (inputs * (likely * (1 - likely))[:, None]) + np.eye(2)
-        step = np.linalg.solve(curved, inputs.T @ (likely - right) + weights - told)
+        curved = _curvature(inputs, weights)
+        step = np.linalg.solve(curved, inputs.T @ (_sure(inputs @ weights) - right) + weights - told)
         while loss(weights - step) > loss(weights) and np.abs(step).max() > 1e-9:
             step = step / 2
         weights = weights - step
-    return float(weights[0]), float(weights[1])
+    return weights, np.sqrt(np.diag(np.linalg.inv(_curvature(inputs, weights))))
+
+
+def _curvature(inputs: Floats, weights: Floats) -> Floats:
+    likely = _sure(inputs @ weights)
+    curved: Floats = inputs.T @ (inputs * (likely * (1 - likely))[:, None]) + np.eye(len(weights))
+    return curved
+
+
+def _sure(odds: Floats) -> Floats:
+    return 1 / (1 + np.exp(-odds))
+
+
+def _log_odds(sure: Floats) -> Floats:
+    return np.log(sure / (1 - sure))
 
 
 def _log_loss(odds: Floats, right: Floats) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .score import Score, Share, agreement, calibration, fitted, interval, share, told_and_corrected
+from .score import Score, Share, agreement, calibration, interval, levels, share, told_and_fitted
 
 RESULTS = Path(__file__).with_name("results.json")
 UNSEEN = Path(__file__).with_name("unseen.json")
@@ -91,17 +91,22 @@ def how_sure() -> str:
     paths = (RESULTS, PEERS, UNSEEN, REPEATED, BUSY, SEALED)
     ours = {path: [s for s in read(path)[0] if s.tool == "leakscope"] for path in paths}
     known = [s for path, scores in ours.items() for s in scores if path != SEALED]
-    steps = [(f"{low:.0%} to {high:.0%}", *_right(right)) for low, high, right in fitted(known)]
-    told, corrected = told_and_corrected([s for scores in ours.values() for s in scores])
+    every = [s for scores in ours.values() for s in scores]
+    rows = [
+        (f"{one.told:.0%}", f"{one.fitted:.0%}", f"{one.low:.0%} to {one.high:.0%}", f"{one.count}")
+        for one in levels(every)
+    ]
+    told, fitted = told_and_fitted(every)
     tables: list[str | Table] = [
         "All committed runs but the sealed:\n",
         _calibrated(known),
         "The sealed one, by which nothing is fixed:\n",
         _calibrated(ours[SEALED]),
-        "The rising steps that fit the former best:\n",
-        Table(("confidence", *_RIGHT), steps),
-        "One correction of all confidences (of their log odds, by logistic regression), tried on programs to which it"
-        f" was not fitted, has a log loss of {corrected:.3f}; as they are told it is {told:.3f}.\n",
+        "How sure each level of ground makes alone, as it is told and as all these findings have it (by logistic"
+        " regression):\n",
+        Table(("told", "fitted", "95 times in a hundred", "findings"), rows),
+        f"On programs to which they were not fitted, the fitted levels have a log loss of {fitted:.3f}; as they are"
+        f" told it is {told:.3f}.\n",
     ]
     return "\n".join(map(_as_markdown, tables))
 
@@ -137,11 +142,16 @@ def _sections(scores: Sequence[Score], about: dict[str, Any]) -> list[str | Tabl
     load = f", load {' to '.join(f'{one:g}' for one in dict.fromkeys([loads[0], loads[-1]]))}" if loads else ""
     times = max((s.run for s in run), default=1)
     often = f", {times} times each" if times > 1 else ""
+    late = (
+        f" {about['not_begun']} more were not begun within {about['minutes']:g} minutes."
+        if "not_begun" in about
+        else ""
+    )
     sections: list[str | Table] = [
         f"{len(programs)} programs, {sum(s.leaky for s in programs)} of them leaky,"
         f" {sum(s.torch for s in programs)} with PyTorch, run on {about['date']}, {about['at_once']} at once{often},"
         f" for {about['seconds']:g} s each and what they take to start: {about['machine']}{load},"
-        f" Python {about['python']}, torch {about['torch']}.\n"
+        f" Python {about['python']}, torch {about['torch']}.{late}\n"
     ]
     if len(names) > 1:
         sections += _side_by_side(scores, about, names)

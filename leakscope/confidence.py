@@ -16,6 +16,7 @@ WEAK = 0.6  # a sign, or what is left over
 NEUTRAL = 0.5  # says nothing by itself; what comes with it decides
 AGAINST = 0.35  # speaks for something else
 STRONGLY_AGAINST = 1 - STRONG  # was counted, and is what something innocent has
+LEVELS = (PROVEN, SURE, STRONG, FAIR, WEAK, AGAINST, STRONGLY_AGAINST)
 _LEAST, _MOST = 0.05, 0.99  # nothing that was recorded proves that it cannot be otherwise
 
 

@@ -41,6 +41,7 @@ def answer_of(told: dict[str, Any]) -> Answer:
         tuple((place["file"] or "", place["line"] or 0) for place in places),
         findings[0]["confidence"] if findings else None,
         is_accused(told),
+        tuple(ground["alone"] for ground in findings[0]["grounds"]) if findings else (),
     )
 
 

@@ -138,9 +138,11 @@ def findings(
 
 def _no_model(case: Case) -> RuledOut | Skipped:
     """Where snapshots looked at tensors and met no weights, there is no model, and so no second one."""
-    if not len(case.rows("takes")):
+    takes = case.rows("takes")
+    if not len(takes):
         return Skipped(_KIND, "the recording has no snapshots")
-    if (case.rows("takes")["safe_point"] != "agent-thread").any():
+    has_looked = takes["tensor_device_bytes"].notna()  # only a look tells what lies on a device
+    if (has_looked & (takes["safe_point"] != "agent-thread")).any():
         return RuledOut(_KIND, "no model was in memory")
     return Skipped(_KIND, "no snapshot looked at tensors")
 

@@ -721,3 +721,14 @@ for round in range(3):
     assert history.deep_bytes.tolist() == [0, 10_000_000, 20_000_000, 30_000_000]
     assert history.length[-1] == 30
     assert not any("on_host" in path for path in places)
+
+
+def test_of_many_tensors_so_many_are_asked_as_may_be_and_the_others_are_weighed_by_them(forks: Forks) -> None:
+    script = """
+import functools
+torch_look.Look = functools.partial(torch_look.Look, most_tensors=50)
+kept = [torch.zeros(1000) for _ in range(500)]
+take()
+"""
+    (take,) = Taken(forks, script).rows["takes"]
+    assert 0.8 * 500 * 4000 < take["tensor_bytes"] < 1.2 * 500 * 4000

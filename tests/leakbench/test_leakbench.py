@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,24 +23,26 @@ from leakbench import (
     snapshots,
     unseen_programs,
 )  # fmt: skip
+from leakbench.__main__ import Begins
 from leakbench.answer import CLAIMS, HOLDER, LINE, Answer
 from leakbench.score import (
     Score,
     Share,
     agreement,
     calibration,
-    fitted,
     interval,
+    levels,
     score,
     score_of,
     share,
-    told_and_corrected,
+    told_and_fitted,
 )
 from leakbench.table import added, markdown, page, write
 from leakbench.tools import leakscope as leakscope_tool
 from leakbench.tools import tools
 from leakscope import analyzers
 from leakscope.comparing import compare
+from leakscope.confidence import FAIR, LEVELS, SURE
 from leakscope.storage import open_recording
 from tests.end_to_end.programs import Place, Program
 from tests.golden import RECORDINGS
@@ -113,6 +117,7 @@ def report(program: Program, leaking: bool | None, *findings: tuple[str, str | N
                 "kind": kind,
                 "severity": "warning",
                 "confidence": 0.9,
+                "grounds": [{"says": "", "alone": 0.9}],
                 "subject": {"variable": name, "file": str(program.path), "line": line},
             }
             for kind, name, line in findings
@@ -189,30 +194,33 @@ def test_every_tool_says_what_it_offers_and_how_it_is_used(tmp_path, leaky):
             assert command is None or str(leaky.path) in command, name
 
 
-def test_a_correction_helps_where_confidences_are_wrong_and_not_where_they_are_right() -> None:
-    blank = Score("", True, False, "", "", confidence=0.9)
-    sets = [(0.9, 9), (0.9, 2)]  # so many of ten are right
-    losses = []
-    for sure, right in sets:
-        scores = [
-            blank._replace(program=f"{number}/leaky.py", confidence=sure, kind=number % 10 < right)
-            for number in range(200)
-        ]
-        losses.append(told_and_corrected(scores))
-    assert losses[0][1] > losses[0][0] - 0.01
-    assert losses[1][1] < losses[1][0] / 2
+def told(grounds: tuple[float, ...], count: int, right: int) -> list[Score]:
+    """So many first findings on these grounds, of which ``right`` of ten are right."""
+    blank = Score("", True, False, "", "", grounds=grounds)
+    return [blank._replace(program=f"{at}/leaky.py", kind=at % 10 < right) for at in range(count)]
 
 
-@given(st.lists(st.tuples(st.sampled_from([0.35, 0.6, 0.8, 0.9, 0.95]), st.booleans()), min_size=1, max_size=60))
-def test_fitted_steps_rise_and_have_every_finding_once(told):
-    blank = Score("a/leaky.py", True, False, "", "")
-    steps = fitted([blank._replace(confidence=sure, kind=right) for sure, right in told])
-    shares = [right.count / right.of for _, _, right in steps]
-    assert all(earlier < later for earlier, later in zip(shares, shares[1:]))
-    assert sum(right.of for *_, right in steps) == len(told)
-    assert sum(right.count for *_, right in steps) == sum(right for _, right in told)
-    bounds = [bound for low, high, _ in steps for bound in (low, high)]
-    assert bounds == sorted(bounds)
+def test_a_level_is_fitted_by_how_often_its_findings_were_right() -> None:
+    """SURE is right nine times in ten, and FAIR, which is told as 70 %, twice in ten."""
+    scores = [*told((SURE,), 200, 9), *told((FAIR,), 200, 2), *told((SURE, FAIR), 10, 9)]
+    by = {level.told: level for level in levels(scores)}
+    assert set(by) == {SURE, FAIR} and (by[SURE].count, by[FAIR].count) == (210, 210)
+    assert by[SURE].low < SURE < by[SURE].high
+    assert by[FAIR].high < 0.35 and by[FAIR].low > 0.15
+
+
+def test_fitted_levels_help_where_the_told_are_wrong_and_not_where_they_are_right() -> None:
+    right, wrong = told_and_fitted(told((SURE,), 200, 9)), told_and_fitted(told((SURE,), 200, 2))
+    assert right[1] > right[0] - 0.01
+    assert wrong[1] < wrong[0] / 2
+
+
+@given(st.lists(st.sampled_from([0.5, 0.62, 0.75, 0.85, *LEVELS]), min_size=1, max_size=4))
+def test_grounds_between_two_levels_count_as_they_are_told(grounds):
+    """The told levels make a finding as sure as its grounds do, whatever lies between them."""
+    scores = told(tuple(grounds), 2, 10)
+    odds = sum(math.log(one / (1 - one)) for one in grounds)
+    assert told_and_fitted(scores, folds=2)[0] == pytest.approx(math.log1p(math.exp(-odds)))
 
 
 def test_a_tool_that_ran_alone_is_put_beside_the_others(leaky, tmp_path):
@@ -265,6 +273,27 @@ def test_a_sample_has_every_area_with_its_twins():
     twins = [p.path.with_name("clean.py") for p in chosen if p.places]
     assert all(twin in paths for twin in twins if twin.exists())
     assert len(chosen) < 60
+
+
+def test_what_a_sample_begins_with_has_the_proportions_of_the_whole():
+    """Where there is no time for all of it, what was run is a sample all the same."""
+    chosen = sample(all_programs(), 64)
+    leaky = [program for program in chosen if program.places]
+    for part in (3, 2):
+        first = leaky[: len(leaky) // part]
+        for name, count in Counter(map(area, leaky)).items():
+            assert abs(sum(area(p) == name for p in first) - count / part) <= 1, name
+        innocent = sum(not p.places for p in chosen[: len(chosen) // part])
+        assert abs(innocent - (len(chosen) - len(leaky)) / part) <= 4
+
+
+def test_a_program_that_began_in_time_is_run_under_every_tool(leaky):
+    now_s = iter((0.0, 59.0, 61.0, 62.0))
+    begins = Begins(within_s=60, clock_s=lambda: next(now_s))
+    assert begins.in_time(leaky)
+    other = leaky._replace(path=leaky.path.with_name("other.py"))
+    assert begins.in_time(leaky) and not begins.in_time(other)
+    assert begins.too_late == {other.path}
 
 
 def test_calibration_counts_false_alarms_as_wrong():

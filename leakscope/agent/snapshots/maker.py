@@ -414,7 +414,7 @@ class SnapshotMaker:
     def _make_exact(self, reason: str, safe_point: str) -> None:
         """To read the graph writes to no page: it costs forks nothing. To ask torch does."""
         assert self._graph is not None
-        look, shared_bytes = self._look(safe_point, "a look at tensors")
+        look, shared_bytes = self._look(safe_point)
         layout = known_layout(self._memory) if not self._graph.weighs_tensors else None
         if layout is not None:
             self._graph.weigh_tensors(*layout)
@@ -449,7 +449,7 @@ class SnapshotMaker:
         left_bytes = room.left_bytes()
         return left_bytes if self.fork is None else min(left_bytes, self.fork.left_bytes())
 
-    def _look(self, safe_point: str, what: str) -> tuple[Look | None, int]:
+    def _look(self, safe_point: str) -> tuple[Look | None, int]:
         """(a look at torch's objects, if it may be had here, bytes that a write would copy)."""
         if not is_loaded() or safe_point == "agent-thread":
             return None, 0
@@ -457,12 +457,15 @@ class SnapshotMaker:
             is_known = known_layout(self._memory) is not None
             return None if is_known else self._new_look(learns_only=True), 0
         shared_bytes = self._shared_bytes() or 0
-        is_allowed = self._sharing_allows(shared_bytes, what)
-        return self._new_look() if is_allowed else None, shared_bytes
+        most = float("inf") if self._stress_s is not None else sharing.tensors_allowed(shared_bytes)
+        return self._new_look(most_tensors=most), shared_bytes
 
-    def _new_look(self, *, learns_only: bool = False) -> Look:
-        follow_s = self._options["take_pause_s"]
-        return Look(self._memory, self._phases.batch_storages, self.pauses, follow_s, learns_only=learns_only)
+    def _new_look(self, *, most_tensors: float = float("inf"), learns_only: bool = False) -> Look:
+        """``most_tensors``: so many may be asked, whatever the pause allows."""
+        return Look(
+            self._memory, self._phases.batch_storages, self.pauses, self._options["take_pause_s"],
+            most_tensors=most_tensors, learns_only=learns_only,
+        )  # fmt: skip
 
     def _others_wait(self) -> bool:
         running = self._running_now()
@@ -504,13 +507,13 @@ class SnapshotMaker:
 
     def _make_plain(self, reason: str, safe_point: str) -> None:
         shared_bytes = self._shared_bytes()
-        if not self._sharing_allows(shared_bytes, "a snapshot"):
+        if not self._sharing_allows(shared_bytes):
             self._schedule.put_off()
             return
         self.number += 1
         self._outbox.with_sources = True
         self._before_take()
-        look, _ = self._look(safe_point, "a look at tensors")
+        look, _ = self._look(safe_point)
         is_alone = no_other_threads(self.main_thread, self._thread.ident) and safe_point != "agent-thread"
         snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone, self._numbers)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])
@@ -580,14 +583,14 @@ class SnapshotMaker:
             return 0
         return sharing.shared_dirty_bytes()
 
-    def _sharing_allows(self, shared_bytes: int | None, what: str) -> bool:
-        """Looking at an object writes to its page, which its other processes then hold a copy of: bound that cost."""
+    def _sharing_allows(self, shared_bytes: int | None) -> bool:
+        """Looking at all objects writes to their pages, which other processes then hold a copy of: bound that cost."""
         if self._stress_s is not None:
             return True
         if self.fork.allows_copies(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
-        text = f"{(shared_bytes or 0) >> 20} MiB are shared with forked children and {what} would copy them"
-        self._outbox.note("take-skipped", text if self.fork is None else sharing.would_copy(shared_bytes, what))
+        text = f"{(shared_bytes or 0) >> 20} MiB are shared with forked children and a snapshot would copy them"
+        self._outbox.note("take-skipped", text if self.fork is None else sharing.would_copy(shared_bytes))
         return False
 
 

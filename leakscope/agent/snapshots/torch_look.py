@@ -92,8 +92,9 @@ def _threads() -> list[int]:
 class Look:
     """One look. ``ties``, ``marks`` and ``row_count`` are for ``HeapGraph.add``; afterwards it makes rows.
 
-    ``follow_s``: CPU time for which autograd graphs are followed at most. ``learns_only``: it is to ask a few tensors
-    where they have their memory (``learn``), and no more.
+    ``follow_s``: CPU time for which autograd graphs are followed at most. ``most_tensors``: so many are asked at most,
+    whatever the pause allows. ``learns_only``: it is to ask a few tensors where they have their memory (``learn``), and
+    no more.
     """
 
     def __init__(
@@ -103,9 +104,11 @@ class Look:
         pauses: Pauses,
         follow_s: float,
         *,
+        most_tensors: float = float("inf"),
         learns_only: bool = False,
     ) -> None:
         self.learns_only = learns_only
+        self._most_tensors = most_tensors
         self._memory = memory
         self._pauses = pauses
         self._follow_s = follow_s
@@ -181,9 +184,10 @@ class Look:
             alike["Module"] = []
         # Of the optimizer that has just stepped nobody else computes gradients.
         self._reads_gradients = self._holds_still or (is_after_step and len(alike["Optimizer"]) == 1)
-        bounds = self._pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
+        most, ends_s = self._pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
+        bounds = tensors.Bounds(min(most, self._most_tensors), ends_s)
         inventory = tensors.look(
-            self._kinds["Tensor"], alike["Tensor"], tensors.Bounds(*bounds), alike["Module"], alike["Optimizer"],
+            self._kinds["Tensor"], alike["Tensor"], bounds, alike["Module"], alike["Optimizer"],
             self._batch_storages, self._memory, with_values=True, with_gradients=self._reads_gradients,
         )  # fmt: skip
         self._rows += [("loaders", row) for row in loaders.look(alike["Iterator"])]

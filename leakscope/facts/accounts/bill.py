@@ -70,6 +70,7 @@ class _Inside:
     elsewhere: float  # of python: arrays and columns that malloc did not hand out
     pools: float  # resident of mappings in which such columns lie
     is_sampled: bool
+    knows_tensors: bool  # what they have was weighed, or there can be none
 
 
 def bills(
@@ -203,12 +204,14 @@ def _looks(recording: Recording, process: ProcessGrowth) -> list[_Inside]:
     if not len(takes) or not len(graphs):
         return []
     at_exit = {take for take, reason in cells(takes, "take", "reason") if reason == AT_EXIT}
-    malloc = dict(cells(takes, "take", "malloc_in_use_bytes"))
-    told = (_inside(row, malloc.get(row["take"])) for row in records(graphs) if row["take"] not in at_exit)
+    of_take = {take: figures for take, *figures in cells(takes, "take", "malloc_in_use_bytes", "tensor_bytes")}
+    told = (
+        _inside(row, *of_take.get(row["take"], (None, None))) for row in records(graphs) if row["take"] not in at_exit
+    )
     return [one for one in told if one is not None]
 
 
-def _inside(row: Mapping[str, Any], malloc: Any) -> _Inside | None:
+def _inside(row: Mapping[str, Any], malloc: Any, tensors_weighed: Any) -> _Inside | None:
     if row["retained_bytes"] is None or row["take"] is None:
         return None
     python, tensors = float(row["retained_bytes"]), float(row["storage_bytes"] or 0)
@@ -229,6 +232,7 @@ def _inside(row: Mapping[str, Any], malloc: Any) -> _Inside | None:
         elsewhere=float(row["beyond_malloc_bytes"] or 0),
         pools=float(row["column_pools_bytes"] or 0),
         is_sampled=bool(row["is_sampled"]),
+        knows_tensors=bool(row["weighs_tensors"]) or tensors_weighed is not None,
     )
 
 
@@ -298,7 +302,11 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     parts = [BillRow(FREE, of, round(size), name) for of, size in free.items() if size]
     return [
         *_of_user(rows),
-        BillRow(NATIVE, "native memory of libraries", round(native + mapped), name, True),
+        BillRow(NATIVE, "native memory of libraries", round(native + mapped), name, True)
+        if look.knows_tensors
+        else BillRow(
+            UNMEASURED, "tensors, which no snapshot had weighed yet, and libraries", round(native + mapped), name
+        ),
         BillRow(FREE, "freed, kept by the allocator", sum(part.bytes for part in parts), name, parts=parts),
         BillRow(LIBRARIES, "pages of libraries' files that were written to", round(written), name),
         BillRow(UNMEASURED, "not measured (stacks)", round(rest - written), name),
