@@ -34,9 +34,9 @@ def test_what_keeps_a_fork_from_a_snapshot_is_to_be_said_once(monkeypatch: pytes
 
 
 def test_a_parent_of_forks_may_ask_some_tensors_however_large_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tensors hold is only read: a model of 6 GiB that loader workers share costs them no more than its objects."""
+    """What tensors hold is only read: of 6 GiB that loader workers share, objects are all that is copied."""
     monkeypatch.setattr(sharing, "available_bytes", lambda: 1 << 30)
     assert sharing.parent_allows(64 * MiB) and not sharing.parent_allows(6 << 30)
     assert sharing.tensors_allowed(64 * MiB) == float("inf")
     asked = sharing.tensors_allowed(6 << 30)
-    assert 1000 < asked and asked * sharing.COPIED_BY_TENSOR_BYTES <= 64 * MiB
+    assert asked > 1000 and asked * sharing.COPIED_BY_TENSOR_BYTES <= 64 * MiB
