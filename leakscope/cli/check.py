@@ -7,14 +7,7 @@ from typing import Any
 
 import click
 
-from ._shared import (
-    command,
-    horizon_option,
-    run_argument,
-    say,
-    text_or_json,
-    write_or_print,
-)
+from ._shared import command, horizon_option, run_argument, say, text_or_json, write_or_print
 
 
 @command(

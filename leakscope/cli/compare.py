@@ -8,15 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import BadInput
-from ._shared import (
-    by_suffix,
-    command,
-    format_option,
-    is_job,
-    not_the_recording,
-    output_option,
-    write_or_print,
-)
+from ._shared import by_suffix, command, format_option, is_job, not_the_recording, output_option, write_or_print
 
 
 @command(

@@ -7,11 +7,7 @@ from pathlib import Path
 import click
 
 from ..errors import BadInput
-from ._shared import (
-    command,
-    run_argument,
-    write_or_print,
-)
+from ._shared import command, run_argument, write_or_print
 
 
 @command(

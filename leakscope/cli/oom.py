@@ -8,11 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import BadInput
-from ._shared import (
-    command,
-    text_or_json,
-    write_or_print,
-)
+from ._shared import command, text_or_json, write_or_print
 
 
 @command(

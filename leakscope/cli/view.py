@@ -6,11 +6,7 @@ from pathlib import Path
 
 import click
 
-from ._shared import (
-    command,
-    run_argument,
-    say,
-)
+from ._shared import command, run_argument, say
 
 
 @command(

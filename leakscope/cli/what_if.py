@@ -6,12 +6,7 @@ from pathlib import Path
 
 import click
 
-from ._shared import (
-    command,
-    run_argument,
-    text_or_json,
-    write_or_print,
-)
+from ._shared import command, run_argument, text_or_json, write_or_print
 
 
 @command(
