@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from _thread import allocate_lock
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from leakscope.agent import config
 from leakscope.agent.snapshots import schedule
+from leakscope.agent.snapshots.maker import SnapshotMaker
 from leakscope.facts.processes.inside import not_looked_at
 
 from ..builders import RecordingBuilder
@@ -63,8 +66,15 @@ class Job:
     def allows_last(self) -> bool:
         return self._schedule.allows_last()
 
-    def has_seen_the_end(self) -> bool:
-        return self._schedule.has_seen_the_end()
+    def ends(self) -> list[str | None]:
+        """Why snapshots are made as it ends."""
+        made: list[str | None] = []
+        maker = SnapshotMaker.__new__(SnapshotMaker)
+        maker._schedule, maker._begun, maker._graph, maker._stress_s = self._schedule, [], None, None
+        maker._turn, maker.makes = allocate_lock(), True
+        maker.make = lambda safe_point: made.append(maker.wanted)  # type: ignore[method-assign]
+        maker.make_last()
+        return made
 
 
 def holds(monkeypatch: pytest.MonkeyPatch, held: Callable[[], int]) -> None:
@@ -231,26 +241,26 @@ def test_the_last_one_is_made_where_most_of_the_growth_came_after_the_one_before
     assert job.allows_last()
 
 
-def test_the_last_one_is_left_out_where_memory_stands_as_it_was_seen(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_one_is_left_out_where_memory_stands_as_it_was_seen(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would find the same, and the job waits for it; of a short run there is little else."""
     held_mib = 200
     holds(monkeypatch, lambda: held_mib << 20)
-    assert len(job.runs(4, at="train.py:7 train")) == 2 and not job.has_seen_the_end()
-    assert job.runs(16, at="train.py:7 train") and job.has_seen_the_end()
+    assert len(job.runs(4, at="train.py:7 train")) == 2 and job.ends() == ["exit"]
+    assert job.runs(16, at="train.py:7 train") and job.ends() == []
     held_mib += 8
     job.runs(2, at="train.py:7 train")
-    assert not job.has_seen_the_end()
+    assert job.ends() == ["exit"]
 
 
-def test_the_last_one_is_made_where_the_program_ends_in_another_stage(
+def test_the_last_one_is_made_where_the_program_ends_elsewhere_or_by_an_exception(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds(monkeypatch, lambda: 200 << 20)
     job.runs(20, at="train.py:7 train")
-    assert job.has_seen_the_end()
-    job.now_s += 1.0
+    assert job.ends() == []
+    monkeypatch.setattr(sys, "last_traceback", None, raising=False)
+    assert job.ends() == ["exception"]
+    monkeypatch.delattr(sys, "last_traceback")
     for _ in range(schedule.ELSEWHERE):
         job.sees("train.py:12 evaluate")
-    assert not job.has_seen_the_end()
+    assert job.ends() == ["exit"]
