@@ -10,9 +10,11 @@ import asyncio
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,7 +152,7 @@ def _leakscope(*words: str | Path, folder: Path | None = None) -> None:
     )
 
 
-_PAGES = {  # what makes the page of each picture, and how much of it is shown
+PAGES = {  # what makes the page of each picture, and how much of it is shown
     "page": (PAGE, _report_page, (1280, 1000)),
     "compare": (PICTURES / "compare.png", _compare_page, (1000, 760)),
     "fleet": (PICTURES / "fleet.png", _fleet_page, (1100, 820)),
@@ -163,7 +165,7 @@ def draw(name: str) -> bool:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         return False
-    target, make, (width, height) = _PAGES[name]
+    target, make, (width, height) = PAGES[name]
     with tempfile.TemporaryDirectory() as folder:
         html = Path(folder, "page.html")
         make(html)
@@ -173,12 +175,28 @@ def draw(name: str) -> bool:
              html.as_uri()],
             check=True, capture_output=True, timeout=120,
         )  # fmt: skip
+        target.write_bytes(_with_text(target.read_bytes(), headline(html.read_text("utf-8"))))
     return True
+
+
+def headline(html: str) -> str:
+    """What the page of a picture says at its top, which the picture has with it: a test sees that it is of today."""
+    found = re.search(r"<h[12][^>]*>(.*?)</h[12]>", html, re.DOTALL)
+    assert found is not None
+    return re.sub(r"<[^>]+>", "", found[1]).strip()
+
+
+def _with_text(png: bytes, text: str) -> bytes:
+    """A chunk of text before the end of a PNG."""
+    body = b"iTXtDescription\0\0\0\0\0" + text.encode()
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    end = png.rindex(b"IEND") - 4
+    return png[:end] + chunk + png[end:]
 
 
 if __name__ == "__main__":
     if not sys.argv[1:] or "watch" in sys.argv[1:]:
         WATCH.write_text(watch(), encoding="utf-8")
-    for picture in [name for name in sys.argv[1:] if name != "watch"] or _PAGES:
+    for picture in [name for name in sys.argv[1:] if name != "watch"] or PAGES:
         if not draw(picture):
             sys.exit(f"no browser found ({', '.join(BROWSERS)}): pictures are left as they are")

@@ -48,6 +48,14 @@ def test_the_terminal_in_the_readme_shows_what_the_commands_print() -> None:
     assert pictures.words(pictures.CAST.read_text("utf-8")) == pictures.words(pictures.cast()), BEHIND
 
 
+@pytest.mark.parametrize("name", ["page", "compare", "notebook"])
+def test_pictures_of_pages_say_what_these_say_today(name: str, tmp_path: Path) -> None:
+    picture, make, _ = pictures.PAGES[name]
+    make(tmp_path / "page.html")
+    said = pictures.headline((tmp_path / "page.html").read_text("utf-8"))
+    assert said.encode() in picture.read_bytes(), f"{picture} is of another version: make pictures"
+
+
 def test_pictures_ask_nobody_for_anything() -> None:
     assert set(re.findall(r"https?://[^\"\s)]+", pictures.CAST.read_text("utf-8"))) == {"http://www.w3.org/2000/svg"}
 

@@ -114,7 +114,7 @@ class _Commands(Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("`leakscope COMMAND --help` explains one. `leakscope demo` shows it all in 15 s.")
+        formatter.write_text("`leakscope COMMAND --help` explains one; `leakscope demo` takes 15 seconds.")
 
 
 @click.group(cls=_Commands, context_settings=_SETTINGS, invoke_without_command=True)

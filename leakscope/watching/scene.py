@@ -58,8 +58,8 @@ class Member(Memory):
 
     @property
     def name(self) -> str:
-        """``train.py (main process)``, as reports have it."""
-        return f"{self.program} ({ROLES.get(self.role, self.role)})"
+        """``train.py``, ``train.py (dataloader-worker)``, as findings have it: the main process needs no role."""
+        return self.program if self.role == "trainer" else f"{self.program} ({ROLES.get(self.role, self.role)})"
 
     @property
     def growth_bytes(self) -> int:

@@ -34,13 +34,13 @@ def said(recording):
 
 def test_a_collection_that_freed_nothing_is_refuted_with_its_figures(tmp_path):
     (reason,) = said(tried(tmp_path, gc__collect=0))
-    assert says(reason, "gc.collect()", "0 B of 800 MiB", "12 objects", "will not help")
+    assert says(reason, "gc.collect()", "0 B", "12 objects", "will not help")
 
 
 def test_a_trim_that_gave_back_nothing_is_refuted(tmp_path):
     recording = tried(tmp_path, malloc_trim=-4096)
     (reason,) = said(recording)
-    assert says(reason, "malloc_trim()", "0 B of 800 MiB", "will not help")
+    assert says(reason, "malloc_trim()", "0 B", "will not help")
 
 
 def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
@@ -51,7 +51,7 @@ def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
 
 def test_an_arrow_pool_that_keeps_nothing_is_not_to_blame(tmp_path):
     (reason,) = said(tried(tmp_path, arrow__release_unused=-4096))
-    assert says(reason, "release_unused()", "0 B of 800 MiB")
+    assert says(reason, "release_unused()", "0 B")
 
 
 def test_fewer_arenas_are_advised_where_there_are_many(tmp_path):

@@ -102,11 +102,11 @@ def test_what_is_to_be_seen_at_first(job):
         head = text(app)
         assert "python train.py" in head and "recording" in head and "step" in head and "87" in head
         processes = table(app, "#processes")
-        assert processes.row_count == 41 and column(processes, 0)[0] == "train.py (main process) [100]"
+        assert processes.row_count == 41 and column(processes, 0)[0] == "train.py [100]"
         assert heads(processes)[1] == "memory ▼"
         assert column(table(app, "#holders"), 0) == ["main() trainer.history", "train.CACHE"]
         assert column(table(app, "#holders"), 2) == ["+100 MiB", "0 B"]
-        assert column(table(app, "#gpus"), 4) == ["all", "train.py (main process) [100]"]
+        assert column(table(app, "#gpus"), 4) == ["all", "train.py [100]"]
         assert column(table(app, "#gpus"), 3) == ["25%", ""]
         assert "rss>1GB" in text(app, "#events") and "q quits" in text(app, "#keys")
 
@@ -147,7 +147,7 @@ def test_the_cursor_stays_with_its_process_and_the_table_scrolls(job):
 def test_a_process_and_what_it_holds_are_looked_into(job):
     async def act(app: WatchApp, pilot: Any) -> None:
         await pilot.press("enter")
-        await until(pilot, lambda: "train.py (main process) [100]" in said(app))
+        await until(pilot, lambda: "train.py [100]" in said(app))
         assert isinstance(app.screen, ProcessDetail)
         for expected in ("peak 590 MiB", "growth +2", "▁", "gpu:0 19.0 GiB", "7 threads"):
             assert expected in said(app)
@@ -170,7 +170,7 @@ def test_a_look_may_come_between_the_key_and_its_screen(job):
     async def act(app: WatchApp, pilot: Any) -> None:
         app.push_screen(ProcessDetail(app._viewer, table(app, "#processes").chosen.key))
         app._look()  # as the timer does: nothing of the screen is there yet
-        await until(pilot, lambda: "train.py (main process) [100]" in said(app))
+        await until(pilot, lambda: "train.py [100]" in said(app))
 
     press(job, act)
 

@@ -138,8 +138,8 @@ def test_processes_of_one_role_are_one_line(tmp_path):
     for pid in (101, 102, 103):
         builder.process(pid, role="dataloader-worker").samples(pid, [100 * MiB + i * MiB for i in range(10)])
     text = text_of(builder)
-    assert "train.py (main process) [100]" in line_with(text, "main process")
-    assert "50%" in line_with(text, "main process")
+    assert "train.py [100]" in line_with(text, "train.py [100]")
+    assert "50%" in line_with(text, "train.py [100]")
     workers = line_with(text, "dataloader-worker")
     assert "×3" in workers and "327 MiB" in workers
 
@@ -159,7 +159,7 @@ def test_what_a_process_held_is_forgotten_some_time_after_its_end(tmp_path):
 
 
 def test_of_a_job_that_ended_the_last_moment_is_shown(tmp_path):
-    assert "train.py (main process) [100]" in text_of(growing(tmp_path, seconds=10).ends(exit_code=1))
+    assert "train.py [100]" in text_of(growing(tmp_path, seconds=10).ends(exit_code=1))
 
 
 def test_steps_and_their_pace(tmp_path):

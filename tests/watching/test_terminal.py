@@ -169,12 +169,12 @@ def ended_run(folder: Path) -> Path:
 
 def test_a_run_is_watched_to_its_end(terminal, running, tmp_path):
     seen = terminal("run.parquet")
-    seen.wait_for("prog.py (main process)")
+    seen.wait_for("prog.py")
     seen.wait_for("recording")
     (tmp_path / "enough").touch()
     assert seen.wait() == 0
     left = seen.left
-    assert "prog.py (main process)" in left  # the last frame stays on the user's own screen
+    assert "prog.py" in left  # the last frame stays on the user's own screen
     assert "the command exited with status 0" in left
     assert "leakscope report run.parquet" in left
 
@@ -236,7 +236,7 @@ def test_a_process_without_a_recording(terminal, tmp_path):
     with subprocess.Popen([PYTHON, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None and program.stdout.readline()
         seen = terminal("-p", str(program.pid))
-        seen.wait_for(f"prog.py (main process) [{program.pid}]")
+        seen.wait_for(f"prog.py [{program.pid}]")
         (tmp_path / "enough").touch()
         assert program.wait(TIMEOUT_S) == 0
         assert seen.wait() == 0
