@@ -108,10 +108,12 @@ THINGS = (
           asks="5torch8profiler", library="torch",
           let_go="give the profiler a schedule (torch.profiler.schedule(wait=1, warmup=1, active=3)) and call its "
                  "step(): without one it keeps every event until it stops"),
+    Thing("/torch/_dynamo/", COMPILER, library="torch"),
     Thing("/jax/_src/compiler.py", COMPILER, library="jax"),
     Thing("/jax/_src/interpreters/mlir.py", COMPILER, library="jax", also_by=("jax.jit", "jax.pmap"),
-          let_go="pad what differs in size to a few sizes (jax recompiles for each shape and static argument, and "
-                 "keeps what it compiled), or call jax.clear_caches() now and then"),
+          let_go="pad what differs in size to a few sizes, and let no argument that differs be a static one (jax "
+                 "recompiles for each shape and each value of these, and keeps what it compiled), or call "
+                 "jax.clear_caches() now and then"),
     Thing(" _maybe_define_function", COMPILER, library="tensorflow"),  # the way of all that traces
     Thing("/tensorflow/python/framework/func_graph.py", COMPILER, library="tensorflow",
           also_by=("tensorflow.function", "tf.function"),
