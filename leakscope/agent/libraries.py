@@ -90,6 +90,9 @@ THINGS = (
     Thing("id_to_local_proxy_obj", REGISTRY, library="multiprocessing",
           let_go="store plain values (dict(...), list(...)), no proxies: the manager keeps each proxy that is put into "
                  "another managed object, also after it is taken out"),
+    Thing("d", REGISTRY, made_by=("submit", "persist", "scatter"), library="zict",
+          let_go="drop each future once its result is used (del, or future.release()), and gather results where they "
+                 "are worked on: a worker of Dask keeps what any future of a client stands for"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
           let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",
@@ -125,6 +128,10 @@ THINGS = (
     Thing("tensorflow.core.function.polymorphism.function_cache.FunctionCache", KEEPER, library="tensorflow",
           let_go="give tf.function tensors in place of Python numbers and strings, and an input_signature or "
                  "reduce_retracing=True: it traces again for each new value and shape, and keeps each graph"),
+    Thing("tensorflow.data.Dataset.cache", KEEPER, also_by=(".cache",), asks="tsl4port13AlignedMalloc",
+          library="tensorflow",
+          let_go="leave out cache(), or give it a file name, or put take() before it: it keeps every element in "
+                 "memory, and of a data set without end there are ever more"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),

@@ -168,7 +168,7 @@ def _holder_of_theirs(so_far: Sequence[Finding], process: ProcessGrowth, look: _
     """Who keeps the library's objects while its memory grows: it frees that with them, however much each has."""
     theirs = re.compile(rf"(?<![\w.])_?{re.escape(look.package or '')}\.")
     for one in so_far:
-        is_much = one.tells(GROWTH) and one.subject.pid == process.pid and one.bytes >= MOST * look.bytes
+        is_much = not one.wasted and one.subject.pid == process.pid and one.bytes >= MOST * look.bytes
         if look.package and is_much and theirs.search(one.subject.type or ""):
             return one.subject.holder
     return None
