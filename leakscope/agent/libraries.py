@@ -90,6 +90,9 @@ THINGS = (
     Thing("id_to_local_proxy_obj", REGISTRY, library="multiprocessing",
           let_go="store plain values (dict(...), list(...)), no proxies: the manager keeps each proxy that is put into "
                  "another managed object, also after it is taken out"),
+    Thing("d", REGISTRY, made_by=("submit", "persist", "scatter"), library="zict",
+          let_go="drop each future once its result is used (del, or future.release()), and gather results where they "
+                 "are worked on: a worker of Dask keeps what any future of a client stands for"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
           let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",
@@ -108,10 +111,12 @@ THINGS = (
           asks="5torch8profiler", library="torch",
           let_go="give the profiler a schedule (torch.profiler.schedule(wait=1, warmup=1, active=3)) and call its "
                  "step(): without one it keeps every event until it stops"),
+    Thing("/torch/_dynamo/", COMPILER, library="torch"),
     Thing("/jax/_src/compiler.py", COMPILER, library="jax"),
     Thing("/jax/_src/interpreters/mlir.py", COMPILER, library="jax", also_by=("jax.jit", "jax.pmap"),
-          let_go="pad what differs in size to a few sizes (jax recompiles for each shape and static argument, and "
-                 "keeps what it compiled), or call jax.clear_caches() now and then"),
+          let_go="pad what differs in size to a few sizes, and let no argument that differs be a static one (jax "
+                 "recompiles for each shape and each value of these, and keeps what it compiled), or call "
+                 "jax.clear_caches() now and then"),
     Thing(" _maybe_define_function", COMPILER, library="tensorflow"),  # the way of all that traces
     Thing("/tensorflow/python/framework/func_graph.py", COMPILER, library="tensorflow",
           also_by=("tensorflow.function", "tf.function"),
@@ -123,6 +128,10 @@ THINGS = (
     Thing("tensorflow.core.function.polymorphism.function_cache.FunctionCache", KEEPER, library="tensorflow",
           let_go="give tf.function tensors in place of Python numbers and strings, and an input_signature or "
                  "reduce_retracing=True: it traces again for each new value and shape, and keeps each graph"),
+    Thing("tensorflow.data.Dataset.cache", KEEPER, also_by=(".cache",), asks="tsl4port13AlignedMalloc",
+          library="tensorflow",
+          let_go="leave out cache(), or give it a file name, or put take() before it: it keeps every element in "
+                 "memory, and of a data set without end there are ever more"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),

@@ -15,7 +15,7 @@ whether memory grows, those are told that gained min_growth_share of what was ga
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..confidence import STRONG, SURE, Ground
@@ -37,7 +37,7 @@ from ..facts.subject import Held
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import HELD
-from ..units import FEWEST, HARDLY, MOST, SLIGHT, MiB, format_bytes, format_duration
+from ..units import FEWEST, HARDLY, MOST, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_duration
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
@@ -124,7 +124,21 @@ def _idle(
             made, size = lines[0] if by_key is not None and lines else _line(lines), round(float(place.deep_bytes[-1]))
             size += found[known.said].bytes if known.said in found else 0
             found[known.said] = _Idle(known, named, size, made, use)
-    yield from sorted(found.values(), key=lambda one: -one.bytes)
+    yield from sorted(_together(case, found.values()), key=lambda one: -one.bytes)
+
+
+def _together(case: Case, found: Iterable[_Idle]) -> Iterator[_Idle]:
+    """Where all that a container has under names was read last at one place, that container is what to let go of."""
+    alike: dict[object, list[_Idle]] = {}
+    for one in found:
+        above = one.place.parent if has_key(one.place) else None
+        alike.setdefault((one.use.text, above.path) if above is not None else id(one), []).append(one)
+    for first, *others in alike.values():
+        above, size = first.place.parent, first.bytes + sum(one.bytes for one in others)
+        if others and above is not None and size >= NEARLY_ALL * float(above.deep_bytes[-1]):
+            yield _Idle(above, named_in(case.sources, above)[0], size, first.line, first.use)
+        else:
+            yield from (first, *others)
 
 
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it

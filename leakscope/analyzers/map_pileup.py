@@ -3,7 +3,7 @@
 Looks for:     a process whose number of mappings keeps rising.
 Why:           a process may have 65,530 of them (vm.max_map_count); at that limit malloc, threads and imports fail with
                "cannot allocate memory" though memory is free.
-Decides by:    min_mappings more at the last look than at the first, and late_share of them in the second half.
+Decides by:    min_mappings more at the last look than at the first, and late_share of them in the last third.
 Mistaken when: libraries are loaded, or a cache of mapped files is filled, all through a short recording.
 Do:            close each mapping, or take many small ones from one that is large.
 """
@@ -26,7 +26,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
-from ..units import FEWEST, GOOD_PART, MOST, format_duration
+from ..units import FEWEST, MOST, MUCH, format_duration
 
 NEEDS = ("memory_maps",)
 TELLS = (PILE,)
@@ -57,9 +57,9 @@ class _Looks(NamedTuple):
 
     @property
     def late(self) -> int:
-        """Of these, in the second half of the time."""
-        middle = (self.time_s[0] + self.time_s[-1]) / 2
-        return int(self.total[-1] - np.interp(middle, self.time_s, self.total))
+        """Of these, in the last third of the time."""
+        late_s = self.time_s[-1] - (self.time_s[-1] - self.time_s[0]) / 3
+        return int(self.total[-1] - np.interp(late_s, self.time_s, self.total))
 
     def since(self, begin_s: float) -> _Looks | None:
         """The looks from then on; None where there are too few to tell."""
@@ -73,7 +73,7 @@ def findings(
     *,
     so_far: Sequence[Finding] = (),
     min_mappings: int = 800,  # of libraries that are loaded late some hundred were seen
-    late_share: float = GOOD_PART,  # of a steady rise it is half
+    late_share: float = MUCH,  # of a steady rise it is a third
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose mappings pile up, or the largest rise that was seen."""
     looks = [seen for process in case.growth.processes if (seen := _looks(process)) is not None]

@@ -89,6 +89,8 @@ def findings(
             why_not = f"{one.compiler.library} compiled while {process.label} warmed up, and no longer"
         elif is_explained(so_far, process):
             why_not = f"other findings explain the growth of {process.label}"
+        elif (holder := _holder_of_theirs(so_far, process, look)) is not None:
+            why_not = f"{holder} holds ever more objects of {look.package}, whose memory it is: see retained-objects"
         elif look.opaque is not None and look.opaque.type_name.split(".")[0].lstrip("_") in STANDARD_LIBRARY:
             # A database, a pickler of Python's own does not leak: it holds what it was given.
             held = f"{look.opaque.reference.variable}, a {look.opaque.type_name}"
@@ -158,6 +160,16 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     package = line.library if line is not None else asked.package if asked is not None else None
     opaque = _opaque_in(line, case, process) if line is not None else None
     return _Look(native, max(0, outside), lines, cache, opaque, package, asked, blocks)
+
+
+def _holder_of_theirs(so_far: Sequence[Finding], process: ProcessGrowth, look: _Look) -> str | None:
+    """Who keeps the library's objects while its memory grows: it frees that with them, however much each has."""
+    theirs = re.compile(rf"(?<![\w.])_?{re.escape(look.package or '')}\.")
+    for one in so_far:
+        is_much = not one.wasted and one.subject.pid == process.pid and one.bytes >= MOST * look.bytes
+        if look.package and is_much and theirs.search(one.subject.type or ""):
+            return one.subject.holder
+    return None
 
 
 def _blocks(growth: TreeGrowth, process: ProcessGrowth) -> Blocks | None:

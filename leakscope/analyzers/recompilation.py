@@ -15,6 +15,7 @@ Do:            let the size be dynamic, pad to a few sizes, or keep what changes
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,12 +24,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..agent import libraries
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_made_by_a_compiler
 from ..evidence.sentences import at_line, curve
 from ..facts.case import Case
-from ..facts.code.adding import Line, find_calls
-from ..facts.code.index import Source
+from ..facts.code.adding import CALLS, Line, find_calls, imported, line_at
+from ..facts.code.index import Site, Source, index_of, tail
 from ..facts.code.starts import calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
@@ -62,7 +64,6 @@ _TRACED_FOR = {
     "graph then serves all",
 }
 _OWN_LIBRARIES = (None, "torch", "triton", "tensorflow")
-_DYNAMO = "/torch/_dynamo/"  # in a stack: it asks other libraries while it compiles
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,9 @@ def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding]) ->
     if not case.growth.leaking:
         return 0
     seen = lines_of(case.growth, one.process, case.sources)
-    is_anothers = bool(seen) and seen[0].library not in _OWN_LIBRARIES and _DYNAMO not in seen[0].stack
+    # It asks other libraries while it compiles.
+    while_compiling = any(file in line.stack for line in seen[:1] for file in libraries.names_of(libraries.COMPILER))
+    is_anothers = bool(seen) and seen[0].library not in _OWN_LIBRARIES and not while_compiling
     if is_anothers and seen[0].share >= MOST:
         return 0
     return _left(one.process, so_far)
@@ -319,10 +322,13 @@ class Compiled(NamedTuple):
             yield Evidence(text, {"line": self.made.line})
 
     def remedy(self) -> Iterator[str]:
-        if self.made is not None:
-            name = self.made.function or "a function that is called again"
-            yield f"make the compiled function once, outside {name}, and call it again: {self.made.text}"
-        yield self.let_go
+        if self.made is None:
+            yield self.let_go
+            return
+        yield (
+            f"make the compiled function once, outside {self.made.function}, and hand it what differs from call to "
+            f"call: {self.made.text}"
+        )
 
 
 def _compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
@@ -333,8 +339,32 @@ def _compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
         return None
     places = {(own.file, own.line) for own in one.own}
     line = next((line for line in lines if (line.file, line.line) in places), lines[0])
-    asks = find_calls(case.sources, *one.compiler.also_by)
-    made = next((ask for ask in asks if ask.file == line.file and ask.function == line.function), None)
-    made = made if line.function not in (None, "<module>", "main") else None
+    made = next(
+        (ask for ask in _asks(case.sources, one.compiler.also_by) if _is_made_in(line, ask, case.sources)), None
+    )
     samples = sum(own.sample_count for own in one.own)
     return Compiled(one.compiler.library or "", one.share, samples, line, made, one.compiler.let_go or "")
+
+
+def _asks(sources: Sequence[Source], names: Sequence[str]) -> Iterator[Line]:
+    """Where a function is handed to the compiler: by a call, or by a decorator of one that is defined in another."""
+    yield from find_calls(sources, *names)
+    index = index_of(sources, tail(names[0]))
+    for scope, above in ((scope, scope.parent) for scope in index.scopes):
+        for one in getattr(scope.node, "decorator_list", ()):
+            if above is None or above.kind != "function":
+                continue
+            if any(".".join(imported(node, above)) in names for node in ast.walk(one) if isinstance(node, ast.expr)):
+                is_once = not index.is_repeated(Site(one, ()), above)
+                yield line_at(index, above, one, CALLS, 1.0)._replace(is_once=is_once)
+
+
+def _is_made_in(line: GrowthLine, ask: Line, sources: Sequence[Source]) -> bool:
+    """Whether the function that compiles there is made anew each time: by itself, or by one that it calls."""
+    if ask.function is None or ask.is_once:
+        return False
+    index = index_of(sources, ask.function.rsplit(".", 1)[-1])
+    called = ((function, *call) for function, calls in index.callers.items() for call in calls)
+    by = {scope.qualname for function, scope, site in called if function.qualname == ask.function
+          and index.is_repeated(site, scope)}  # fmt: skip
+    return line.function in {ask.function, *by}

@@ -33,8 +33,6 @@ from ..facts.growth.lost_references import Losing, losing
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
-from ..facts.heap.comparable import heap_of
-from ..facts.heap.handles import ALIKE
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import cells, int_of, only, series
@@ -51,6 +49,7 @@ _KIND = "refcount-drift"
 _NONE_RAN_OUT = "deallocating-none"  # the meaning of last words
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
+_OF_INSTANCES = "type"  # each thing that C code made is of one, whether the collector is told of it or not
 _OF_STACKS = "code"  # torch's history of GPU memory has those of each allocation's stack
 
 
@@ -255,29 +254,6 @@ def _missing(rest: Rest) -> Evidence:
     return Evidence(f"{have}{'; ' if last >= 0 else ', '}{left}: data that was released does not explain it", figures)
 
 
-def _come_with_members(case: Case, process: ProcessGrowth, rest: Rest) -> bool:
-    """A container has ever more objects of some library or class, and as many references came with each.
-
-    C code of theirs may have these, as arrays of JAX have their types: who holds the objects has the references.
-    """
-    heap = heap_of(case.recording, process.pid, float(rest.time_s[0]), float(rest.time_s[-1]))
-    if heap is None:
-        return False
-    for place in heap.places:
-        if not (place.has_length and any("." in child.type_name for child in place.children)):
-            continue
-        references = np.diff(np.interp(heap.time_s, rest.time_s, rest.rest))
-        members = np.diff(place.length)
-        use = members > 0
-        if not use.any() or members.sum() <= 0 or references[use].sum() <= 0:
-            continue
-        each = references[use].sum() / members[use].sum()
-        part = references[use] / members[use] / each
-        if (part >= 1 / ALIKE).all() and (part <= ALIKE).all() and references[use].sum() >= MOST * rest.gained:
-            return True
-    return False
-
-
 def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding]:
     """Objects that C code refers to ever more often, while hardly anything is made that could do so."""
     told = [
@@ -286,10 +262,10 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         if rest.gained >= min_kept
         and rest.moves_steadily(1)
         and rest.blocks_gained < MOST * rest.gained  # what is made has references that the collector is not told of
+        and rest.type_name != _OF_INSTANCES
         and not rest.type_name.startswith(_OF_TORCH)
         and not (rest.type_name == _OF_STACKS and has_gpu_history(case.recording, process.pid))
     ]
-    told = [rest for rest in told if not _come_with_members(case, process, rest)]
     if not told:
         return
     rest = max(told, key=lambda one: one.gained)

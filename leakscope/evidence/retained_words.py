@@ -201,8 +201,10 @@ def doubts(found: Retained) -> Iterator[str]:
         yield text
     if found.is_unseen_graph:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
-    elif found.holder.bytes_each is not None:
-        yield "what its members hold outside Python cannot be measured: it grew in step with their number"
+    elif found.holder.handle is not None:
+        is_in_step = found.holder.bytes_each is not None
+        text = "what its members hold outside Python cannot be measured"
+        yield f"{text}: it grew in step with their number" if is_in_step else text
     elif found.share < MOST and found.look.explained_share < NEARLY_ALL:
         yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
     if found.may_be_filling and not holds_hooks(found):

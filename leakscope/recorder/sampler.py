@@ -179,7 +179,7 @@ class Sampler:
         peak = self.peaks.highest(figures.highest, self.output.journal_path, figures.last)
         if kills.number and peak.size_bytes < figures.last_bytes:  # whoever took part of it: that was too much
             peak = Peak(figures.last_bytes)
-        figures.peak = peak
+        figures.peak = peak = peak._replace(since_s=max(0.0, peak.since_s - self._began_s))  # as rows have it
         if peak.size_bytes:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)

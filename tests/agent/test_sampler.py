@@ -781,7 +781,7 @@ def fill():
     handle.value, engine = libc.malloc(1000), libc.malloc(30_000_000)
     ctypes.memset(handle.value, 0, 1000)
     ctypes.memset(engine, 1, 30_000_000)
-    ctypes.c_uint64.from_address(handle.value + 16).value = engine
+    ctypes.c_uint64.from_address(handle.value + 37 * 8).value = engine  # far in, as in large objects of C++
 handle = ctypes.c_void_p()
 in_thread(fill)
 graph = HeapGraph(minds_watchers=False)

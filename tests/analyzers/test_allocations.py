@@ -74,6 +74,60 @@ def test_what_stays_of_what_a_compiler_asked_for_is_no_leak_of_its_library(tmp_p
     assert not [one for one in report.findings if one.kind in ("native-growth", "refcount-drift")]
 
 
+FACTORY = """import jax
+
+
+def make_step(target):
+    return jax.jit(lambda x: (x - target) ** 2)
+
+
+def main():
+    for target in range(10**6):
+        step = make_step(target)
+        step(target)
+"""
+DECORATED = """import jax
+
+
+def fit(target):
+    @jax.jit
+    def step(x):
+        return (x - target) ** 2
+    return step(target)
+
+
+def main():
+    for target in range(10**6):
+        fit(target)
+"""
+
+
+@pytest.mark.parametrize(("source", "line", "function", "made"), [(FACTORY, 11, "main", 5), (DECORATED, 8, "fit", 5)])
+def test_who_makes_what_is_compiled_anew_each_time_is_told(
+    tmp_path: Path, source: str, line: int, function: str, made: int
+) -> None:
+    """What differs then is the function: other sizes are no advice."""
+    stack = f"{FILE}:{line} {function}\n/site-packages/jax/_src/interpreters/mlir.py:627 make_ir_context"
+    builder = takes(sentinels(leaking(tmp_path))).source(PID, FILE, source)
+    for at_s in (5, 10, 15, 20):
+        builder.row("allocation_stacks", at_s, PID, **row(at_s * 8 * MiB, line, stack=stack, function=function))
+    found = analyze(builder.open()).findings[0]
+    assert (found.kind, found.subject.line) == ("recompilation", made)
+    assert len(found.remedy) == 1
+    assert found.remedy[0].startswith("make the compiled function once")
+
+
+def test_what_came_late_is_told_by_its_own_error(tmp_path: Path) -> None:
+    """A sample stands for 8 MiB. How many of what was there before are missed is no doubt of those that came since."""
+    builder = takes(sentinels(leaking(tmp_path))).source(PID, FILE, SOURCE)
+    for at_s in (5, 8, 11, 14, 17, 20):
+        size = 500 + 8 * at_s
+        grown = {f"{name}_bytes": size * MiB for name in ("live", "settled", "asked")}
+        error = {"error_bytes": round((8 * size) ** 0.5 * MiB)}
+        builder.row("allocation_stacks", at_s, PID, **{**row(MiB, stack=LOWERED), **grown, **error})
+    assert analyze(builder.open()).findings[0].kind == "recompilation"
+
+
 def test_what_a_compiler_asked_for_as_the_program_began_accuses_nobody(tmp_path: Path) -> None:
     """The job grows up to the end, by something without a line: what was compiled once has no part in that."""
     builder = takes(sentinels(leaking(tmp_path))).source(PID, FILE, SOURCE)

@@ -203,6 +203,28 @@ def test_what_comes_after_the_kill_of_the_largest_process_hides_no_leak(tmp_path
     assert growth.main.pid == 2
 
 
+@pytest.mark.parametrize(("until_s", "leaking"), [(50, True), (30, False)])
+def test_a_job_that_takes_its_processes_down_ends_as_it_begins_to(tmp_path, until_s, leaking):
+    """Two workers gain, let go of it and end, and their parent goes on: for long, and it is work."""
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [60 * MiB] * 61)
+    for pid in (2, 3):
+        builder.process(pid, ppid=1, died_s=until_s + 1.0)
+        builder.samples(pid, [(50 + 2 * s) * MiB for s in range(until_s)] + [50 * MiB])
+    growth = tree_growth(builder.ends(60.0).open())
+    assert (growth.leaking is True) is leaking
+
+
+def test_what_allocators_say_as_a_program_ends_is_of_its_last_sample(tmp_path):
+    """They are read a moment later: of then it is not known what the process held."""
+    builder = RecordingBuilder(tmp_path).process(1)
+    builder.samples(1, [230 * MiB] * 93, every_s=0.25)
+    builder.sentinels(1, malloc_in_use_bytes=[(20 + 5 * i) * MiB for i in range(25)],
+                      malloc_free_bytes=[(200 - 5 * i) * MiB for i in range(25)])  # fmt: skip
+    growth = tree_growth(builder.ends(25.0).open())
+    assert growth.leaking is True
+    assert growth.end_s <= growth.main.time_s[-1] == 23.0
+
+
 def freed_before(folder, in_use, free, rss, holder=None):
     """A process whose resident memory says less than its allocators do, MiB a second; ``holder`` has what is in use."""
     builder = RecordingBuilder(folder).process(1).samples(1, [m * MiB for m in rss for _ in range(4)], every_s=0.25)

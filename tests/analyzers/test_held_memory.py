@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,6 +301,40 @@ def test_a_block_that_two_tables_have_is_known_by_one_of_them() -> None:
     block.named_by = orders
     assert shared_table(block) is orders and shared_table(orders) is None
     assert list(held_by_users(main, 4.0 * MB)) == [block]
+
+
+BY_KEY = """
+def main():
+    parts = {"train": load(1), "test": load(2)}
+    fit(parts)
+    while True:
+        serve()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("rest_mb", [0, 200])
+def test_a_container_of_which_all_is_idle_is_what_to_let_go_of(tmp_path: Path, rest_mb: int) -> None:
+    """Not where it has more than that."""
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", BY_KEY)
+    builder.samples(100, [600 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "main", "variable": "parts", "owner_file": "/job/fit.py", "is_user": True}
+    held = [
+        row("main() parts", type_name="dict", deep_bytes=(200 + rest_mb) * MB, edge_kind="local", length=2, **owner),
+        *(
+            row(f"main() parts['{key}']", type_name="numpy.ndarray", deep_bytes=100 * MB, edge_kind="item",
+                parent="main() parts", reference_count=1, **owner)
+            for key in ("train", "test")
+        ),
+    ]  # fmt: skip
+    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=held, array_bytes=200 * MB, seen_lines="/job/fit.py:6 main")
+    (told,) = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    holders = ["main() parts['train']"] if rest_mb else ["main() parts (dict)", "main parts (dict)"]
+    assert told.bytes == 200 * MB
+    assert told.subject.holder in holders, told.subject.holder
 
 
 NEVER_READ = """

@@ -58,6 +58,7 @@ def test_who_maps_them_is_a_doubt_where_no_source_shows_it(tmp_path):
         (100, 100, 102, 100),
         (100, 1500, 1500, 1510),  # libraries, loaded once
         (100, 1500, 1500, 100),
+        (100, 500, 1500, 1510),  # loaded until past the middle of what was looked at
     ],
 )
 def test_mappings_that_do_not_keep_rising_are_ruled_out(tmp_path, counts):

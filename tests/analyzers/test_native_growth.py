@@ -86,6 +86,16 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     assert isinstance(ruled_out, RuledOut)
 
 
+@pytest.mark.parametrize(("member", "is_theirs"), [("codec._core.Frame", True), ("mycodec.Frame", False)])
+def test_a_library_is_not_accused_while_somebody_keeps_its_objects(tmp_path, member, is_theirs):
+    """However much each has: that was not weighed, and explains less than half of the growth."""
+    kept = Subject(pid=PID, holder="Store.frames (list)", type=f"list of {member}")
+    held = Finding("retained-objects", "t", "critical", 0.9, 80 * MiB, kept)
+    (answer,) = look(Case(seen(leaking(tmp_path), 5).open()), so_far=[held])
+    assert isinstance(answer, RuledOut) is is_theirs
+    assert not is_theirs or "Store.frames" in answer.reason
+
+
 def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     holder = {
         "path": "main() codec", "edge_kind": "local", "variable": "codec", "owner": "main", "is_user": True,

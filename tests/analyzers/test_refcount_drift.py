@@ -270,8 +270,9 @@ def test_references_to_strings_are_told_where_keys_of_dicts_are_known(tmp_path):
         (lambda s: 50 * s, {}),
         (lambda s: 500 * s, {"type_name": "torch.Tensor"}),
         (lambda s: 500 * s, {"type_name": "NoneType"}),
+        (lambda s: 500 * s, {"type_name": "type"}),
     ],
-    ids=["who-has-them-is-made", "at-once", "late", "told-late", "to-and-fro", "few", "torch", "none"],
+    ids=["who-has-them-is-made", "at-once", "late", "told-late", "to-and-fro", "few", "torch", "none", "of-instances"],
 )
 def test_references_that_somebody_may_have_are_not_blamed(tmp_path, extra, more):
     findings, _, _ = looked(with_extra(trainer(tmp_path, leak=0), extra, **more).open())

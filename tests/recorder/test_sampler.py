@@ -16,7 +16,7 @@ from leakscope.recorder import console, proc
 from leakscope.recorder.figures import Figures
 from leakscope.recorder.limits import Alarm, Kills, Limit
 from leakscope.recorder.output import Output
-from leakscope.recorder.peaks import Peaks
+from leakscope.recorder.peaks import Peak, Peaks
 from leakscope.recorder.sampler import Sampler
 from leakscope.recorder.sources import process_memory
 from leakscope.recorder.tree import Memory, Process, Tree
@@ -250,6 +250,17 @@ def test_a_peak_between_two_samples_is_told(
     figures = seen(peaks, 0.0, *readings)
     peaks.note_death(int(most_mib * MIB), 1.0)
     assert peaks.highest(figures.highest, str(tmp_path)).text == text
+
+
+def test_the_moment_of_a_peak_is_one_of_the_recording(
+    output: Output, job: subprocess.Popen[bytes], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = make_sampler(output, job, clock)
+    told = []
+    monkeypatch.setattr(sampler, "event", lambda event, text, *_: told.append((event, text)))
+    monkeypatch.setattr(sampler.peaks, "highest", lambda *_: Peak(9 * MIB, "train", True, clock.now_s + 3))
+    sampler.finish(0)
+    assert ("peak", "peak 9.0 MiB (by train, between samples, after 3.0 s)") in told
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ...signals import Signal
 from ...storage import Recording
-from ...units import MOST, NEARLY_ALL
+from ...units import MOST, MUCH, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..tables import cells
 from .processes import ProcessGrowth, alive_in, rounds_of
@@ -40,7 +40,8 @@ def job_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Job:
     """**Errors** ValueError where there is no process."""
     worker = max(processes, key=lambda p: float(p.held_bytes[-1]))
     time_s, held = _sum(processes)
-    ended_s = min(worker.exit_s, _killed_s(recording.tables["processes"], processes, time_s, held))
+    killed_s = _killed_s(recording.tables["processes"], processes, time_s, held)
+    ended_s = min(worker.exit_s, killed_s, _taken_down_s(processes, time_s, held))
     at_work = time_s <= ended_s
     if at_work.sum() >= 2:
         time_s, held = time_s[at_work], held[at_work]
@@ -72,3 +73,15 @@ def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: F
         if was_most and held[time_s > end_s].max(initial=0.0) < _NOT_REGAINED * before:
             return end_s
     return float("inf")
+
+
+def _taken_down_s(processes: Sequence[ProcessGrowth], time_s: Floats, held: Floats) -> float:
+    """When a job of several processes began to end them, late in its time, and memory went with them for good.
+
+    Infinite where it did not: what one process gives back of its own is part of its work.
+    """
+    last_s = float(time_s[np.flatnonzero(held >= _NOT_REGAINED * held.max())[-1]])
+    ends_s = [float(p.time_s[-1]) for p in processes if last_s <= p.time_s[-1] < time_s[-1]]
+    is_late = last_s >= time_s[-1] - MUCH * (time_s[-1] - time_s[0])
+    is_gone = bool(ends_s) and held[time_s > min(ends_s)].max() < MOST * held.max()
+    return last_s if is_late and is_gone else float("inf")

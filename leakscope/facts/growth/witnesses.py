@@ -210,12 +210,13 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     Most of the growth had to be free before, or the least that the process held rose by it: the rest would be pages
     that nobody ever touched. What malloc keeps free is no reason for it to end, since it shrinks meanwhile.
     """
-    at_s, in_use, free = in_use_of(worker.rows("sentinels"))
+    at_s, in_use, free = in_use_of(worker.rows("sentinels"), (-np.inf, worker.exit_s))
     if at_s.size < 2 or fell_silent(at_s[-1], worker.time_s[0], worker.time_s[-1]):
         return  # of the end it says nothing
     trend = worker.judged(at_s, in_use)
     if trend.verdict != GROWING:
         return
+    trend = replace(trend, end_s=min(trend.end_s, float(worker.time_s[-1])))  # accounts are of moments when it was seen
     ends_s = [trend.start_s, trend.end_s]
     held, used, unused = (
         np.interp(ends_s, *series) for series in ((worker.time_s, worker.held_bytes), (at_s, in_use), (at_s, free))

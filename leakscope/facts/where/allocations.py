@@ -106,17 +106,21 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[st
     return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
 
 
-def course(growth: TreeGrowth, process: ProcessGrowth, files: Sequence[str]) -> tuple[Floats, Floats, float]:
+def course(growth: TreeGrowth, process: ProcessGrowth, files: Sequence[str]) -> tuple[Floats, Floats, Floats]:
     """(moments up to the end of the judged window, what was alive then of what was asked for below one of these files,
-    one standard error of the last of that)."""
+    the square of one standard error of that): of what came in between it is the difference, as the others are the same.
+    """
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(NATIVE) & (rows["time_s"] <= growth.end_s))
     is_own = rows["stack"].fillna("").map(lambda stack: any(file in stack for file in files)).astype(bool)
     moments = np.sort(rows["time_s"].unique()).astype(np.float64)
     own = only(rows, is_own)
-    live = own.groupby("time_s")["live_bytes"].sum().reindex(moments, fill_value=0).to_numpy(dtype=np.float64)
-    last = only(own, own["time_s"] == moments[-1]) if moments.size else own
-    return moments, live, float((last["error_bytes"].astype("float64").fillna(0) ** 2).sum() ** 0.5)
+    own = own.assign(variance=own["error_bytes"].astype("float64").fillna(0) ** 2)
+    live, variance = (
+        own.groupby("time_s")[name].sum().reindex(moments, fill_value=0).to_numpy(dtype=np.float64)
+        for name in ("live_bytes", "variance")
+    )
+    return moments, live, variance
 
 
 def function_name(symbol: str | None) -> str | None:

@@ -34,8 +34,9 @@ def compiling(growth: TreeGrowth, process: ProcessGrowth) -> Compiling | None:
         own = [one for one in found if any(file in one.stack for file in files)]
         share = sum(one.bytes for one in own) / max(seen, 1.0)
         if share >= MOST:
-            time_s, bytes, error = course(growth, process, files)
+            time_s, *sums = course(growth, process, files)
             late_s = growth.end_s - (growth.end_s - growth.start_s) / 3
-            goes_on = bool(time_s.size) and float(bytes[-1]) - level_at(time_s, bytes, late_s) > error
+            came, variance = (float(sum[-1]) - level_at(time_s, sum, late_s) if time_s.size else 0.0 for sum in sums)
+            goes_on = came > max(variance, 0.0) ** 0.5
             return Compiling(compiler, share, own, goes_on)
     return None

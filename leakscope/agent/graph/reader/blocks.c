@@ -7,7 +7,7 @@
  * free it meanwhile. */
 #include "reader.h"
 
-enum { MOST_POINTERS = 4, WORDS_READ = 24, LEAST_WORDS = 3, MOST_WORDS = 512, AT_ONCE = 64 };
+enum { MOST_POINTERS = 4, WORDS_READ = 40, LEAST_WORDS = 3, MOST_WORDS = 512, AT_ONCE = 64 };
 
 static struct known_blocks known;
 
