@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..facts.code.edits import Asked, Edited, Piece, Unsure, edit, let_go, suitable
+from ..facts.code.editing import Asked, Edited, Unsure
+from ..facts.code.edits import Piece, edit, let_go, suitable
 from ..findings import Edit, Finding, Idle
 
 if TYPE_CHECKING:
