@@ -89,8 +89,12 @@ BLOCKS = """class Block:
 def work():
     Block(9).close()
     lib.block_free.argtypes = [ctypes.c_void_p]
+    lib.block_new.restype = ctypes.c_void_p
 """
-COPIES = """def words(text):
+COPIES = """libc.strdup.restype = ctypes.c_void_p
+
+
+def words(text):
     copy = libc.strdup(text)
     found = ctypes.string_at(copy).split()
     libc.free.argtypes = [ctypes.c_void_p]
@@ -115,6 +119,17 @@ HANDLE = """def seen(layer, images):
     found = []
     handle = layer.register(lambda *given: found.append(given))
     return run(images)
+"""
+GIVEN_BACK = """def seen(layer):
+    found = []
+    handle = layer.register(lambda *given: found.append(given))
+    return handle, found
+
+
+def look(layer, images):
+    handle, found = seen(layer)
+    layer.run(images)
+    return len(found)
 """
 RELAY = """class Relay:
     def accept(self, peer):
@@ -155,10 +170,17 @@ STATE = """class Detector:
         ),
         ("removal-not-reached", BUS, "# add", ["self.bus.unsubscribe(self.topic, self.shown)"], {}),
         ("removal-not-reached", EXPIRING, "# add", ["self.sweep()"], {}),
-        ("not-freed", BLOCKS, "block_new", ["lib.block_free(self.at)"], {}),
-        ("not-freed", COPIES, "strdup", ["return libc.strlen(copy) + len(found)", "finally:", "libc.free(copy)"], {}),
+        ("not-freed", BLOCKS, "block_new(", ["lib.block_free(self.at)"], {}),
+        ("not-freed", COPIES, "strdup(", ["return libc.strlen(copy) + len(found)", "finally:", "libc.free(copy)"], {}),
         ("hooks", LAYERS, "register", ["finally:", "for handle in handles:", "handle.remove()"], {}),
         ("hooks", HANDLE, "register", ["try:", "return run(images)", "finally:", "handle.remove()"], {}),
+        (
+            "hooks",
+            GIVEN_BACK,
+            "register",
+            ["try:", "layer.run(images)", "return len(found)", "finally:", "handle.remove()"],
+            {},
+        ),
         ("unbounded-container", RELAY, "# add", ["return self.rows.pop(peer).sent"], {"type_name": "dict"}),
         ("autograd-history", STATE, "# add", ["self.rows = self.rows.detach()"], {"container": "Tensor"}),
         (
@@ -214,10 +236,15 @@ def test_it_ends_where_its_use_ends(
         ("not-ended", SESSIONS.replace("self.jobs.put(None)", "pass"), "thread.start()"),
         ("removal-not-reached", BUS.replace("self.bus, self.topic = bus, topic", "self.bus = bus"), "# add"),
         ("removal-not-reached", BUS.replace("view.close()", "view.shown()"), "# add"),
-        ("not-freed", COPIES.replace("return libc.strlen(copy) + len(found)", "return copy"), "strdup"),
-        ("not-freed", BLOCKS.replace("block_free", "page_free"), "block_new"),
+        ("not-freed", COPIES.replace("return libc.strlen(copy) + len(found)", "return copy"), "strdup("),
+        ("not-freed", COPIES.replace("c_void_p", "c_char_p", 1), "strdup("),
+        ("not-freed", BLOCKS.replace("block_free", "page_free"), "block_new("),
         ("hooks", HANDLE.replace("return run", "kept.append(handle)\n    return run"), "register"),
+        ("hooks", GIVEN_BACK.replace("return len(found)", "return handle"), "register"),
         ("unbounded-container", RELAY.replace("hang_up", "sent_by"), "# add"),
+        ("unbounded-container", RELAY.replace("hang_up", "end_time"), "# add"),
+        ("removal-not-reached", EXPIRING.replace("del self", "log(token)\n            del self"), "# add"),
+        ("not-closed", FILES.replace("open(path)", "os.open(path)"), "open("),
         ("rebuilt-with-more", "rows = cat([rows, row], dim=1)  # add\nshow(rows[-1])", "# add"),
         ("rebuilt-with-more", "rows = cat([rows, row])  # add\nshow(rows[-1], len(rows))", "# add"),
     ],
@@ -228,6 +255,6 @@ def test_what_goes_elsewhere_is_not_ended(mechanism: str, text: str, marked: str
 
 
 def test_what_frees_memory_of_a_library_is_asked_of_the_sources() -> None:
-    one = asked(COPIES, "strdup")
+    one = asked(COPIES, "strdup(")
     assert freed_by(one.sources, FILE, one.line) == "libc.free"
-    assert freed_by(asked(COPIES.replace("libc.free.", "libc.puts."), "strdup").sources, FILE, one.line) is None
+    assert freed_by(asked(COPIES.replace("libc.free.", "libc.puts."), "strdup(").sources, FILE, one.line) is None

@@ -87,7 +87,7 @@ def called(node: ast.AST | None) -> str:
     return last_name(node.func) if isinstance(node, ast.Call) else ""
 
 
-def receiver(node: ast.AST) -> str:
+def receiver(node: ast.AST | None) -> str:
     func = node.func if isinstance(node, ast.Call) else None
     return last_name(func.value) if isinstance(func, ast.Attribute) else ""
 

@@ -46,6 +46,8 @@ from .statements import (
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
+_END_BY_THEMSELVES = ("DataLoader", "iter", "Pool", "ThreadPoolExecutor", "open", "socket", "mmap", "connect")
+_BESIDE = ("hstack", "column_stack", "dstack", "merge", "insert")
 _ALL_OF_A_DICT = ("values", "items")
 _MISSES = "whoever reads older ones misses them"
 _MOST_WAITING = "1 << 20"  # bytes that wait for a reader
@@ -220,6 +222,22 @@ def _left_out(asked: Asked, found: Statement) -> Edited:
     return replaced(source, node, "pass") if is_alone else with_lines(source, node.lineno - 1, node.end_lineno, [])
 
 
+def _let_go_of(asked: Asked, found: Statement) -> Edited:
+    """Ended where its use ends; else, where that ends it, no longer put where nobody looks for it."""
+    try:
+        return (_done_with(asked) if asked.container != "list" else None) or ended(asked, found)
+    except Unsure:
+        puts = [
+            (source, node) for source, node in nodes(asked.sources)
+            if (pair := stored(node)) is not None and last_name(pair[0]) == asked.variable
+        ]  # fmt: skip
+        goes_by_itself = called(getattr(found.node, "value", None)) in _END_BY_THEMSELVES
+        if len(puts) != 1 or not goes_by_itself or latest_read(asked.sources, asked.variable) != 0:
+            raise
+    put = statement_at(asked.sources, puts[0][0].file, getattr(puts[0][1], "lineno", 0), asked.variable)
+    return _left_out(asked, known(put))
+
+
 def _read_without_entry(asked: Asked, found: Statement) -> Edited:
     """A defaultdict is asked for what it has, or else given what it would make and does not keep."""
     entry = known(only_read(found, asked.variable))
@@ -272,9 +290,14 @@ def _done_with(asked: Asked) -> Edited | None:
     """The one function that ends what it is given the key of, and looks it up for the last time."""
     found = []
     for source, function in nodes(asked.sources):
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not ENDING.search(function.name):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         given = [arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)]
+        named = re.sub(
+            rf"_({'|'.join(map(re.escape, [*given, asked.variable.lower().rstrip('s')]))})$", "", function.name
+        )
+        if not ENDING.fullmatch(named):
+            continue
         for node in ast.walk(function):
             of, key, other = None, None, ""
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
@@ -292,8 +315,10 @@ def _done_with(asked: Asked) -> Edited | None:
 def _latest_of_whole(asked: Asked, found: Statement) -> Edited:
     """What is no container and takes in what it had keeps as much of its end as the program reads."""
     target = known(regrown(found))
-    values = [one for one in ast.walk(found.node) if isinstance(one, ast.keyword) and one.arg in ("dim", "axis")]
-    need(all(getattr(one.value, "value", None) == 0 for one in values), "it grows by another dimension than its first")
+    parts = list(ast.walk(found.node))
+    values = [one.value for one in parts if isinstance(one, ast.keyword) and one.arg in ("dim", "axis")]
+    is_first = all(getattr(one, "value", None) == 0 for one in values)
+    need(is_first and not any(called(one) in _BESIDE for one in parts), "it grows by another dimension than its first")
     read = known(
         latest_read(asked.sources, asked.variable) or None, "how much of it the program reads is not to be seen"
     )
@@ -555,8 +580,8 @@ _HOW: dict[str, _How] = {
     "library-registry": closed,
     "hooks": handle_removed,
     "removal-not-reached": in_finally,
-    "not-closed": lambda asked, found: _done_with(asked) or ended(asked, found),
-    "not-ended": ended,
+    "not-closed": _let_go_of,
+    "not-ended": _let_go_of,
     "not-freed": freed,
     "finished-work": taken_out_when_done,
     "class-attribute": _for_each_object,

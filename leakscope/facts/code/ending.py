@@ -20,6 +20,7 @@ from .editing import (
     nodes,
     of_kind,
     put_behind,
+    receiver,
     replaced,
     segment,
     with_lines,
@@ -37,24 +38,30 @@ from .statements import (
 )  # fmt: skip
 
 _FIGURES = ("subplots", "figure", "subplot_mosaic")
-# What a with statement ends. Threads and processes of a pool have done all that was handed in before it ends.
-_IN_WITH = (
-    "open", "ThreadPoolExecutor", "ProcessPoolExecutor", "Pool", "ThreadPool", "mmap", "socket", "create_connection",
-    "TemporaryFile", "NamedTemporaryFile", "SpooledTemporaryFile", "ZipFile", "TarFile", "Popen", "scandir", "urlopen",
-    "Session", "Client",
-)  # fmt: skip
+# What a with statement ends, and what does so without. Pools have done by then all that was handed in before.
+_IN_WITH = {
+    "ThreadPoolExecutor": "shutdown", "ProcessPoolExecutor": "shutdown",
+    **dict.fromkeys(("Pool", "ThreadPool", "mmap", "socket", "create_connection", "ZipFile", "TarFile"), "close"),
+    **dict.fromkeys(("open", "TemporaryFile", "SpooledTemporaryFile", "scandir", "urlopen"), "close"),
+}  # fmt: skip
 _LATER = ("imap", "imap_unordered", "map_async", "apply_async", "starmap_async")  # comes after the pool has gone
 # What takes all of what it is given at once, and keeps none of it.
 _TAKES = (
     "len", "list", "tuple", "set", "dict", "sorted", "sum", "min", "max", "any", "all", "str", "bytes", "int", "float",
-    "print", "repr", "hash", "isinstance", "next", "join", "load", "safe_load", "dump", "read", "write", "copyfileobj",
+    "print", "repr", "isinstance", "next", "join", "load", "safe_load", "dump", "read", "write", "copyfileobj",
 )  # fmt: skip
 _READ = ("read", "readline", "readlines", "result", "fetchone", "fetchall", "map", "getvalue", "wait", "poll", "get")
-# A name by which something ends: close(), on_disconnect().
+# What takes out what is due does no more than to look what that is.
+_LOOKS = (
+    "list", "tuple", "dict", "set", "items", "keys", "values", "pop", "popitem", "popleft", "get", "time", "monotonic",
+    "perf_counter", "now", "utcnow", "len", "next", "iter", "sorted", "remove", "discard",
+)  # fmt: skip
+# The name of what ends its object: close(), on_disconnect().
 ENDING = re.compile(
-    r"(^|_)(a?close|stop|shut_?down|terminate|cancel|dispose|release|end|finish|quit|exit|leave|log_?out|(dis|un)[a-z]+|"
-    r"detach|hang_?up|destroy|complete|done|drop)(?=_|$)"
+    r"_*(on_|handle_)?(a?close|stop|shut_?down|terminate|cancel|dispose|release|end|finish|quit|exit|leave|log_?out|detach|"
+    r"disconnect|unsubscribe|unregister|unload|unmount|hang_?up|destroy|drop)"
 )
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _FREED_BY = ("malloc", "calloc", "strdup", "strndup", "realpath")  # free() of the C library
 _FREES = re.compile(r"(free|delete|destroy|release|close|dispose|fini|term)")
 _MAKES = re.compile(r"(new|create|alloc|init|open|make|acquire)")
@@ -63,19 +70,17 @@ _MAKES = re.compile(r"(new|create|alloc|init|open|make|acquire)")
 def ended(asked: Asked, found: Statement) -> Edited:
     """What the line makes is ended where its use ends: in a with statement, or by a method that is there to do so."""
     node, source = found.node, found.source
-    if isinstance(node, ast.Assign) and called(node.value) in _IN_WITH and isinstance(node.targets[0], ast.Name):
-        name = _own_name(node)
-        head = f"with {segment(source, node.value)} as {name}:"
-        rest = _used_by(asked, found, name)
-        need(rest, f"nothing uses {name}")
-        return _within(source, node, rest, head, [])
+    made = getattr(node, "value", None)
+    own_names = {getattr(one, "name", "") for _, one in nodes(asked.sources) if isinstance(one, _DEFINITIONS)}
+    by = _IN_WITH.get(called(made)) if called(made) not in own_names and receiver(made) != "os" else None
+    if by is not None and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        rest = _used_by(asked, found, _own_name(node))
+        need(rest, "nothing uses it")
+        return _within(source, node, rest, f"with {segment(source, node.value)} as {_own_name(node)}:", [])
+    if by is not None:
+        return _ended_by_owner(asked, found, by)
     own = known(found.cls, "nothing is known that could end it where its use ends")
-    try:
-        return _ended_by_owner(asked, found, "close")
-    except Unsure:
-        ending = known(
-            _ending(asked, found), f"{own.name} has no single method, uncalled so far, by which it could be ended"
-        )
+    ending = known(_ending(asked, found), f"no method of {own.name}, or no single one, is there to end it")
     calls = [(one, call) for one, call in nodes(asked.sources) if called(call) == own.name]
     need(len(calls) == 1, f"{own.name} objects are made in {len(calls)} places of the sources")
     maker = known(statement_at(asked.sources, calls[0][0].file, getattr(calls[0][1], "lineno", 0)))
@@ -101,7 +106,7 @@ def freed_by(sources: Sequence[Source], file: str, line: int) -> str | None:
     found = statement_at(sources, file, line)
     call = getattr(found.node, "value", None) if found is not None else None
     func = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or not is_plain_name(func.value):
+    if not isinstance(func, ast.Attribute) or not is_plain_name(func.value) or not _is_pointer(sources, func.attr):
         return None
     own = (one for _, one in nodes(sources) if isinstance(one, ast.Attribute))
     others = {one.attr for one in own if last_name(one.value) == last_name(func.value)}
@@ -111,6 +116,16 @@ def freed_by(sources: Sequence[Source], file: str, line: int) -> str | None:
         one for one in others if _FREES.search(one) and _FREES.sub("", one) == _MAKES.sub("", func.attr) != func.attr
     ]
     return f"{ast.unparse(func.value)}.{fitting[0]}" if len(fitting) == 1 else None
+
+
+def _is_pointer(sources: Sequence[Source], function: str) -> bool:
+    """As the sources tell ctypes; of a char pointer ctypes makes bytes. cffi knows by itself."""
+    types = [
+        value for _, one in nodes(sources) for target, value in pairs(one)
+        if isinstance(target, ast.Attribute) and target.attr == "restype" and last_name(target.value) == function
+    ]  # fmt: skip
+    is_one = [last_name(one) == "c_void_p" or called(one) == "POINTER" for one in types]
+    return all(is_one) if is_one else any("cffi" in one.text for one in sources)
 
 
 def _ended_by_owner(asked: Asked, found: Statement, by: str) -> Edited:
@@ -125,12 +140,9 @@ def _ended_by_owner(asked: Asked, found: Statement, by: str) -> Edited:
 
 def _called_ending(asked: Asked, found: Statement) -> ast.FunctionDef | None:
     """The one method of its class by which objects end, as its name says, and which is called."""
-    own = (
-        found.cls.body
-        if found.cls is not None and found.function is not None and found.function.name == "__init__"
-        else []
-    )
-    named = (one for one in own if isinstance(one, ast.FunctionDef) and ENDING.search(one.name))
+    is_init = found.cls is not None and found.function is not None and found.function.name == "__init__"
+    own = found.cls.body if found.cls is not None and is_init else []
+    named = (one for one in own if isinstance(one, ast.FunctionDef) and ENDING.fullmatch(one.name))
     ends = [one for one in named if not is_uncalled(asked.sources, one)]
     return ends[0] if len(ends) == 1 else None
 
@@ -160,7 +172,9 @@ def taken_off(asked: Asked, found: Statement) -> Edited:
     function = of_function(found)
     wanted = [arg.arg for arg in remover.args.args][is_method:]
     if not wanted:
-        is_of_due = any(isinstance(one, (ast.If, ast.comprehension)) for one in ast.walk(remover))
+        parts = list(ast.walk(remover))
+        is_of_due = any(isinstance(one, (ast.If, ast.comprehension, ast.While)) for one in parts)
+        is_of_due &= all(called(one) in _LOOKS for one in parts if isinstance(one, ast.Call))
         need(is_of_due and is_method, "when it is to be called is not to be seen")
         return put_behind(found.source, found.node, [f"{function.args.args[0].arg}.{remover.name}()"], "")
     callers = callers_of(asked.sources, found)
@@ -219,7 +233,7 @@ def _ending(asked: Asked, found: Statement) -> ast.FunctionDef | None:
     touched = {one.attr for part in begun for one in ast.walk(part) if isinstance(one, ast.Attribute)}
     fitting = [
         one for one in methods
-        if ENDING.search(one.name) and len(one.args.args) == 1 and is_uncalled(asked.sources, one)
+        if ENDING.fullmatch(one.name) and len(one.args.args) == 1 and is_uncalled(asked.sources, one)
         and any(isinstance(part, ast.Attribute) and part.attr in touched for part in ast.walk(one))
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
@@ -268,27 +282,20 @@ def _goes_to(use: ast.expr, outer: dict[ast.AST, ast.AST], asked: Asked, library
     ]
     if by in _LATER or any(is_later):
         return "is asked for what comes later"
-    if isinstance(above, ast.Call):
-        pair = stored(over[-1])
-        if pair is not None and pair[1] is at and steps == 0 and _only_ended(asked.sources, last_name(pair[0])):
-            return None
-        is_theirs = isinstance(above.func, ast.Attribute) and (
-            ast.dump(above.func.value) == library or above.func.attr == "string_at"
-        )
-        return (
-            None
-            if called(above) in _TAKES or (is_theirs and library) or steps > 1
-            else f"is given to {called(above)}()"
-        )
-    is_read = steps > 1 or (steps == 1 and by in _READ)
-    if is_read or not isinstance(
-        above, (ast.Return, ast.Yield, ast.Assign, ast.Tuple, ast.List, ast.Dict, ast.Starred)
-    ):
+    if steps > 1 or (steps == 1 and by in _READ):
         return None
-    is_local = (
-        isinstance(above, ast.Assign) and steps and all(isinstance(one, (ast.Name, ast.Tuple)) for one in above.targets)
-    )
-    return None if is_local else "goes elsewhere"
+    if isinstance(above, ast.Call):
+        pair, func = stored(over[-1]), above.func
+        is_put = pair is not None and pair[1] is at and steps == 0
+        if is_put and pair is not None and _only_ended(asked.sources, last_name(pair[0])):
+            return None
+        of_library = isinstance(func, ast.Attribute) and (ast.dump(func.value) == library or func.attr == "string_at")
+        is_taken = called(above) in _TAKES and receiver(above) not in ("np", "numpy")  # np.load() may read later
+        return None if is_taken or (library and of_library) else f"is given to {called(above)}()"
+    if not isinstance(above, (ast.Return, ast.Yield, ast.Assign, ast.Tuple, ast.List, ast.Dict, ast.Starred)):
+        return None
+    targets = above.targets if isinstance(above, ast.Assign) and steps else [None]
+    return None if all(isinstance(one, (ast.Name, ast.Tuple)) for one in targets) else "goes elsewhere"
 
 
 def _only_ended(sources: Sequence[Source], container: str) -> bool:
@@ -302,7 +309,7 @@ def _only_ended(sources: Sequence[Source], container: str) -> bool:
     loops = [one for _, one in nodes(sources) if isinstance(one, ast.For) and last_name(one.iter) == container]
     fills = [pair for _, one in nodes(sources) if (pair := stored(one)) is not None and last_name(pair[0]) == container]
     calls = [called(getattr(part, "value", None)) for loop in loops for part in loop.body]
-    return len(reads) == len(loops) + len(fills) and all(map(ENDING.search, calls))
+    return len(reads) == len(loops) + len(fills) and all(map(ENDING.fullmatch, calls))
 
 
 def in_finally(asked: Asked, found: Statement) -> Edited:
@@ -340,13 +347,11 @@ def handle_removed(asked: Asked, found: Statement) -> Edited:
     outer = next(one for one in function.body if one in (*found.around, node))
     rest = function.body[function.body.index(outer) + 1 :]
     name = _own_name(node) if isinstance(node, ast.Assign) else "handle" if outer is node else "handles"
-    text = segment(source, function)
+    mentioned = len(re.findall(rf"\b{name}\b", segment(source, function)))
+    if isinstance(node, ast.Assign) and mentioned == 2:
+        return _removed_by_caller(asked, found, name)
     need(rest and (outer is node or isinstance(node, ast.Expr)))
-    need(isinstance(node, ast.Assign) or not re.search(rf"\b{name}\b", text), f"{name} is a name of its own there")
-    need(
-        not isinstance(node, ast.Assign) or len(re.findall(rf"\b{name}\b", text)) == 1,
-        "what becomes of the handle is not to be seen",
-    )
+    need(mentioned == isinstance(node, ast.Assign), "what becomes of the handle is not to be seen")
     indent, note = indent_of(lines_of(source.text)[outer.lineno - 1]), "where it is needed later, keep the handle"
     last = [f"{indent}for handle in handles:", f"{indent}    handle.remove()"]
     after = _tried(source, rest, None, [f"{indent}{name}.remove()"] if outer is node else last)
@@ -358,6 +363,22 @@ def handle_removed(asked: Asked, found: Statement) -> Edited:
         at = outer.lineno - 1
         kept = with_lines(source._replace(text=kept.text), at, at, [f"{indent}{name} = []"], note)
     return kept._replace(before=source.text)
+
+
+def _removed_by_caller(asked: Asked, found: Statement, name: str) -> Edited:
+    """A handle that a function gives back, and that the one who calls it does not use."""
+    given = [one.value for one in ast.walk(of_function(found)) if isinstance(one, ast.Return)]
+    callers = callers_of(asked.sources, found)
+    need(len(given) == len(callers) == 1, "what becomes of the handle is not to be seen")
+    caller, target = callers[0], getattr(callers[0].node, "targets", [None])[0]
+    parts, got = (one.elts if isinstance(one, ast.Tuple) else [one] for one in (given[0], target))
+    own = [two for one, two in zip(parts, got) if last_name(one) == name]
+    need(len(own) == 1 and len(parts) == len(got) and isinstance(own[0], ast.Name))
+    used = [one for one in ast.walk(caller.function or caller.tree) if last_name(one) == last_name(own[0])]
+    rest = caller.block[caller.block.index(caller.node) + 1 :]
+    need(len(used) == 1 and rest, "what becomes of the handle is not to be seen")
+    indent = indent_of(lines_of(caller.source.text)[rest[0].lineno - 1])
+    return _tried(caller.source, rest, None, [f"{indent}{last_name(own[0])}.remove()"])
 
 
 def taken_out_when_done(asked: Asked, found: Statement) -> Edited:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .adding import removed_from
+from .adding import JOINERS, removed_from
 from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, parse, part_of
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
@@ -371,7 +371,8 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
                 whole = whole.value if is_entry and isinstance(whole, ast.Subscript) else whole
                 filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
             is_read |= isinstance(node, ast.Constant) and node.value == variable
-            if isinstance(node, ast.Assign) and last_name(node.targets[0]) == variable:  # frame = concat([frame, rows])
+            joins = isinstance(node, ast.Assign) and (isinstance(node.value, ast.BinOp) or _joins(node.value))
+            if isinstance(node, ast.Assign) and joins and last_name(node.targets[0]) == variable:
                 own = ast.unparse(node.targets[0])
                 filling |= {
                     one for one in ast.walk(node.value) if isinstance(one, ast.expr) and ast.unparse(one) == own
@@ -393,6 +394,11 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
         if any(variable in (getattr(node, "arg", ""), getattr(node, "name", "")) for node in given):
             return None
     return most if put and (most or not is_read) else None
+
+
+def _joins(node: ast.expr) -> bool:
+    """``concat([frame, rows])``."""
+    return isinstance(node, ast.Call) and last_name(node.func) in JOINERS
 
 
 def _from_the_end(index: ast.expr) -> int | None:
