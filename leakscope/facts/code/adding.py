@@ -395,7 +395,7 @@ class _Uses:
 
         part, at = part_of(value), scope.types.get(last_name(part_of(value)))
         if isinstance(part, ast.Name) and at is not None and not isinstance(part_of(at), ast.Name):
-            return min(0.7, self._regrown(at, scope))  # stream = cat([x, new]), and x = stream[n:]
+            return self._regrown(at, scope)  # stream = cat([x, new]), and x = stream[n:]
         if isinstance(value, ast.BinOp):
             terms = list(_terms(value))
             if any(old(t) or (isinstance(t, ast.Call) and self._regrown(t, scope)) for t in terms):
