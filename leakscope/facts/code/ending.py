@@ -295,7 +295,11 @@ def _goes_to(use: ast.expr, outer: dict[ast.AST, ast.AST], asked: Asked, library
     if not isinstance(above, (ast.Return, ast.Yield, ast.Assign, ast.Tuple, ast.List, ast.Dict, ast.Starred)):
         return None
     targets = above.targets if isinstance(above, ast.Assign) and steps else [None]
-    return None if all(isinstance(one, (ast.Name, ast.Tuple)) for one in targets) else "goes elsewhere"
+    return (
+        None
+        if all(isinstance(one, (ast.Name, ast.Tuple)) for one in targets)
+        else "is kept elsewhere: where its use ends is not to be seen"
+    )
 
 
 def _only_ended(sources: Sequence[Source], container: str) -> bool:
