@@ -21,7 +21,7 @@ from .comparing import Comparison, compare
 from .errors import BadInput
 from .evidence.edits import edited_by
 from .facts.case import Case
-from .facts.code.edits import Edited
+from .facts.code.editing import Edited
 from .findings import Finding, Report
 from .isolation import given_environment
 from .reporting import report_of

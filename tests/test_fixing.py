@@ -45,7 +45,7 @@ def test_the_edit_is_printed_as_a_diff(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_where_no_edit_is_certain_it_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fix", str(RECORDINGS / "retained_objects_listeners-leaky.parquet")]) == 4
+    assert main(["fix", str(RECORDINGS / "retained_objects_slots-leaky.parquet")]) == 4
     said = capsys.readouterr()
     assert not said.out and "no edit is certain enough" in said.err
 

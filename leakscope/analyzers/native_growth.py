@@ -25,6 +25,7 @@ from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import has_unweighed_tensors
 from ..facts.case import Case
+from ..facts.code.ending import freed_by
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import index_of
 from ..facts.growth.frozen import frozen_in
@@ -234,6 +235,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
     left = left_behind(case.growth, process, case.sources) if cache is None else None
+    frees = freed_by(case.sources, line.file, line.line) if line is not None else None
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
     return case.finding(
         _KIND,
@@ -253,13 +255,16 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
-        remedy=cache.remedy if cache is not None else [left.thing.let_go if left else _remedy(line, library)],
-        mechanism=cache.mechanism if cache is not None else "library-registry" if left else None,
+        remedy=cache.remedy if cache is not None else [left.thing.let_go if left else _remedy(line, library, frees)],
+        mechanism=cache.mechanism if cache is not None else "library-registry" if left else frees and "not-freed",
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
     )
 
 
-def _remedy(line: GrowthLine | None, library: str | None) -> str:
+def _remedy(line: GrowthLine | None, library: str | None, frees: str | None) -> str:
+    if line is not None and frees is not None:
+        place = f"{line.file.rsplit('/', 1)[-1]}:{line.line}"
+        return f"give what is made at {place} to {frees}() once it is done with: it is the program's to free"
     first = line.alive[0] if line is not None and line.alive else None
     if first is not None and first.is_beside_program:
         made = f"{first.native_function}() of {library}" if first.native_function else library

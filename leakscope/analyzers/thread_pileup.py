@@ -49,6 +49,7 @@ _MAKES = ".__init__"
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
 _ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
+_SHUT = "shut each pool down once its work is done, as a with statement does, or make one pool and use it again"
 _IN_TIME = "cancel() each timer once what it waits for has happened: until it is due it keeps a thread and its function"
 _STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thread, measured: 40 to 90 KiB
 
@@ -130,7 +131,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
             Evidence(each, {"bytes": bytes}) if case.growth.leaking and bytes else None,
         ],
         doubts=[None if function or library else _UNKNOWN, *kept.doubts],
-        remedy=[_remedy(kind, maker)],
+        remedy=[_SHUT if function is None and start is not None else _remedy(kind, maker)],
         mechanism="timers" if waits == _TIMER else "not-closed" if maker is not None else "not-ended",
         series=[pile.curve("threads")],
     )

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 from ..facts.case import Case
-from ..facts.code.edits import Asked, Edited, Piece, Unsure, edit, let_go, suitable
+from ..facts.code.editing import Asked, Edited, Unsure
+from ..facts.code.edits import Piece, edit, let_go, suitable
 from ..findings import Edit, Finding, Idle
 
 _MOST_LINES = 40  # of a diff: one statement is edited, or a line is put behind a few

@@ -27,6 +27,7 @@ from ..facts.code.statements import (
     latest_read,
     new_each_time,
     only_read,
+    regrown,
     statement_at,
     stored,
     stores_part,
@@ -37,7 +38,7 @@ from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
 from ..facts.heap.waiting import waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name, key_in
-from ..facts.where.libraries import CALLABLES, is_hook_table
+from ..facts.where.libraries import CALLABLES, is_hook_table, registers_hook
 from ..findings import BY_THE_END
 from ..units import FEWEST, MOST, format_bytes, format_count
 
@@ -238,7 +239,8 @@ def within_member(below: Place) -> str:
 
 
 def holds_hooks(found: Retained) -> bool:
-    return is_hook_table(found.named.reference.variable) or is_hook_table(found.place.reference.variable)
+    tables = found.named.reference.variable, found.place.reference.variable
+    return any(map(is_hook_table, tables)) or (found.line is not None and registers_hook(found.line))
 
 
 # ---- proofs
@@ -397,11 +399,7 @@ def _is_never_read(one: Held) -> bool:
 
 def _rebuilt(one: Held) -> str | None:
     """``self.frame = concat([self.frame, rows])``, ``text += line``: what is no container takes in what it had."""
-    node = one.node
-    target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        own = ast.dump(node.targets[0]).replace("Store()", "Load()")
-        target = node.targets[0] if any(ast.dump(part) == own for part in ast.walk(node.value)) else None
+    target = regrown(one.statement) if one.statement is not None else None
     is_it = one.named.is_user and one.named.type_name not in _FILLED
     is_it = is_it and last_name(target) == one.named.reference.variable
     return ast.unparse(target) if is_it and target is not None else None
@@ -584,7 +582,8 @@ def _bound(one: Held) -> list[str]:
     beside = f", and do the same with {one.others}, which refers to them as well" if one.others else ""
     if not named.has_members and named.type_name not in _FILLED:  # an optimizer, a parser
         is_inside = named is not place or one.found.holder.largest is not None
-        unneeded = f"remove from {place.said}, which {variable} has, what is no longer needed"
+        inner = one.written if "<" in place.said and one.is_added_to else place.said
+        unneeded = f"remove from {inner}, which {variable} has, what is no longer needed"
         return [f"{unneeded if is_inside else f'empty {variable}'}{one.filled}{beside}"]
     bounded = one.named.longer_member or (named if named.has_length else place)
     told = [f"{_how_to_bound(one, tail(bounded.type_name))}{beside}"]

@@ -82,16 +82,20 @@ def _finding(finding: Finding, report: Report, room: _Room) -> Iterator[str]:
         yield block(_lines(excerpt, room))
     said = [("Why", [e.text for e in finding.evidence]), ("Doubt", finding.doubts), ("Do", finding.remedy)]
     told = [f"{word}: {_said(sentences[0], facts, room.characters)}" for word, sentences in said if sentences]
+    told += [f"Or: {_said(one, facts, room.characters)}" for one in finding.remedy[1:2] if room.lines]
+    edit = finding.edit
+    if edit is not None and edit.note and room.lines:  # what was chosen in the edit below, or why there is none
+        word = "Mind" if edit.diff is not None else "No edit is certain enough"
+        told.append(f"{word}: {_said(edit.note, facts, room.characters)}")
     if told:
         yield "\n".join(f"- {one}" for one in told)
-    diff = finding.edit.diff if finding.edit is not None else None
-    if diff is not None and room.lines:
-        yield _edit(diff, room)
+    if edit is not None and edit.diff is not None and room.lines:
+        yield _edit(edit.diff, room)
 
 
 def _edit(diff: str, room: _Room) -> str:
-    """The lines that go and come."""
-    changed = [line for line in diff.split("\n") if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
+    """The lines that go and come, and where."""
+    changed = [line for line in diff.split("\n") if line[:1] in ("+", "-", "@") and line[:3] not in ("+++", "---")]
     return "Edit, as `leakscope fix` prints it:\n\n" + block([line[: room.characters] for line in changed], "diff")
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
+from leakscope.facts.code.index import Source
 from leakscope.facts.heap.accumulation import accumulations, keeps_growing
 from leakscope.facts.heap.comparable import Heap
 from leakscope.facts.heap.place import Place, Reference
+from leakscope.facts.where.libraries import filled_by
 from leakscope.findings import Finding, Report
 from tests.builders import RecordingBuilder
 from tests.sentences import says
@@ -1193,3 +1195,43 @@ def test_functions_of_a_librarys_module_do_not_pile_up(is_users: bool) -> None:
     known.parent = members.parent = space
     heap = Heap(1, np.arange(4.0), none, none, none, (1, 2, 3, 4), False, (space,), (space, known, members))
     assert bool([*accumulations(heap, MB)]) == is_users
+
+
+@pytest.mark.parametrize(("before", "is_told"), [(200.0, False), (2.0 * MB, True)])
+def test_a_local_of_a_librarys_call_that_just_runs_holds_nothing_for_long(before: float, is_told: bool) -> None:
+    """``concat()`` had small ones in hands at the snapshot before, and has the whole frame now."""
+    levels, none = np.array([0.0, before / 2, before, 28.0 * MB]), np.zeros(4)
+    local = Place("concat() arrays.<ndarray>", "numpy.ndarray", Reference("reference"), levels, np.ones(4), none)
+    local.root_kind = "frame"
+    heap = Heap(1, np.arange(4.0), none, none, none, (1, 2, 3, 4), False, (local,), (local,))
+    assert bool([*accumulations(heap, MB)]) == is_told
+
+
+HOOKS = """
+def look(net, images):
+    outputs = []
+
+    def collect(module, given, output):
+        outputs.append(output)
+
+    net.register_forward_hook(collect)
+    net(images)
+
+
+def main(net):
+    {calls}
+
+
+main(make())
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "line"), [("while True:\n        look(net, read())", 8), ("look(net, read())", None)]
+)
+def test_what_ever_more_hooks_collect_is_mended_where_they_are_registered(calls: str, line: int | None) -> None:
+    none = np.zeros(4)
+    path = "main() net._forward_hooks.<function> closure outputs"
+    outputs = Place(path, "list", Reference("cell", "outputs", is_user=True), none, none, none)
+    found = filled_by([Source("__main__", "/job/train.py", HOOKS.format(calls=calls))], outputs)
+    assert (found[1][0].line if found is not None else None) == line

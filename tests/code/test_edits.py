@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from leakscope.facts.code.edits import Asked, Edited, Unsure, edit, suitable
+from leakscope.facts.code.editing import Asked, Edited, Unsure
+from leakscope.facts.code.edits import edit, suitable
 from leakscope.facts.code.index import Source
 from tests.sentences import says
 
@@ -410,7 +411,7 @@ def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed
     ("mechanism", "text", "marked", "about"),
     [
         ("autograd-history", "rows.append(loss.item())", "append", {}),
-        ("autograd-history", "rows.append((loss, step))", "append", {}),
+        ("autograd-history", "rows.append((loss.shape, 1))", "append", {}),
         ("autograd-history", "rows[name].append(loss + 1)", "append", {"member": "list"}),
         ("autograd-history", "total += loss\ntotal.backward()", "+=", {}),
         ("unbounded-container", "rows.add(row)", "add", {"type_name": "set of Row"}),
@@ -445,7 +446,7 @@ def test_a_figure_is_closed_where_it_was_last_used(made: str, saved: str, closed
         ("removal-not-reached", BROKER.replace("failed(row)", "broker.unsubscribe(0, row)"), "# add", {}),
         ("made-by-reading", READS.replace("kind.real", "kind"), "# read", {}),
         ("hooks", HOOKED.replace("(keep)", "(shown)"), "register", {}),
-        ("hooks", HOOKED.replace("    layer.r", "    handle = layer.r", 1), "handle =", {}),
+        ("hooks", HOOKED.replace("    layer.r", "    handle = seen = layer.r", 1), "handle =", {}),
         ("finished-work", "rows.append(submit())", "append", {"type_name": "list of Future"}),
         ("class-attribute", ROOM.replace("__init__", "named"), "append", {}),
     ],

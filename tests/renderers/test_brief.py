@@ -130,7 +130,17 @@ def test_it_is_small_whatever_the_report_holds(strings, count):
 
 
 def test_an_edit_is_shown_by_the_lines_that_go_and_come():
-    edit = Edit("--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-keep(loss)\n+keep(loss.item())\n", "")
+    edit = Edit("--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-keep(loss)\n+keep(loss.item())\n", "floats are kept")
     edited = dataclasses.replace(FULL, findings=[dataclasses.replace(FULL.findings[0], edit=edit)])
     shown = render(edited, "brief").split("\n")
-    assert shown[shown.index("```diff") + 1 :][:3] == ["-keep(loss)", "+keep(loss.item())", "```"]
+    assert shown[shown.index("```diff") + 1 :][:4] == ["@@ -1 +1 @@", "-keep(loss)", "+keep(loss.item())", "```"]
+    assert "- Mind: floats are kept" in shown
+
+
+def test_who_gets_no_edit_is_told_why_and_what_else_may_be_done():
+    finding = dataclasses.replace(FULL.findings[0], edit=Edit(None, "all are read"), remedy=["keep one", "or a sum"])
+    shown = render(dataclasses.replace(FULL, findings=[finding]), "brief").split("\n")
+    assert shown[shown.index("- Do: keep one") + 1 :][:2] == [
+        "- Or: or a sum",
+        "- No edit is certain enough: all are read",
+    ]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...units import MOST, NEARLY_ALL, SOME
-from .index import COMPREHENSIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, tail
+from .index import COMPREHENSIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, part_of, tail
 from .names import Holder, Names
 from .points_to import ADDERS, PUSHES, THING, Things, added_to, adds, points_to
 
@@ -393,6 +393,9 @@ class _Uses:
             inner = node.value if isinstance(node, (ast.Starred, ast.Await)) else node
             return isinstance(inner, ast.expr) and self.names.strength(inner, scope, inside=False) >= MOST
 
+        part, at = part_of(value), scope.types.get(last_name(part_of(value)))
+        if isinstance(part, ast.Name) and at is not None and not isinstance(part_of(at), ast.Name):
+            return self._regrown(at, scope)  # stream = cat([x, new]), and x = stream[n:]
         if isinstance(value, ast.BinOp):
             terms = list(_terms(value))
             if any(old(t) or (isinstance(t, ast.Call) and self._regrown(t, scope)) for t in terms):

@@ -9,94 +9,82 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar, Union
+from typing import NamedTuple, Union
 
-from .index import FUNCTIONS, Source, arguments_of, defaults_of, last_name, lines_of, pairs
+from .editing import (
+    UP_TO_YOU,
+    Asked,
+    Edited,
+    Unsure,
+    called,
+    has_own_lines,
+    indent_of,
+    is_plain_name,
+    known,
+    need,
+    nodes,
+    of_kind,
+    put_behind,
+    receiver,
+    replaced,
+    segment,
+    tree_of,
+    with_lines,
+)  # fmt: skip
+from .ending import ENDING, closed, ended, freed, handle_removed, in_finally, taken_out_when_done
+from .index import FUNCTIONS, Source, defaults_of, last_name, lines_of, pairs
 from .statements import (
     Statement,
     blocks,
     is_looked_up_first,
     latest_read,
     only_read,
-    skipped_after,
+    regrown,
     statement_at,
     stored,
 )
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
-_FIGURES = ("subplots", "figure", "subplot_mosaic")
-_UP_TO_YOU = "what to change depends on what the program needs"
+_END_BY_THEMSELVES = ("DataLoader", "iter", "Pool", "ThreadPoolExecutor", "open", "socket", "mmap", "connect")
+_BESIDE = ("hstack", "column_stack", "dstack", "merge", "insert")
 _ALL_OF_A_DICT = ("values", "items")
 _MISSES = "whoever reads older ones misses them"
 _MOST_WAITING = "1 << 20"  # bytes that wait for a reader
-_Node = TypeVar("_Node")
-
-
-class Edited(NamedTuple):
-    """``text``: the whole file ``file``, edited. ``note``: what was chosen, or what to look at; may be empty."""
-
-    file: str
-    before: str
-    text: str
-    note: str
-
-
-class Unsure(Exception):
-    """``why`` nothing is edited, as a clause."""
-
-    @property
-    def why(self) -> str:
-        return str(self)
-
-
-class Asked(NamedTuple):
-    """``line`` of ``file`` adds to ``variable``, whose type and whose members' type are named; ``most``: a limit.
-
-    ``container``: the type of ``variable``, without its module, where that is known; ``member``: that of a member,
-    where these grew, and the line adds to one. ``base``: str, bytes, int or float, where the members are of a class
-    derived from that.
-    """
-
-    sources: Sequence[Source]
-    file: str
-    line: int
-    variable: str
-    type_name: str
-    most: int
-    base: str | None = None
-    container: str = ""
-    member: str | None = None
-
-    @property
-    def kind(self) -> str:
-        if self.member is not None:
-            return self.member.rpartition(".")[2]
-        return self.container or self.type_name.split(" of ")[0].rpartition(".")[2]
 
 
 def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
     """The edit for a mechanism of ``evidence.mechanisms``."""
     try:
-        how = _known(_HOW.get(mechanism), _UP_TO_YOU)
-        _need(not asked.file.startswith("<"), "the code is in no file")
+        how = known(_HOW.get(mechanism), UP_TO_YOU)
+        need(not asked.file.startswith("<"), "the code is in no file")
         found = statement_at(asked.sources, asked.file, asked.line, asked.variable)
-        whole = found is not None and _tree(found.source.text) is not None
+        whole = found is not None and tree_of(found.source.text) is not None
         name = asked.file.rsplit("/", 1)[-1]
-        edited = how(
-            asked,
-            _known(found if whole else None, f"the recorded source of {name} has no whole statement at that line"),
-        )
-        _need(_tree(edited.text) is not None, "the edited source could not be parsed")
+        found = known(found if whole else None, f"the recorded source of {name} has no whole statement at that line")
+        asked = _of_its_object(asked, found)
+        edited = how(asked, found)
+        need(tree_of(edited.text) is not None, "the edited source could not be parsed")
     except Unsure as unsure:
         return unsure
     read = _length_is_read(asked) if how in _TAKES_OUT else None
     return edited if read is None else edited._replace(note="; ".join(filter(None, (edited.note, read))))
 
 
+def _of_its_object(asked: Asked, found: Statement) -> Asked:
+    """Of an object of which nobody knows what in it grew, the attribute that its method adds to."""
+    pair, cls = stored(found.node), found.cls
+    is_own = pair is not None and cls is not None and cls.name == asked.container
+    if pair is None or cls is None or not is_own or not isinstance(pair[0], ast.Attribute):
+        return asked
+    made = [value for one in ast.walk(cls) for target, value in pairs(one) if last_name(target) == pair[0].attr]
+    kinds = {called(one) if isinstance(one, ast.Call) else type(one).__name__.lower() for one in made}
+    return asked._replace(variable=pair[0].attr, container=kinds.pop()) if len(kinds) == 1 else asked
+
+
 def _length_is_read(asked: Asked) -> str | None:
     """Where the program asks how many there are: it may count by that what has come so far."""
-    for source, node in _nodes(asked.sources):
+    for source, node in nodes(asked.sources):
         if not isinstance(node, ast.Call) or last_name(node.func) != "len":
             continue
         if any(last_name(one) == asked.variable for one in node.args):
@@ -107,7 +95,7 @@ def _length_is_read(asked: Asked) -> str | None:
 
 def _reads_all(asked: Asked) -> str | None:
     """Where the program looks at all that is in it: whatever goes, its result is another."""
-    for source, outer in _nodes(asked.sources):
+    for source, outer in nodes(asked.sources):
         is_counted = isinstance(outer, ast.Call) and last_name(outer.func) == "len"
         if is_counted or isinstance(outer, (ast.Compare, ast.Subscript)):
             continue
@@ -125,21 +113,6 @@ def suitable(length: float) -> int:
     return int(next(step for step in (5, 2, 1) if step * power <= most) * power)
 
 
-def _need(is_so: object, why: str = _UP_TO_YOU) -> None:
-    if not is_so:
-        raise Unsure(why)
-
-
-def _known(found: _Node | None, why: str = _UP_TO_YOU) -> _Node:
-    if found is None:
-        raise Unsure(why)
-    return found
-
-
-def _of(kind: type[_Node], node: object, why: str = _UP_TO_YOU) -> _Node:
-    return _known(node if isinstance(node, kind) else None, why)
-
-
 # ---- what is stored
 
 
@@ -148,24 +121,26 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
 
     def how(asked: Asked, found: Statement) -> Edited:
         pair = stored(found.node) or _assigned(found)
-        container, member = _known(pair, "the line stores no single value that could be changed there")
+        if pair is None and form is _detached:
+            return _detached_behind(asked, found)
+        container, member = known(pair, "the line stores no single value that could be changed there")
+        if form is _detached and isinstance(member, (ast.Tuple, ast.Dict)):
+            return _detached_parts(asked, found, container, member)
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
-        _need(is_value, "the line stores no single value that could be changed there")
-        text = _segment(found.source, member)
+        need(is_value, "the line stores no single value that could be changed there")
+        text = segment(found.source, member)
         bracket = not isinstance(member, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-        new = _known(form(asked, text, f"({text})" if bracket else text), "which part of it is read is yours to know")
+        new = known(form(asked, text, f"({text})" if bracket else text), "which part of it is read is yours to know")
         method = new.removesuffix("()").rpartition(".")[2]
         of_call = last_name(member.func) if isinstance(member, ast.Call) else ""
-        _need(of_call not in (method, "item", "numpy"), f"the line stores {method}() of it already")
-        if ".detach()" in new:
-            name = last_name(container)
-            goes_back = (_receiver(node) for _, node in _nodes(asked.sources) if _called(node) == "backward")
-            _need(name not in goes_back, f"backward() is called on {name}: what it is computed by is needed until then")
+        need(of_call not in (method, "item", "numpy"), f"the line stores {method}() of it already")
+        if form is _detached:
+            _need_no_backward(asked, last_name(container))
         if "traceback" in method:
             handlers = [getattr(one, "name", None) for one in found.around]
             by_name = isinstance(member, ast.Name) and member.id in handlers
-            _need(by_name, "the line does not store the exception by the name that its handler gives it")
-        return _replaced(found.source, member, new)
+            need(by_name, "the line does not store the exception by the name that its handler gives it")
+        return replaced(found.source, member, new)
 
     return how
 
@@ -175,6 +150,38 @@ def _detached(asked: Asked, text: str, behind: str) -> str | None:
     if asked.member is None:
         return f"{behind}.detach()"
     return f'{text}.detach() if hasattr({text}, "detach") else {text}' if text.isidentifier() else None
+
+
+def _need_no_backward(asked: Asked, name: str) -> None:
+    goes_back = (receiver(node) for _, node in nodes(asked.sources) if called(node) == "backward")
+    need(name not in goes_back, f"backward() is called on {name}: what it is computed by is needed until then")
+
+
+def _detached_behind(asked: Asked, found: Statement) -> Edited:
+    """``features, self.state = self.rnn(chunk, self.state)``: one of several that a statement makes."""
+    node = found.node
+    made = [one for one, _ in pairs(node) if last_name(one) == asked.variable and is_plain_name(one)]
+    is_made = isinstance(node, ast.Assign) and len(made) == 1 and asked.kind in ("Tensor", "tuple")
+    need(is_made, "the line stores no single value that could be changed there")
+    _need_no_backward(asked, asked.variable)
+    name = segment(found.source, made[0])
+    new = f"{name}.detach()" if asked.kind == "Tensor" else f"tuple(one.detach() for one in {name})"
+    return put_behind(found.source, node, [f"{name} = {new}"], "")
+
+
+def _detached_parts(asked: Asked, found: Statement, container: ast.expr, member: ast.Tuple | ast.Dict) -> Edited:
+    """Each variable in a tuple or dict that is stored, where that is a tensor."""
+    _need_no_backward(asked, last_name(container))
+    counted = {last_name(one.target) for one in ast.walk(found.tree) if isinstance(one, ast.For)}
+    every = member.values if isinstance(member, ast.Dict) else member.elts
+    parts = [one for one in every if isinstance(one, ast.Name) and one.id not in counted]
+    need(parts, "which part of it is a tensor is not to be seen")
+    source, text = found.source, found.source.text
+    used = {receiver(node) for _, node in nodes(asked.sources) if called(node) in ("backward", "item")}
+    for one in reversed(parts):
+        new = f"{one.id}.detach()" if one.id in used else _detached(asked._replace(member=""), one.id, one.id)
+        source = source._replace(text=replaced(source, one, new or "").text)
+    return Edited(source.file, text, source.text, "")
 
 
 def _of_view(asked: Asked, text: str, behind: str) -> str | None:
@@ -189,42 +196,58 @@ def _assigned(found: Statement) -> tuple[ast.expr, ast.expr] | None:
     """``total = total + loss``: what the name becomes."""
     node = found.node
     target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-    return (target, node.value) if isinstance(node, ast.Assign) and _is_plain_name(target) and target else None
+    return (target, node.value) if isinstance(node, ast.Assign) and is_plain_name(target) and target else None
 
 
 def _not_stored(asked: Asked, found: Statement) -> Edited:
     """What is put there by a key that nobody reads by."""
-    call = _of(ast.Call, getattr(found.node, "value", None), "what reads it again is not to be seen")
+    call = of_kind(ast.Call, getattr(found.node, "value", None), "what reads it again is not to be seen")
     key = getattr(next(iter(call.args), None), "value", None)
-    key = _of(str, key, "what reads it again is not to be seen")
-    _need(sum(one.text.count(key) for one in asked.sources) == 1, f"{key!r} is read elsewhere in the sources")
+    key = of_kind(str, key, "what reads it again is not to be seen")
+    need(sum(one.text.count(key) for one in asked.sources) == 1, f"{key!r} is read elsewhere in the sources")
     note = f"nothing in the sources reads {key!r}; what reads it elsewhere would miss it"
-    return _replaced(found.source, found.node, f"pass  # {_segment(found.source, found.node)}", note)
+    return replaced(found.source, found.node, f"pass  # {segment(found.source, found.node)}", note)
 
 
 def _left_out(asked: Asked, found: Statement) -> Edited:
     """What is put in is still worked out where that may do something; without the statement where it is not."""
     source, node = found.source, found.node
-    container, member = _known(stored(node), "the line adds to it in a part of another statement")
+    container, member = known(stored(node), "the line adds to it in a part of another statement")
     works = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     parts = [member, *([container.slice] if isinstance(container, ast.Subscript) else [])]
     if any(isinstance(one, works) for part in parts for one in ast.walk(part)):
         note = "what it stored is still worked out: leave that out, too?"
-        return _replaced(source, node, _segment(source, member), note)
-    is_alone = len(found.block) == 1 or not _has_own_lines(source, node)
-    return _replaced(source, node, "pass") if is_alone else _with(source, node.lineno - 1, node.end_lineno, [])
+        return replaced(source, node, segment(source, member), note)
+    is_alone = len(found.block) == 1 or not has_own_lines(source, node)
+    return replaced(source, node, "pass") if is_alone else with_lines(source, node.lineno - 1, node.end_lineno, [])
+
+
+def _let_go_of(asked: Asked, found: Statement) -> Edited:
+    """Ended where its use ends; else, where that ends it, no longer put where nobody looks for it."""
+    try:
+        return (_done_with(asked) if asked.container != "list" else None) or ended(asked, found)
+    except Unsure:
+        puts = [
+            (source, node) for source, node in nodes(asked.sources)
+            if (pair := stored(node)) is not None and last_name(pair[0]) == asked.variable
+        ]  # fmt: skip
+        goes_by_itself = called(getattr(found.node, "value", None)) in _END_BY_THEMSELVES
+        if len(puts) != 1 or not goes_by_itself or latest_read(asked.sources, asked.variable) != 0:
+            raise
+    put = statement_at(asked.sources, puts[0][0].file, getattr(puts[0][1], "lineno", 0), asked.variable)
+    return _left_out(asked, known(put))
 
 
 def _read_without_entry(asked: Asked, found: Statement) -> Edited:
     """A defaultdict is asked for what it has, or else given what it would make and does not keep."""
-    entry = _known(only_read(found, asked.variable))
+    entry = known(only_read(found, asked.variable))
     made = [
-        value.args[0] for _, node in _nodes(asked.sources) for target, value in pairs(node)
+        value.args[0] for _, node in nodes(asked.sources) for target, value in pairs(node)
         if last_name(target) == asked.variable and isinstance(value, ast.Call) and len(value.args) == 1
     ]  # fmt: skip
-    _need(len(made) == 1 and _is_plain_name(made[0]), f"what {asked.variable} makes for a new key is not to be seen")
-    name, key = _segment(found.source, entry.value), _segment(found.source, entry.slice)
-    return _replaced(found.source, entry, f"{name}.get({key}, {ast.unparse(made[0])}())", "no entry is made by reading")
+    need(len(made) == 1 and is_plain_name(made[0]), f"what {asked.variable} makes for a new key is not to be seen")
+    name, key = segment(found.source, entry.value), segment(found.source, entry.slice)
+    return replaced(found.source, entry, f"{name}.get({key}, {ast.unparse(made[0])}())", "no entry is made by reading")
 
 
 # ---- how much is kept
@@ -234,30 +257,77 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     kind, node = asked.kind, found.node
     if kind in ("deque", *_QUEUES):
         return _made_with_limit(asked, found)
-    container, _ = _known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
-    name = _segment(found.source, container)
+    container, _ = known(stored(node), f"the line does not add to {asked.variable} in a statement of its own")
+    name = segment(found.source, container)
     read = latest_read(asked.sources, asked.variable) if kind == "list" else None
     most = read or asked.most
-    is_it = _is_plain_name(container) and last_name(container) == asked.variable
+    is_it = is_plain_name(container) and last_name(container) == asked.variable
     if asked.member is not None:
         is_it = not isinstance(container, ast.Call)
-    _need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
+    need(is_it, f"the line adds to {name}, which is not {asked.variable} itself: what may go there is yours to know")
     note = f"{name} keeps the latest {most:,}; {_MISSES if not read else 'the program reads no others'}"
     place = _reads_all(asked)
-    _need(place is None, f"{place} reads all that {asked.variable} has: which of it may go is yours to know")
+    need(place is None, f"{place} reads all that {asked.variable} has: which of it may go is yours to know")
     if kind == "list" and not isinstance(node, ast.Assign):
         beside = next(_filled_beside(found, container), None)
-        _need(beside is None, f"{beside} is filled together with {name}: both have to keep the same items")
-        return _behind(found.source, node, [f"del {name}[:-{most}]"], note)
+        need(beside is None, f"{beside} is filled together with {name}: both have to keep the same items")
+        return put_behind(found.source, node, [f"del {name}[:-{most}]"], note)
+    done = _done_with(asked) if kind in ("dict", "OrderedDict") else None
+    if done is not None:
+        return done
     is_mapping = kind in ("dict", "OrderedDict", "defaultdict") and isinstance(node, ast.Assign)
-    _need(is_mapping, f"which members of a {kind} may go is yours to know")
+    need(is_mapping, f"which members of a {kind} may go is yours to know")
     by_key = (
         isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and last_name(one.value) == asked.variable
-        for _, one in _nodes(asked.sources)
+        for _, one in nodes(asked.sources)
     )  # rows[key], which fails where the entry has gone
     is_safe = is_looked_up_first(found) or not any(by_key)
-    _need(is_safe, f"the program reads {name} by keys: which entries may go is yours to know")
-    return _behind(found.source, node, [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"], note)
+    need(is_safe, f"the program reads {name} by keys: which entries may go is yours to know")
+    return put_behind(found.source, node, [f"if len({name}) > {most}:", f"    del {name}[next(iter({name}))]"], note)
+
+
+def _done_with(asked: Asked) -> Edited | None:
+    """The one function that ends what it is given the key of, and looks it up for the last time."""
+    found = []
+    for source, function in nodes(asked.sources):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        given = [arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)]
+        named = re.sub(
+            rf"_({'|'.join(map(re.escape, [*given, asked.variable.lower().rstrip('s')]))})$", "", function.name
+        )
+        if not ENDING.fullmatch(named):
+            continue
+        for node in ast.walk(function):
+            of, key, other = None, None, ""
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                of, key = node.value, node.slice
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+                of, key, other = node.func.value, node.args[0] if len(node.args) == 1 else None, ", None"
+            if of is not None and last_name(of) == asked.variable and last_name(key) in given and is_plain_name(of):
+                found.append((source, node, f"{ast.unparse(of)}.pop({last_name(key)}{other})", function.name))
+    if len(found) != 1:
+        return None
+    source, node, new, name = found[0]
+    return replaced(source, of_kind(ast.expr, node), new, f"whoever reads it by that key after {name}() misses it")
+
+
+def _latest_of_whole(asked: Asked, found: Statement) -> Edited:
+    """What is no container and takes in what it had keeps as much of its end as the program reads."""
+    target = known(regrown(found))
+    parts = list(ast.walk(found.node))
+    values = [one.value for one in parts if isinstance(one, ast.keyword) and one.arg in ("dim", "axis")]
+    is_first = all(getattr(one, "value", None) == 0 for one in values)
+    need(is_first and not any(called(one) in _BESIDE for one in parts), "it grows by another dimension than its first")
+    read = known(
+        latest_read(asked.sources, asked.variable) or None, "how much of it the program reads is not to be seen"
+    )
+    name = segment(found.source, target)
+    new = f"{name}.tail({read})" if asked.kind in ("DataFrame", "Series") else f"{name}[-{read}:]"
+    need(is_plain_name(target))
+    return put_behind(
+        found.source, found.node, [f"{name} = {new}"], f"{name} keeps the latest {read}; the program reads no others"
+    )
 
 
 def _filled_beside(found: Statement, container: ast.expr) -> Iterator[str]:
@@ -265,28 +335,28 @@ def _filled_beside(found: Statement, container: ast.expr) -> Iterator[str]:
     for one in found.block:
         pair = stored(one) if isinstance(one, (ast.Expr, ast.AugAssign)) else None
         other = pair[0] if pair is not None and type(pair[0]) is type(container) else None
-        if other is not None and _is_plain_name(other) and ast.dump(other) != ast.dump(container):
+        if other is not None and is_plain_name(other) and ast.dump(other) != ast.dump(container):
             yield ast.unparse(other)
 
 
 def _made_with_limit(asked: Asked, found: Statement) -> Edited:
     """A deque or queue that is made in one place, without a limit."""
     made = [
-        (source, value) for source, node in _nodes(asked.sources) for target, value in pairs(node)
-        if last_name(target) == asked.variable and _called(value) in ("deque", *_QUEUES)
+        (source, value) for source, node in nodes(asked.sources) for target, value in pairs(node)
+        if last_name(target) == asked.variable and called(value) in ("deque", *_QUEUES)
     ]  # fmt: skip
-    _need(made, f"the sources make no deque or queue that is {asked.variable}")
-    _need(len(made) == 1, f"{asked.variable} is made in {len(made)} places of the sources")
-    source, call = made[0][0], _of(ast.Call, made[0][1])
-    is_queue = _called(call) != "deque"
+    need(made, f"the sources make no deque or queue that is {asked.variable}")
+    need(len(made) == 1, f"{asked.variable} is made in {len(made)} places of the sources")
+    source, call = made[0][0], of_kind(ast.Call, made[0][1])
+    is_queue = called(call) != "deque"
     other = (
         len(call.args) > (0 if is_queue else 1) or call.keywords or any(isinstance(a, ast.Starred) for a in call.args)
     )
-    _need(not other, f"{asked.variable} is made by {ast.unparse(call)}: which limit that gives is not to be seen")
-    given = [*(_segment(source, one) for one in call.args), f"{'maxsize' if is_queue else 'maxlen'}={asked.most}"]
+    need(not other, f"{asked.variable} is made by {ast.unparse(call)}: which limit that gives is not to be seen")
+    given = [*(segment(source, one) for one in call.args), f"{'maxsize' if is_queue else 'maxlen'}={asked.most}"]
     waits = "whoever puts one more waits, also where nobody takes one out"
     note = f"at most {asked.most:,} wait: {waits}" if is_queue else f"it keeps the latest {asked.most:,}; {_MISSES}"
-    return _replaced(source, call, f"{_segment(source, call.func)}({', '.join(given)})", note)
+    return replaced(source, call, f"{segment(source, call.func)}({', '.join(given)})", note)
 
 
 def _cached(asked: Asked, found: Statement) -> Edited:
@@ -294,14 +364,14 @@ def _cached(asked: Asked, found: Statement) -> Edited:
     for one in getattr(found.node, "decorator_list", []):
         sizes = (
             [*one.args[:1], *(k.value for k in one.keywords if k.arg == "maxsize")]
-            if _called(one) == "lru_cache"
+            if called(one) == "lru_cache"
             else []
         )
         if len(sizes) == 1 and isinstance(sizes[0], ast.Constant):
-            return _replaced(found.source, sizes[0], str(asked.most), note)
+            return replaced(found.source, sizes[0], str(asked.most), note)
         if isinstance(one, ast.Attribute) and one.attr == "cache":
-            module = _segment(found.source, one.value)
-            return _replaced(found.source, one, f"{module}.lru_cache(maxsize={asked.most})", note)
+            module = segment(found.source, one.value)
+            return replaced(found.source, one, f"{module}.lru_cache(maxsize={asked.most})", note)
     raise Unsure("the decorator that makes it a cache has no maxsize to set")
 
 
@@ -312,37 +382,37 @@ def _cached_in_object(asked: Asked, found: Statement) -> Edited:
     cache = next((one for one in decorators if last_name(one.func if isinstance(one, ast.Call) else one)
                   in ("lru_cache", "cache")), None)  # fmt: skip
     init = next((one for one in own.body if getattr(one, "name", "") == "__init__"), None) if own is not None else None
-    alone = len(decorators) == 1 and own is not None and "__slots__" not in _segment(source, own)
+    alone = len(decorators) == 1 and own is not None and "__slots__" not in segment(source, own)
     name = getattr(node, "name", "")
-    _need(cache is not None and alone and not name.startswith("__"), "the method has more than the cache round it")
-    init = _of(ast.FunctionDef, init, "its class has no __init__ that could make the cache for each object")
-    cache, last = _of(ast.expr, cache), init.body[-1]
-    _need(not isinstance(last, (ast.Return, ast.Raise)), "its class has no __init__ that goes on to the end")
+    need(cache is not None and alone and not name.startswith("__"), "the method has more than the cache round it")
+    init = of_kind(ast.FunctionDef, init, "its class has no __init__ that could make the cache for each object")
+    cache, last = of_kind(ast.expr, cache), init.body[-1]
+    need(not isinstance(last, (ast.Return, ast.Raise)), "its class has no __init__ that goes on to the end")
     first = init.args.args[0].arg
-    made = f"{first}.{name} = {_segment(source, cache)}({first}.{name})"
-    after = _with(source, cache.lineno - 1, cache.end_lineno, [])
+    made = f"{first}.{name} = {segment(source, cache)}({first}.{name})"
+    after = with_lines(source, cache.lineno - 1, cache.end_lineno, [])
     at = last.end_lineno or last.lineno
     at -= (cache.end_lineno or cache.lineno) - cache.lineno + 1 if cache.lineno < at else 0
-    indent = _indent(lines_of(source.text)[last.lineno - 1])
+    indent = indent_of(lines_of(source.text)[last.lineno - 1])
     note = "each object has a cache of its own, which goes with it: results are not shared by equal objects"
-    return _with(source._replace(text=after.text), at, at, [indent + made], note)._replace(before=source.text)
+    return with_lines(source._replace(text=after.text), at, at, [indent + made], note)._replace(before=source.text)
 
 
 def _drained(asked: Asked, found: Statement) -> Edited:
     """Each write waits for its reader; in a function that cannot await, whoever is too slow misses what is written."""
-    source, node, own = found.source, found.node, _segment(found.source, found.node)
+    source, node, own = found.source, found.node, segment(found.source, found.node)
     func = getattr(getattr(node, "value", None), "func", None)
     is_write = isinstance(func, ast.Attribute) and func.attr in ("write", "writelines")
-    _need(is_write and isinstance(node, ast.Expr), "the line does not write in a statement of its own")
-    writer = _segment(source, _of(ast.Attribute, func).value)
+    need(is_write and isinstance(node, ast.Expr), "the line does not write in a statement of its own")
+    writer = segment(source, of_kind(ast.Attribute, func).value)
     if isinstance(found.function, ast.AsyncFunctionDef):
         note = "each write now waits for its reader: where one may be slow for long, close its connection instead"
-        return _behind(source, node, [f"await {writer}.drain()"], note)
-    _need("\n" not in own, "the statement goes over several lines")
-    indent = _indent(lines_of(source.text)[node.lineno - 1])
+        return put_behind(source, node, [f"await {writer}.drain()"], note)
+    need("\n" not in own, "the statement goes over several lines")
+    indent = indent_of(lines_of(source.text)[node.lineno - 1])
     new = f"if {writer}.transport.get_write_buffer_size() < {_MOST_WAITING}:\n{indent}    {own}"
     note = "who has 1 MiB waiting misses what is written then: where that may not be, close the connection"
-    return _replaced(source, node, new, note)
+    return replaced(source, node, new, note)
 
 
 # ---- whose it is
@@ -353,18 +423,18 @@ def _default_none(asked: Asked, found: Statement) -> Edited:
     name = asked.variable
     defaults = [
         (source, one, value)
-        for source, one in _nodes(asked.sources) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for arg, value in defaults_of(one) if arg.arg == name and _EMPTY.fullmatch(_segment(source, value))
+        for source, one in nodes(asked.sources) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for arg, value in defaults_of(one) if arg.arg == name and _EMPTY.fullmatch(segment(source, value))
     ]  # fmt: skip
     own = [one for one in defaults if found.function is not None and one[1].lineno == found.function.lineno]
     no_empty = f"the default value of {name} is no empty container that is written there"
-    source, function, default = _known(
+    source, function, default = known(
         next(iter(own or defaults), None) if len(own or defaults) == 1 else None, no_empty
     )
-    text = _segment(source, default)
+    text = segment(source, default)
     inside = _at_the_beginning(source, function, f"if {name} is None:", f"    {name} = {text}", note="")
     note = "where calls were meant to share it, make it a variable of the module"
-    after = _replaced(source._replace(text=inside.text), default, "None", note)
+    after = replaced(source._replace(text=inside.text), default, "None", note)
     return after._replace(before=source.text)
 
 
@@ -373,9 +443,9 @@ def _for_each_object(asked: Asked, found: Statement) -> Edited:
     source, body = found.source, found.cls.body if found.cls is not None else []
     made = [value for one in body for target, value in pairs(one) if last_name(target) == asked.variable and value]
     inits = [one for one in body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
-    is_empty = inits and made and _EMPTY.fullmatch(_segment(source, made[0]))
-    _need(is_empty, "no __init__ of the class is known that could make one for each object")
-    own = f"{inits[0].args.args[0].arg}.{asked.variable} = {_segment(source, made[0])}"
+    is_empty = inits and made and _EMPTY.fullmatch(segment(source, made[0]))
+    need(is_empty, "no __init__ of the class is known that could make one for each object")
+    own = f"{inits[0].args.args[0].arg}.{asked.variable} = {segment(source, made[0])}"
     note = "where all objects were meant to share it, remove what is no longer needed instead"
     return _at_the_beginning(source, inits[0], own, note=note)
 
@@ -386,97 +456,14 @@ def _at_the_beginning(source: Source, function: _Function, *new: str, note: str)
     has_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
     first = function.body[1] if has_text else first
     line = lines_of(source.text)[first.lineno - 1]
-    _need(not line[: first.col_offset].strip(), "the function is on one line")
-    return _with(source, first.lineno - 1, first.lineno - 1, [_indent(line) + one for one in new], note)
-
-
-# ---- when it is let go
-
-
-def _in_finally(asked: Asked, found: Statement) -> Edited:
-    """What removes the same again at the end of its block does so also after an exception."""
-    skipped = _known(skipped_after(asked.sources, found))
-    source, tried = skipped.adding.source, skipped.tried
-    last = lines_of(source.text)[skipped.removes.lineno - 1 : skipped.removes.end_lineno]
-    if tried is None:
-        return _tried(source, skipped.between, skipped.removes, last)
-    used, bound = (
-        {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, kind)}
-        for parts, kind in (([skipped.removes], ast.Load), (tried.body, ast.Store))
-    )
-    own = _has_own_lines(source, skipped.removes) and used.isdisjoint(bound)
-    _need(own, "what removes it again uses what is known only behind what may raise")
-    if tried.finalbody:
-        at, new = tried.finalbody[0].lineno - 1, last
-    else:
-        at, new = tried.end_lineno or 0, [f"{_indent(lines_of(source.text)[tried.lineno - 1])}finally:", *last]
-    behind = _with(source, at, at, new)
-    moved = _with(source._replace(text=behind.text), skipped.removes.lineno - 1, skipped.removes.end_lineno, [])
-    return moved._replace(before=source.text)
-
-
-def _handle_removed(asked: Asked, found: Statement) -> Edited:
-    """A hook that a function makes for itself goes as the function ends."""
-    function, node, block = found.function, found.node, found.block
-    if function is None:
-        raise Unsure(_UP_TO_YOU)
-    call = _of(ast.Call, node.value if isinstance(node, ast.Expr) else None)
-    given = arguments_of(call)
-    own = {getattr(one, "name", "") for one in function.body if isinstance(one, FUNCTIONS)}
-    is_own = any(isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in own) for one in given)
-    rest = block[block.index(node) + 1 :]
-    _need(is_own and rest and block is function.body and "handle" not in _segment(found.source, function))
-    indent = _indent(lines_of(found.source.text)[rest[0].lineno - 1])
-    after = _tried(found.source, rest, None, [f"{indent}handle.remove()"])
-    source = found.source._replace(text=after.text)
-    kept = _replaced(source, node, f"handle = {_segment(source, node)}", "where it is needed later, keep the handle")
-    return kept._replace(before=found.source.text)
-
-
-def _tried(source: Source, body: Sequence[ast.stmt], until: ast.stmt | None, last: Sequence[str]) -> Edited:
-    """Statements in a try, with the lines of others in its finally, in the place of one that comes behind them."""
-    texts = [node for one in body for node in ast.walk(one) if isinstance(node, (ast.Constant, ast.JoinedStr))]
-    _need(all(node.end_lineno == node.lineno for node in texts), "a text between goes over several lines")
-    first, end = body[0].lineno - 1, (until.lineno - 1 if until is not None else body[-1].end_lineno) or 0
-    lines = lines_of(source.text)[first:end]
-    indent = _indent(lines[0])
-    inside, after = ([f"    {one}" if one.strip() else one for one in part] for part in (lines, last))
-    new = [f"{indent}try:", *inside, f"{indent}finally:", *after]
-    return _with(source, first, until.end_lineno if until is not None else end, new)
-
-
-def _taken_out_when_done(asked: Asked, found: Statement) -> Edited:
-    """A future or task takes itself out of what keeps it."""
-    pair = stored(found.node)
-    is_plain = pair is not None and _is_plain_name(pair[0]) and _is_plain_name(pair[1])
-    pair = _known(pair if is_plain else None, "the line stores no single name that could be taken out again")
-    container, member = (_segment(found.source, one) for one in pair)
-    _need(asked.kind in ("list", "set") and last_name(pair[0]) == asked.variable)
-    out = "discard" if asked.kind == "set" else "remove"
-    note = f"who looks for results or exceptions in {container} later misses those that are done"
-    return _behind(found.source, found.node, [f"{member}.add_done_callback({container}.{out})"], note)
-
-
-def _closed(asked: Asked, found: Statement) -> Edited:
-    """A figure that the same function makes and saves: closed where it, or the library that has it, is last used."""
-    node, body = found.node, found.block
-    func = _of(ast.Attribute, getattr(getattr(node, "value", None), "func", None))
-    _need(found.function is not None and func.attr in _FIGURES)
-    library = _of(ast.Name, func.value).id
-    target = node.targets[0] if isinstance(node, ast.Assign) else None
-    target = target.elts[0] if isinstance(target, ast.Tuple) else target
-    name = _of(ast.Name, target).id if target is not None else ""
-    names = {name or library, library}
-    uses = [one for one in body if any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(one))]
-    is_used = len(uses) > 1 and not isinstance(uses[-1], (ast.Return, ast.Assign))
-    _need(is_used, "what becomes of the figure is not to be seen")
-    return _behind(found.source, uses[-1], [f"{library}.close({name})"], "")
+    need(not line[: first.col_offset].strip(), "the function is on one line")
+    return with_lines(source, first.lineno - 1, first.lineno - 1, [indent_of(line) + one for one in new], note)
 
 
 def _collector_on(asked: Asked, found: Statement) -> Edited:
-    is_it = isinstance(found.node, ast.Expr) and _called(found.node.value) == "disable"
-    _need(is_it, "the line does not turn the collector off in a statement of its own")
-    return _replaced(found.source, found.node, "pass  # the collector stays on")
+    is_it = isinstance(found.node, ast.Expr) and called(found.node.value) == "disable"
+    need(is_it, "the line does not turn the collector off in a statement of its own")
+    return replaced(found.source, found.node, "pass  # the collector stays on")
 
 
 # ---- what nothing reads any more
@@ -498,7 +485,7 @@ def let_go(sources: Sequence[Source], pieces: Sequence[Piece]) -> Edited | Unsur
     unsure: list[Unsure] = []
     for piece in pieces:
         try:
-            found = _known(_read_last(sources, piece), "the recorded source has no whole statement at that line")
+            found = known(_read_last(sources, piece), "the recorded source has no whole statement at that line")
             new = _given_up(found, piece)
         except Unsure as why:
             unsure.append(why)
@@ -513,7 +500,7 @@ def let_go(sources: Sequence[Source], pieces: Sequence[Piece]) -> Edited | Unsur
     for at in sorted(behind, reverse=True):  # from below, so that the lines above stay where they are
         found, lines = behind[at]
         try:
-            source = source._replace(text=_behind(source, found.node, lines, "").text)
+            source = source._replace(text=put_behind(source, found.node, lines, "").text)
         except Unsure as why:
             return why
     note = "whatever reads it later by another name would miss it"
@@ -523,7 +510,7 @@ def let_go(sources: Sequence[Source], pieces: Sequence[Piece]) -> Edited | Unsur
 def _read_last(sources: Sequence[Source], piece: Piece) -> Statement | None:
     """The statement round all loops of its function in which that line is."""
     found = statement_at(sources, piece.file, piece.line)
-    if found is None or _tree(found.source.text) is None:
+    if found is None or tree_of(found.source.text) is None:
         return None
     inner = next((at for at in range(len(found.around), 0, -1) if isinstance(found.around[at - 1], FUNCTIONS)), 0)
     for at, one in enumerate(found.around[inner:], inner):
@@ -534,23 +521,23 @@ def _read_last(sources: Sequence[Source], piece: Piece) -> Statement | None:
 
 def _given_up(found: Statement, piece: Piece) -> str:
     node = found.node
-    _need(not isinstance(node, (ast.Return, ast.Raise)), "the function ends where it is read last")
+    need(not isinstance(node, (ast.Return, ast.Raise)), "the function ends where it is read last")
     kind: type[ast.expr] = ast.Subscript if piece.key is not None else ast.Name if piece.is_local else ast.Attribute
     named = [one for one in ast.walk(node) if isinstance(one, ast.expr) and _is_named(one, piece)]
     if kind is ast.Attribute and not any(isinstance(one, kind) for one in named):  # a variable of the module
         kind = ast.Name
-        _need(found.function is None, f"{piece.name} is a variable of the module that a function reads last")
-    reads = {_segment(found.source, one): one for one in named if isinstance(one, kind)}
-    _need(reads, f"the line that reads it last does not call it {piece.key or piece.name}")
-    _need(len(reads) == 1, f"which of {' and '.join(reads)} it is, is not to be seen")
+        need(found.function is None, f"{piece.name} is a variable of the module that a function reads last")
+    reads = {segment(found.source, one): one for one in named if isinstance(one, kind)}
+    need(reads, f"the line that reads it last does not call it {piece.key or piece.name}")
+    need(len(reads) == 1, f"which of {' and '.join(reads)} it is, is not to be seen")
     ((text, read),) = reads.items()
     is_only_read = all(isinstance(getattr(one, "ctx", None), ast.Load) for one in named)
-    _need(is_only_read, "the line that reads it last also gives it a new value")
+    need(is_only_read, "the line that reads it last also gives it a new value")
     if kind is not ast.Name:
         base = read.value if isinstance(read, (ast.Subscript, ast.Attribute)) else read
-        _need(_is_plain_name(base), f"{text} may be another object each time")
+        need(is_plain_name(base), f"{text} may be another object each time")
         return f"del {text}" if piece.key is not None else f"{text} = None"
-    _need(_is_bound_before(found, piece.name), f"it is not to be seen that {text} is bound whenever the line runs")
+    need(_is_bound_before(found, piece.name), f"it is not to be seen that {text} is bound whenever the line runs")
     return f"del {text}"
 
 
@@ -581,6 +568,7 @@ _HOW: dict[str, _How] = {
     "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,
+    "rebuilt-with-more": _latest_of_whole,
     "made-by-reading": _read_without_entry,
     "slow-consumer": _made_with_limit,
     "unbounded-cache": _cached,
@@ -589,83 +577,13 @@ _HOW: dict[str, _How] = {
     "default-argument": _default_none,
     "collector-off": _collector_on,
     "stored-for-good": _not_stored,
-    "library-registry": _closed,
-    "hooks": _handle_removed,
-    "removal-not-reached": _in_finally,
-    "finished-work": _taken_out_when_done,
+    "library-registry": closed,
+    "hooks": handle_removed,
+    "removal-not-reached": in_finally,
+    "not-closed": _let_go_of,
+    "not-ended": _let_go_of,
+    "not-freed": freed,
+    "finished-work": taken_out_when_done,
     "class-attribute": _for_each_object,
 }
-_TAKES_OUT = (_bounded, _left_out, _made_with_limit, _in_finally, _taken_out_when_done)
-
-
-# ---- texts and their syntax
-
-
-def _tree(text: str) -> ast.Module | None:
-    """Of a whole source: what is cut off is edited by nobody."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _nodes(sources: Sequence[Source]) -> Iterator[tuple[Source, ast.AST]]:
-    for source in sources:
-        tree = _tree(source.text)
-        yield from ((source, node) for node in (ast.walk(tree) if tree is not None else ()))
-
-
-def _called(node: ast.AST | None) -> str:
-    return last_name(node.func) if isinstance(node, ast.Call) else ""
-
-
-def _receiver(node: ast.AST) -> str:
-    func = node.func if isinstance(node, ast.Call) else None
-    return last_name(func.value) if isinstance(func, ast.Attribute) else ""
-
-
-def _is_plain_name(node: ast.expr | None) -> bool:
-    """A name, or an attribute of one: to evaluate it again changes nothing."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
-def _segment(source: Source, node: ast.AST) -> str:
-    return ast.get_source_segment(source.text, node) or ast.unparse(node)
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
-def _around(source: Source, node: ast.expr | ast.stmt) -> tuple[str, str]:
-    """What stands before and behind it, on its first line and its last."""
-    lines = lines_of(source.text)
-    before = lines[node.lineno - 1].encode()[: node.col_offset].decode()
-    return before, lines[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset or 0 :].decode()
-
-
-def _has_own_lines(source: Source, node: ast.stmt) -> bool:
-    before, behind = _around(source, node)
-    return not before.strip() and behind.strip()[:1] in ("", "#")
-
-
-def _with(source: Source, first: int, end: int | None, new: Sequence[str], note: str = "") -> Edited:
-    """The source with other lines from ``first`` to before ``end``, and with the line ends that it has."""
-    lines = lines_of(source.text)
-    lines[first:end] = new
-    return Edited(source.file, source.text, ("\r\n" if "\r\n" in source.text else "\n").join(lines), note)
-
-
-def _replaced(source: Source, node: ast.expr | ast.stmt, new: str, note: str = "") -> Edited:
-    """The source with another text in place of a node, which may go over several lines."""
-    before, behind = _around(source, node)
-    return _with(source, node.lineno - 1, node.end_lineno, f"{before}{new}{behind}".split("\n"), note)
-
-
-def _behind(source: Source, node: ast.stmt, new: Sequence[str], note: str) -> Edited:
-    """The source with statements put behind one, as far in as it."""
-    _need(_has_own_lines(source, node), "the statement shares its line with another")
-    end, indent = node.end_lineno or node.lineno, _indent(lines_of(source.text)[node.lineno - 1])
-    return _with(source, end, end, [indent + one for one in new], note)
+_TAKES_OUT = (_bounded, _left_out, _made_with_limit, in_finally, taken_out_when_done)

@@ -134,6 +134,17 @@ def tail(qualname: str | None) -> str:
     return (qualname or "").rsplit(".", 1)[-1]
 
 
+def part_of(node: ast.expr | None) -> ast.expr | None:
+    """What a part, or a copy of one, is of: ``rows`` of ``rows[5:].copy()``."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            node = node.func.value
+        elif isinstance(node, ast.Subscript):
+            node = node.value
+        else:
+            return node
+
+
 def lines_of(text: str) -> list[str]:
     return _LINE_END.split(text)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .adding import removed_from
-from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, parse
+from .adding import JOINERS, removed_from
+from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, parse, part_of
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
@@ -139,7 +139,7 @@ def callers_of(sources: Sequence[Source], found: Statement) -> list[Statement]:
 def _guard(sources: Sequence[Source], found: Statement, adding: Sequence[Statement]) -> Guard | None:
     function, source = found.function, found.source
     is_free = function is not None and not (found.cls and found.cls.bases) and not _runs(found, adding)
-    if function is not None and is_free and _is_uncalled(sources, function):
+    if function is not None and is_free and is_uncalled(sources, function):
         return Guard("uncalled", function.name, _place(source, function))
     together = {(one.source.file, outer.lineno) for one in adding for outer in one.around if isinstance(outer, ast.If)}
     inner: ast.AST = found.node
@@ -167,20 +167,11 @@ def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None
 
     Of those in functions of their own (``subscribe``, ``unsubscribe``), where one function calls both for the same.
     """
-    pair = stored(found.node)
-    if pair is None:
-        return None
-    container = ast.dump(pair[0])
-
-    def removes(one: ast.AST) -> bool:
-        own = _own(one) if isinstance(one, (ast.Expr, ast.Delete)) else ()
-        return any(ast.dump(value) == container for node in own for value in removed_from(node))
-
-    direct = _skipped(found, removes)
-    if direct is not None or found.function is None:
+    removes = _removing(found)
+    direct = _skipped(found, removes) if removes is not None else None
+    if direct is not None or removes is None or found.function is None:
         return direct
-    functions = [one for one in ast.walk(found.cls or found.tree) if isinstance(one, FUNCTIONS)]
-    names = [getattr(one, "name", "") for one in functions if any(map(removes, ast.walk(one)))]
+    names = [one.name for one in removers_of(found)]
     for caller in callers_of(sources, found):
         call = _call_in(caller.node)
         both = {*map(ast.dump, call.args), *_made_names(caller.node)} if call is not None else set()
@@ -194,6 +185,27 @@ def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None
         if lifted is not None:
             return lifted
     return None
+
+
+def removers_of(found: Statement) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Functions of its class, or of its module, that remove from what the statement adds to."""
+    removes = _removing(found)
+    own = [one for one in ast.walk(found.cls or found.tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [one for one in own if any(map(removes, ast.walk(one)))] if removes is not None else []
+
+
+def _removing(found: Statement) -> Callable[[ast.AST], bool] | None:
+    """Whether a statement removes from what this one adds to."""
+    pair = stored(found.node)
+    if pair is None:
+        return None
+    container = ast.dump(pair[0])
+
+    def removes(one: ast.AST) -> bool:
+        own = _own(one) if isinstance(one, (ast.Expr, ast.Delete)) else ()
+        return any(ast.dump(value) == container for node in own for value in removed_from(node))
+
+    return removes
 
 
 def _skipped(found: Statement, removes: Callable[[ast.AST], bool]) -> Skipped | None:
@@ -316,6 +328,24 @@ def stored(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
+def regrown(found: Statement) -> ast.expr | None:
+    """``frame`` of ``frame = concat([frame, rows])``, by a variable between as well, and of ``text += row``."""
+    node = found.node
+    if isinstance(node, ast.AugAssign):
+        return node.target
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return None
+    made = [node.value, *_made_in(found, part_of(node.value))]
+    own = ast.dump(node.targets[0]).replace("Store()", "Load()")
+    return node.targets[0] if any(ast.dump(part) == own for value in made for part in ast.walk(value)) else None
+
+
+def _made_in(found: Statement, name: ast.expr | None) -> Iterator[ast.expr]:
+    """What a variable of its function is."""
+    for one in ast.walk(found.function) if found.function is not None and isinstance(name, ast.Name) else ():
+        yield from (value for target, value in pairs(one) if value is not None and last_name(target) == last_name(name))
+
+
 def latest_read(sources: Sequence[Source], variable: str) -> int | None:
     """How many of its newest members the sources look at: of ``rows[-1]`` and ``rows[-5:]`` five. None: others as well.
 
@@ -335,21 +365,40 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
         for node in ast.walk(tree):
             if (pair := stored(node)) is not None:
                 whole = pair[0]
+                is_entry = isinstance(whole, ast.Subscript) and not isinstance(
+                    node, ast.Assign
+                )  # rows[key].append(row)
+                whole = whole.value if is_entry and isinstance(whole, ast.Subscript) else whole
                 filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
             is_read |= isinstance(node, ast.Constant) and node.value == variable
+            joins = isinstance(node, ast.Assign) and (isinstance(node.value, ast.BinOp) or _joins(node.value))
+            if isinstance(node, ast.Assign) and joins and last_name(node.targets[0]) == variable:
+                own = ast.unparse(node.targets[0])
+                filling |= {
+                    one for one in ast.walk(node.value) if isinstance(one, ast.expr) and ast.unparse(one) == own
+                }
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-                parts[node.value] = _from_the_end(node.slice)
-        own = [node for node in ast.walk(tree) if last_name(node) == variable]
-        for node in own:
+                is_rows = isinstance(node.value, ast.Attribute) and node.value.attr == "iloc"
+                parts[getattr(node.value, "value", node.value) if is_rows else node.value] = _from_the_end(node.slice)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tail":
+                value = getattr(node.args[0], "value", None) if node.args else 5
+                parts[node.func.value] = value if isinstance(value, int) else None
+        named = [node for node in ast.walk(tree) if last_name(node) == variable]
+        for node in named:
             if isinstance(getattr(node, "ctx", None), ast.Load) and node not in filling:
                 if (count := parts.get(node)) is None:
                     return None
                 most = max(most, count)
-        put += sum(node in filling for node in own)
+        put += sum(node in filling for node in named)
         given = [node for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.alias))]
         if any(variable in (getattr(node, "arg", ""), getattr(node, "name", "")) for node in given):
             return None
     return most if put and (most or not is_read) else None
+
+
+def _joins(node: ast.expr) -> bool:
+    """``concat([frame, rows])``."""
+    return isinstance(node, ast.Call) and last_name(node.func) in JOINERS
 
 
 def _from_the_end(index: ast.expr) -> int | None:
@@ -490,7 +539,7 @@ def _dumped(*parts: ast.AST) -> tuple[str, ...]:
     return tuple(map(ast.dump, parts))
 
 
-def _is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Its name stands nowhere else in the code: neither called, nor handed on, nor in a text that may be looked up."""
     name = function.name
     if name.startswith("__") or function.decorator_list:

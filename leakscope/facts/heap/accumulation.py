@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...units import FEWEST, MOST
+from ...units import FEWEST, HARDLY, MOST
 from .comparable import Heap
 from .owners import is_module_dict
 from .place import OUTSIDE, RUNNING, Floats, Place
@@ -150,8 +150,8 @@ def _grows(place: Place, time_s: Floats, threshold_bytes: float) -> bool:
 
 
 def _is_on_its_way(root: Place) -> bool:
-    """A local of a library's that was nowhere before the last of several snapshots: of a call that ran just then."""
-    if len(root.deep_bytes) < FEWEST or root.deep_bytes[-1] <= 0 or root.deep_bytes[:-1].any():
+    """A local of a library's that had hardly anything before the last of several snapshots: of a call that then ran."""
+    if len(root.deep_bytes) < FEWEST or root.deep_bytes[:-1].max() >= HARDLY * root.deep_bytes[-1]:
         return False
     return root.root_kind == "frame" and not root.is_user
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...agent import libraries
 from ...units import GOOD_PART, WATCHED_TEXT, over
 from ..code.adding import CREATES, Line, find_calls, find_method_calls
-from ..code.index import Source, tail
+from ..code.index import LOOPS, Source, tail
 from ..code.starts import calls
+from ..code.statements import callers_of, statement_at
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import multiplies
@@ -77,6 +79,11 @@ def is_hook_table(variable: object) -> bool:
     return registry is not None and registry.library is None
 
 
+def registers_hook(line: Line) -> bool:
+    made_by = (name for thing in _REGISTRIES.values() if thing.library is None for name in thing.made_by)
+    return any(f".{name}(" in line.text for name in made_by)
+
+
 def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
     """The known table of a library that a place is, or is a member of, and the lines that add to it."""
     for table in (place, place.parent):
@@ -88,7 +95,19 @@ def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line
             lines = find_method_calls(sources, *registry.made_by) if registry.made_by else []
             if lines := lines or find_calls(sources, *registry.also_by):
                 return table, lines
+    hooks = [word for word in re.findall(r"\w+", place.path) if is_hook_table(word)]
+    if hooks and place.reference.edge_kind == "cell":  # of a function that is a hook, of which there are ever more
+        lines = find_method_calls(sources, *_REGISTRIES[hooks[-1]].made_by)
+        if lines and _is_repeated(sources, lines[0]):
+            return place, lines
     return None
+
+
+def _is_repeated(sources: Sequence[Source], line: Line) -> bool:
+    """Its function is called in a loop."""
+    found = statement_at(sources, line.file, line.line)
+    callers = callers_of(sources, found) if found is not None else []
+    return any(isinstance(one, LOOPS) for caller in callers for one in caller.around)
 
 
 def made_at(sources: Sequence[Source], named: Place, place: Place) -> tuple[Place, Line] | None:
