@@ -25,7 +25,7 @@ from ..units import STEP, format_bytes, format_count, format_duration, format_pe
 from . import gpu
 
 _LEAST_CPU_S = 0.001
-_MOVES = ("grew", "jumped", "moves", "rises", "rose", "stays")  # how a trend's reason begins
+_MOVES = ("grew", "jumped", "mostly", "moves", "rises", "rose", "stays")  # how a trend's reason begins
 
 
 def facts(case: Case) -> RecordingFacts:
