@@ -100,7 +100,9 @@ def nodes_of(
 ) -> tuple[dict[int, Node], dict[int, int]]:
     """({number: node}, {number of one that is a part of another now: that other's})."""
     position = {take: i for i, take in enumerate(takes)}
-    nodes = {number: Node(number, told, *figures, known) for number, told, figures, known in history.seen(position)}
+    nodes = {}
+    for number, told, (retained, storage, native, children, length, error), known in history.seen(position):
+        nodes[number] = Node(number, told, retained, storage, native, children, length, error, known)
     for node in nodes.values() if without_tensors else ():
         node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
     _held_by_defaults(nodes)
