@@ -210,7 +210,7 @@ def _in_use(worker: ProcessGrowth) -> Iterator[Witness]:
     Most of the growth had to be free before, or the least that the process held rose by it: the rest would be pages
     that nobody ever touched. What malloc keeps free is no reason for it to end, since it shrinks meanwhile.
     """
-    at_s, in_use, free = in_use_of(worker.rows("sentinels"), (-np.inf, worker.exit_s))
+    at_s, in_use, free = in_use_of(worker.rows("sentinels"))
     if at_s.size < 2 or fell_silent(at_s[-1], worker.time_s[0], worker.time_s[-1]):
         return  # of the end it says nothing
     trend = worker.judged(at_s, in_use)

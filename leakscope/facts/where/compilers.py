@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ...agent import libraries
@@ -37,6 +38,6 @@ def compiling(growth: TreeGrowth, process: ProcessGrowth) -> Compiling | None:
             time_s, *sums = course(growth, process, files)
             late_s = growth.end_s - (growth.end_s - growth.start_s) / 3
             came, variance = (float(sum[-1]) - level_at(time_s, sum, late_s) if time_s.size else 0.0 for sum in sums)
-            goes_on = came > max(variance, 0.0) ** 0.5
+            goes_on = came > math.sqrt(max(variance, 0.0))
             return Compiling(compiler, share, own, goes_on)
     return None
