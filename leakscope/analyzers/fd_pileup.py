@@ -116,7 +116,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     held_bytes = min(round(held.bytes), _native_growth(case, pile.owner)) if held is not None else 0
     new = f"{gained} of the new ones were {what}{f' like {path}' if path else ''}"
     samples = held.sample_count if held is not None else 0
-    stay = f"{format_bytes(held_bytes)} that were allocated there stay, by {samples:,} samples: what belongs to them"
+    stay = f"{format_bytes(held_bytes)} allocated there stay, based on {samples:,} samples: what belongs to them"
     remove = f"remove each one from {kept.name} after use: what is kept there stays open"
     return case.finding(
         _KIND,

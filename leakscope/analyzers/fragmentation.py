@@ -217,7 +217,7 @@ def _survivors_of_malloc(case: Case, process: ProcessGrowth) -> Iterator[Evidenc
             stay.setdefault((str(one.file), one.line), []).append(one)
     for (file, line), found in sorted(stay.items(), key=lambda item: -sum(one.settled_bytes for one in item[1]))[:1]:
         size, place = round(sum(one.settled_bytes for one in found)), f"{file.rsplit('/', 1)[-1]}:{line}"
-        text = f"of what is in use {format_bytes(size)} are there for long, by samples, that were asked for at {place}"
+        text = f"{format_bytes(size)} of what is in use stay for long, based on samples, and were asked for at {place}"
         yield Evidence(f"{text}: each piece keeps the page in which it lies", {"survivor_bytes": size})
 
 

@@ -295,7 +295,8 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> Iterator[Evide
     yield from (grew_at(line) for line in look.lines if line is look.line or line.share >= SOME)
     if not look.lines and asked is not None:
         who = asked.native_stack.replace("\n", " < ")
-        text = f"most of what stays was allocated outside the program's functions, by {asked.sample_count:,} samples"
+        samples = f"based on {asked.sample_count:,} samples"
+        text = f"most of what stays was allocated outside the program's functions, {samples}"
         yield Evidence(f"{text}: {who}", {"samples": asked.sample_count})
     if cache is not None:
         yield cache.evidence

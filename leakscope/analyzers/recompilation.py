@@ -316,7 +316,7 @@ class Compiled(NamedTuple):
     def evidence(self) -> Iterator[Evidence]:
         figures = {"share": round(self.share, 3), "samples": self.sample_count}
         text = f"{self.share:.0%} of what stays was asked for while {self.library} compiled"
-        yield Evidence(f"{text}, by {self.sample_count:,} samples", figures)
+        yield Evidence(f"{text}, based on {self.sample_count:,} samples", figures)
         if self.made is not None:
             text = f"{self.made.file}:{self.made.line} makes a new function to compile each time: {self.made.text}"
             yield Evidence(text, {"line": self.made.line})

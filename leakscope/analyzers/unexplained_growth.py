@@ -237,7 +237,7 @@ def _nobody(case: Case, process: ProcessGrowth) -> _Told:
     """The line that allocated most of what stays is told; first of all a call that is known to leave something."""
     left = left_behind(case.growth, process, case.sources)
     if left is not None:
-        seen = f"{format_bytes(left.bytes)} of what stays was asked for by it ({left.share:.0%}), by samples"
+        seen = f"{format_bytes(left.bytes)} of what stays was asked for by it ({left.share:.0%}), based on samples"
         traced = "it traces the program, so that no snapshots and no samples were taken meanwhile"
         return _Told(
             f", most likely kept by {left.thing.library} for {left.thing.name} at {left.line.place}",

@@ -155,8 +155,8 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     type_name, (bytes, count, maker) = max(found.items(), key=lambda one: one[1][0], default=("", (0.0, 0, "")))
     if not found or bytes < MOST * process.growth_bytes:
         return None
-    text = f"{maker} asked for {format_bytes(bytes)} that stays, by {count:,} samples; the graph of all objects has "
-    evidence = Evidence(f"{text}no {type_name} for it", {"bytes": round(bytes), "samples": count})
+    text = f"{maker} asked for {format_bytes(bytes)} that stays, based on {count:,} samples; the graph of all objects"
+    evidence = Evidence(f"{text} has no {type_name} for it", {"bytes": round(bytes), "samples": count})
     ground = "samples saw them made and never freed, and the graph has none of them"
     return Leaked(bytes, type_name, ground, evidence, has_native=True)
 
@@ -277,7 +277,7 @@ class MadeAt:
         by = f", asked for by {self.package}" if self.package else ""
         what = f"allocated {line.share:.0%} of what malloc handed out and was kept"
         if first.allocator in OBJECTS:
-            what = f"made {line.share:.0%} of the {self.what} objects that stayed, by samples"
+            what = f"made {line.share:.0%} of the {self.what} objects that stayed, based on samples"
         text = f"{line.file}:{line.line} {what}{by}"
         figures = {
             "line": line.line, "share": round(line.share, 3), "samples": format_count(line.sample_count),

@@ -84,7 +84,7 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
         yield from _weighed(found, step_unit)
     below = weighs_in_members(found.place)
     if below is not None:
-        text = f"most of each member that was looked into is {within_member(below)}"
+        text = f"most of each member examined is {within_member(below)}"
         yield Evidence(text, {"bytes": int(below.deep_bytes.max())})
     for line in (*found.lines[:3], *found.removing[:1]):
         yield at_line(line, line.kind)
@@ -93,7 +93,7 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
         is_small = made.alive[0].allocator in OBJECTS
         what = "the small objects that stayed" if is_small else "what malloc handed out and was kept"
         samples = f"{made.sample_count:,} sample{'' if made.sample_count == 1 else 's'}"
-        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, by {samples}"
+        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, based on {samples}"
         figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
     calls, others = tasks_wait_in(found), also_held_by(found)

@@ -92,13 +92,14 @@ class _Size(NamedTuple):
     remedies: int
     lines: int = 0
     tables: int = 2
+    has_cost: bool = True
 
 
 _SIZES = (  # whole sentences of evidence, rather than more; one table with its largest rows, rather than halves of two
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(3, 1, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
     _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 1, tables=1), _Size(2, 1, 2, 1, tables=1),
     _Size(4, 1, 2, 1, 2, 1), _Size(3, 1, 2, 1, 2, 1), _Size(2, 1, 2, 1, 2, 1),
-    _Size(2, 1, 2, 1, 1, 1), _Size(1, 1, 1, 1, 1, 1),
+    _Size(2, 1, 2, 1, 1, 1), _Size(1, 1, 1, 1, 1, 1), _Size(1, 1, 1, 1, 1, 1, False), _Size(1, 1, 1, 1, 1, 0, False),
 )  # fmt: skip
 
 
@@ -189,7 +190,8 @@ def _screen(report: Report, size: _Size, columns: int) -> Iterator[RenderableTyp
     told = [_named("Not checked", not_checked), _named("Ruled out", ruled_out_kinds(report))]
     if text := " · ".join(filter(None, told)):
         yield Text(f"{text} (--verbose says why)", style="dim")
-    yield Text(cost(report.recording, briefly=True), style="dim")
+    if size.has_cost:
+        yield Text(cost(report.recording, briefly=True), style="dim")
 
 
 def _ignored(report: Report) -> Iterator[RenderableType]:

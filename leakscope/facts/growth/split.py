@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ...rising import BLOCKS
-from ...units import MOST
+from ...units import HARDLY, MOST
 from ..remembered import remembered
 from ..series.arithmetic import Floats, slope_interval
 from ..tables import only, series, without_last
@@ -168,12 +168,14 @@ def _estimates(process: ProcessGrowth, time_s: Floats, busy: Floats) -> tuple[di
         if at_s.size < 2 or at_s[-1] <= at_s[0]:
             continue
         at, now = paced(process, at_s, values, time_s)
-        middle = (at[0] + at[-1]) / 2  # what came in one half alone goes on from there on one side alone
-        halfway = float(np.interp(middle, at, values))
-        early, late = (float(gain / (at[-1] - middle)) for gain in (halfway - values[0], values[-1] - halfway))
+        began = max(0, int(np.argmax(np.abs(values - values[0]) > HARDLY * np.ptp(values))) - 1)
+        pace = float((values[-1] - values[began]) / (at[-1] - at[began]))
         found[account] = np.interp(now, at, values)
-        before[account] = -np.minimum(values[0], early * np.maximum(0.0, at[0] - now))
-        after[account] = np.maximum(-values[-1], late * np.maximum(0.0, now - at[-1]))
+        earlier = pace * np.maximum(0.0, at[0] - now) if not began else np.zeros_like(now)
+        before[account] = -np.minimum(values[0], earlier)
+        late = values[-1] - np.interp((at[0] + at[-1]) / 2, at, values)
+        if abs(late) > HARDLY * np.ptp(values):  # else it came with what was loaded, and stays
+            after[account] = np.maximum(-values[-1], pace * np.maximum(0.0, now - at[-1]))
         read_s.append(at_s[[0, -1]])
     if not found:
         return {}, life_s

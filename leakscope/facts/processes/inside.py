@@ -66,7 +66,7 @@ def _of_other_mallocs(recording: Recording) -> list[str]:
     """First of all: growth that such an allocator keeps looks like growth that nobody can explain."""
     return [
         f"malloc is {library}'s, not glibc's: what it has in use and keeps free was "
-        + ("read from it, arenas were not" if is_known else "not read: what is in use is an estimate, by samples")
+        + ("read from it, arenas were not" if is_known else "not read: what is in use is an estimate, based on samples")
         for library, is_known in other_mallocs(recording).items()
     ]
 
