@@ -14,7 +14,7 @@ import numpy as np
 from ...units import FEWEST, HARDLY, MOST
 from .comparable import Heap
 from .owners import is_module_dict
-from .place import OUTSIDE, RUNNING, Floats, Place
+from .place import OUTSIDE, RUNNING, Floats, Place, downwards
 
 THREADS_ALIVE = "threading._active"
 _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
@@ -151,9 +151,10 @@ def _grows(place: Place, time_s: Floats, threshold_bytes: float) -> bool:
 
 def _is_on_its_way(root: Place) -> bool:
     """A local of a library's that had hardly anything before the last of several snapshots: of a call that then ran."""
-    if len(root.deep_bytes) < FEWEST or root.deep_bytes[:-1].max() >= HARDLY * root.deep_bytes[-1]:
+    before = root.deep_bytes[:-1]
+    if len(root.deep_bytes) < FEWEST or before.max() >= HARDLY * root.deep_bytes[-1] or root.root_kind != "frame":
         return False
-    return root.root_kind == "frame" and not root.is_user
+    return not any(part.is_user for part in (downwards([root]) if before.any() else [root]))
 
 
 def _by_itself(place: Place, time_s: Floats) -> bool:
