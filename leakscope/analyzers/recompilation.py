@@ -339,16 +339,15 @@ def _compiled_in(case: Case, process: ProcessGrowth) -> Compiled | None:
         return None
     places = {(own.file, own.line) for own in one.own}
     line = next((line for line in lines if (line.file, line.line) in places), lines[0])
-    made = next(
-        (ask for ask in _asks(case.sources, one.compiler.also_by) if _is_made_in(line, ask, case.sources)), None
-    )
+    made = _made_for(line, case.sources, one.compiler.also_by)
     samples = sum(own.sample_count for own in one.own)
     return Compiled(one.compiler.library or "", one.share, samples, line, made, one.compiler.let_go or "")
 
 
-def _asks(sources: Sequence[Source], names: Sequence[str]) -> Iterator[Line]:
-    """Where a function is handed to the compiler: by a call, or by a decorator of one that is defined in another."""
-    yield from find_calls(sources, *names)
+def _made_for(line: GrowthLine, sources: Sequence[Source], names: Sequence[str]) -> Line | None:
+    """Where what compiles at a line is made anew each time: handed to the compiler by a call, or by a decorator of a
+    function that is defined in another, in the line's own function or in one that it calls."""
+    asks = find_calls(sources, *names)
     index = index_of(sources, tail(names[0]))
     for scope, above in ((scope, scope.parent) for scope in index.scopes):
         for one in getattr(scope.node, "decorator_list", ()):
@@ -356,15 +355,11 @@ def _asks(sources: Sequence[Source], names: Sequence[str]) -> Iterator[Line]:
                 continue
             if any(".".join(imported(node, above)) in names for node in ast.walk(one) if isinstance(node, ast.expr)):
                 is_once = not index.is_repeated(Site(one, ()), above)
-                yield line_at(index, above, one, CALLS, 1.0)._replace(is_once=is_once)
-
-
-def _is_made_in(line: GrowthLine, ask: Line, sources: Sequence[Source]) -> bool:
-    """Whether the function that compiles there is made anew each time: by itself, or by one that it calls."""
-    if ask.function is None or ask.is_once:
-        return False
-    index = index_of(sources, ask.function.rsplit(".", 1)[-1])
-    called = ((function, *call) for function, calls in index.callers.items() for call in calls)
-    by = {scope.qualname for function, scope, site in called if function.qualname == ask.function
-          and index.is_repeated(site, scope)}  # fmt: skip
-    return line.function in {ask.function, *by}
+                asks.append(line_at(index, above, one, CALLS, 1.0)._replace(is_once=is_once))
+    called = [(function, *call) for function, calls in index.callers.items() for call in calls]
+    for ask in asks:
+        by = {caller.qualname for function, caller, site in called if function.qualname == ask.function
+              and index.is_repeated(site, caller)}  # fmt: skip
+        if ask.function is not None and not ask.is_once and line.function in {ask.function, *by}:
+            return ask
+    return None
