@@ -48,6 +48,7 @@ def test_the_terminal_in_the_readme_shows_what_the_commands_print() -> None:
     assert pictures.words(pictures.CAST.read_text("utf-8")) == pictures.words(pictures.cast()), BEHIND
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("name", ["page", "compare", "notebook"])
 def test_pictures_of_pages_say_what_these_say_today(name: str, tmp_path: Path) -> None:
     picture, make, _ = pictures.PAGES[name]
