@@ -37,7 +37,7 @@ from ..facts.heap.place import Place
 from ..facts.series.arithmetic import gained
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import only, series
-from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
+from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations, installed
 from ..facts.where.compilers import compiling
 from ..facts.where.libraries import left_behind
 from ..facts.where.stacks import GrowthLine, by_creation, lines_of
@@ -266,7 +266,7 @@ def _remedy(line: GrowthLine | None, library: str | None, frees: str | None) -> 
         place = f"{line.file.rsplit('/', 1)[-1]}:{line.line}"
         return f"give what is made at {place} to {frees}() once it is done with: it is the program's to free"
     first = line.alive[0] if line is not None and line.alive else None
-    if first is not None and first.is_beside_program:
+    if first is not None and first.package and not installed(first.native_library or ""):
         made = f"{first.native_function}() of {library}" if first.native_function else library
         return f"see that what {made} makes is given back to it: {library} is a library of the program's own"
     if library:

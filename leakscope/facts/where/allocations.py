@@ -58,13 +58,6 @@ class Allocations:
         return next((symbol for symbol in symbols if symbol in makers), None)
 
     @property
-    def is_beside_program(self) -> bool:
-        """The library is none that was installed: it lies where the program has it."""
-        library = self.native_library or ""
-        is_installed = _PACKAGES.search(library) or _STANDARD.search(library)
-        return not is_installed and _beside_a_program(library) is not None
-
-    @property
     def package(self) -> str | None:
         """Whose library it was that asked."""
         return package_of(self.native_library or "")
@@ -72,11 +65,16 @@ class Allocations:
 
 def package_of(library: str) -> str | None:
     """As it is imported; None: Python's own, or the system's."""
-    found = _PACKAGES.search(library) or _STANDARD.search(library)
+    found = installed(library)
     if found is None:
         return _beside_a_program(library)
     name, path = found.group(1), library[found.end(1) :]
     return f"{name}.{path.split('/')[1]}" if name in _SHARED_NAMES and path.startswith("/") else name
+
+
+def installed(library: str) -> re.Match[str] | None:
+    """Where in a path the package begins; None: it lies elsewhere, as beside the program."""
+    return _PACKAGES.search(library) or _STANDARD.search(library)
 
 
 def _beside_a_program(library: str) -> str | None:
