@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .confidence import Ground
 from .kinds import CRASH, GROWTH, KILL, Kind
+from .schema import ROLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +37,7 @@ class Evidence:
 HELD_BY = "bytes held by"
 NOBODY = "no Python object"  # by which what C code has leaked is held
 
-# What a reader calls roles of processes, where it is something else. The root of a job may train, or serve, or neither.
 OTHERS = "other processes"  # behind their number: the name of a band that has several
-ROLES = {"trainer": "main process", "python": "child", "python-fork": "forked child", "python-spawn": "spawned child"}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 SCHEMA_VERSION = 2
 OLDEST_VERSION = 2  # that is read
+# What a reader calls roles of processes, where it is something else. The root of a job may train, or serve, or neither.
+ROLES = {"trainer": "main process", "python": "child", "python-fork": "forked child", "python-spawn": "spawned child"}
 SETTLED_S = 10.0  # so long what is in settled_bytes has been alive
 
 

@@ -147,7 +147,8 @@ class RecordingBuilder:
         **columns: Any,
     ) -> RecordingBuilder:
         """An inventory: its own row (``columns``) and the rows of the tables that belong to it."""
-        row = {"reason": "schedule", "safe_point": "pending-call", "duration_s": 0.01, "truncated": False, **columns}
+        row = {"reason": "schedule", "safe_point": "pending-call", "duration_s": 0.01, "truncated": False}
+        row |= {"tensor_bytes": 0, "tensor_device_bytes": 0, **columns}  # torch was asked
         self.row("takes", at_s, pid, take=number, **row)
         parts = [("object_types", part) for part in types or ()] + [("threads", part) for part in threads or ()]
         for table, part in parts:

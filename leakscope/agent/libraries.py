@@ -92,7 +92,7 @@ THINGS = (
                  "another managed object, also after it is taken out"),
     Thing("d", REGISTRY, made_by=("submit", "persist", "scatter"), library="zict",
           let_go="drop each future once its result is used (del, or future.release()), and gather results where they "
-                 "are worked on: a worker of Dask keeps what any future of a client stands for"),
+                 "are worked on: a worker of Dask keeps its result as long as a client has the future"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
           let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",

@@ -10,7 +10,7 @@ Mistaken when: it is read by a name that the source does not show.
 Do:            release it once it is no longer needed.
 
 What only stands, and may be read yet, is no finding: the bill says what each variable holds. Where nobody can tell
-whether memory grows, those are told that gained min_growth_share of what was gained: what to watch in a longer run.
+whether memory grows, those are reported that gained min_growth_share of what was gained: watch them in a longer run.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from ..findings import ROLES
 from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
 from ..recorder.peaks import Held, Peak, own_peak
 from ..recorder.tree import Memory, Tree
+from ..schema import ROLES
 from ..signals import signal_name
 from ..units import COUNTS_NOTE, EXIT_NOTE, STEP, STEP_UNITS
 from .chart import FILLS, Course

@@ -256,7 +256,7 @@ def test_growth_that_the_edit_of_the_first_advice_removes_is_a_measure(tmp_path,
     again = open_recording(RECORDINGS / "retained_objects_numpy_views-clean.parquet")
     monkeypatch.setattr(leakscope_tool, "prove", lambda fix, before, after: compare(before, again))
     gone = []
-    for name in ("numpy_views", "listeners"):
+    for name in ("numpy_views", "slots"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.parquet").symlink_to(RECORDINGS / f"retained_objects_{name}-leaky.parquet")
         gone.append(leakscope_tool.removed_by_edit(tmp_path / name))

@@ -184,8 +184,8 @@ class Look:
             alike["Module"] = []
         # Of the optimizer that has just stepped nobody else computes gradients.
         self._reads_gradients = self._holds_still or (is_after_step and len(alike["Optimizer"]) == 1)
-        most, ends_s = self._pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
-        bounds = tensors.Bounds(min(most, self._most_tensors), ends_s)
+        most, asking_ends_s = self._pauses.bounds_of_tensors(self._memory.tensor_s or tensors.TENSOR_S)
+        bounds = tensors.Bounds(min(most, self._most_tensors), asking_ends_s)
         inventory = tensors.look(
             self._kinds["Tensor"], alike["Tensor"], bounds, alike["Module"], alike["Optimizer"],
             self._batch_storages, self._memory, with_values=True, with_gradients=self._reads_gradients,

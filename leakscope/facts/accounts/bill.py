@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...findings import DATA, LEVEL, PEAK, ROLES, Bill, BillRow, Peak
+from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
+from ...schema import ROLES
 from ...storage import Recording
 from ...units import MOST, SOME
 from ..calls import Call

@@ -351,7 +351,7 @@ def handle_removed(asked: Asked, found: Statement) -> Edited:
     outer = next(one for one in function.body if one in (*found.around, node))
     rest = function.body[function.body.index(outer) + 1 :]
     name = _own_name(node) if isinstance(node, ast.Assign) else "handle" if outer is node else "handles"
-    mentioned = len(re.findall(rf"\b{name}\b", segment(source, function)))
+    mentioned = len(re.findall(rf"\b{re.escape(name)}\b", segment(source, function)))
     if isinstance(node, ast.Assign) and mentioned == 2:
         return _removed_by_caller(asked, found, name)
     need(rest and (outer is node or isinstance(node, ast.Expr)))

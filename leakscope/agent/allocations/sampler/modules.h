@@ -413,51 +413,75 @@ struct all_asked {
     uint32_t count;
 };
 
-/* The functions of all that is asked of a module, in one pass over its symbols: torch's have a hundred thousand, which the
- * loader goes through for each address. The program has no name here, and what is not found the loader is asked for. */
-static int find_names(struct dl_phdr_info *info, size_t size, void *to)
+struct range {
+    uintptr_t begin, end, dynamic;
+};
+
+static struct range range_of(const struct dl_phdr_info *info)
 {
-    struct all_asked *all = to;
-    uintptr_t base = info->dlpi_addr, dynamic = 0, begin = ~(uintptr_t)0, end = 0;
-    (void)size;
+    struct range found = {~(uintptr_t)0, 0, 0};
     for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *one = &info->dlpi_phdr[i];
-        uintptr_t at = base + one->p_vaddr;
-        dynamic = one->p_type == PT_DYNAMIC ? at : dynamic;
-        begin = one->p_type == PT_LOAD && at < begin ? at : begin;
-        end = one->p_type == PT_LOAD && at + one->p_memsz > end ? at + one->p_memsz : end;
+        uintptr_t at = info->dlpi_addr + one->p_vaddr;
+        if (one->p_type == PT_DYNAMIC)
+            found.dynamic = at;
+        if (one->p_type != PT_LOAD)
+            continue;
+        found.begin = at < found.begin ? at : found.begin;
+        found.end = at + one->p_memsz > found.end ? at + one->p_memsz : found.end;
     }
-    struct asked *first = all->of, *last = all->of + all->count;
-    while (first < last && first->back <= begin)
-        first++;
-    while (first < last && last[-1].back > end)
-        last--;
-    struct tables tables = {0};
-    if (dynamic && *info->dlpi_name && first < last)
-        tables = tables_of(base, dynamic);
-    const uint32_t *hash = tables.hash;
-    if (!hash || !tables.symbols || !tables.names)
-        return 0;
+    return found;
+}
+
+/* The last symbol that the hash table leads to, which does not say how many there are. */
+static uint32_t last_symbol(const uint32_t *hash)
+{
     uint32_t top = 0, hashed = hash[1];
     const uint32_t *bucket = hash + 4 + 2 * hash[2], *chain = bucket + hash[0];
     for (uint32_t i = 0; i < hash[0]; i++)
         top = bucket[i] > top ? bucket[i] : top;
     while (top >= hashed && !(chain[top - hashed] & 1))
         top++;
-    for (uint32_t at = hashed; at <= top; at++) {
+    return top;
+}
+
+/* Who of those from first to before last goes on in this function. */
+static void name_by(const ElfW(Sym) *symbol, uintptr_t from, struct asked *first, struct asked *last)
+{
+    uintptr_t behind = from + symbol->st_size;
+    struct asked *one = first; /* the first that lies behind its begin */
+    for (size_t left_over = (size_t)(last - first); left_over; left_over /= 2)
+        if (one[left_over / 2].back <= from) {
+            one += left_over / 2 + 1;
+            left_over--;
+        }
+    for (; one < last && one->back <= behind; one++)
+        if (!one->symbol || one->symbol->st_value < symbol->st_value)
+            one->symbol = symbol;
+}
+
+/* The functions of all that is asked of a module, in one pass over its symbols: torch's have a hundred thousand, which the
+ * loader goes through for each address. The program has no name here, and what is not found the loader is asked for. */
+static int find_names(struct dl_phdr_info *info, size_t size, void *to)
+{
+    struct all_asked *all = to;
+    struct range range = range_of(info);
+    struct asked *first = all->of, *last = all->of + all->count;
+    (void)size;
+    while (first < last && first->back <= range.begin)
+        first++;
+    while (first < last && last[-1].back > range.end)
+        last--;
+    if (!range.dynamic || !*info->dlpi_name || first == last)
+        return 0;
+    struct tables tables = tables_of(info->dlpi_addr, range.dynamic);
+    if (!tables.hash || !tables.symbols || !tables.names)
+        return 0;
+    uint32_t end = last_symbol(tables.hash);
+    for (uint32_t at = tables.hash[1]; at <= end; at++) {
         const ElfW(Sym) *symbol = &tables.symbols[at];
-        uintptr_t from = base + symbol->st_value, behind = from + symbol->st_size;
-        if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) == STT_TLS || behind < first->back || from >= last[-1].back)
-            continue;
-        struct asked *one = first; /* the first that lies behind its begin */
-        for (size_t left_over = (size_t)(last - first); left_over; left_over /= 2)
-            if (one[left_over / 2].back <= from) {
-                one += left_over / 2 + 1;
-                left_over--;
-            }
-        for (; one < last && one->back <= behind; one++)
-            if (!one->symbol || one->symbol->st_value < symbol->st_value)
-                one->symbol = symbol;
+        if (symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) != STT_TLS)
+            name_by(symbol, info->dlpi_addr + symbol->st_value, first, last);
     }
     for (; first < last; first++)
         keep_text_of_native(mixed(first->back) | 1, info->dlpi_name, first->symbol ? tables.names + first->symbol->st_name : "");
