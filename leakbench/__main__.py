@@ -96,7 +96,7 @@ def main() -> None:
     loads: dict[str, list[float]] = {}
     with _busy(options.load), ThreadPoolExecutor(options.at_once) as pool:
         try:
-            for scored in pool.map(lambda job: judge(*job, begins, options), jobs):
+            for scored in pool.map(lambda job: judge(job[0], job[1], job[2], begins, options), jobs):
                 if scored is None:
                     continue
                 print(line(scored), flush=True)

@@ -96,18 +96,21 @@ def how_sure() -> str:
         (f"{one.told:.0%}", f"{one.fitted:.0%}", f"{one.low:.0%} to {one.high:.0%}", f"{one.count}")
         for one in levels(every)
     ]
-    told, fitted = told_and_fitted(every)
     tables: list[str | Table] = [
         "All committed runs but the sealed:\n",
         _calibrated(known),
         "The sealed one, by which nothing is fixed:\n",
         _calibrated(ours[SEALED]),
-        "How sure each level of ground makes alone, as it is told and as all these findings have it (by logistic"
-        " regression):\n",
-        Table(("told", "fitted", "95 times in a hundred", "findings"), rows),
-        f"On programs to which they were not fitted, the fitted levels have a log loss of {fitted:.3f}; as they are"
-        f" told it is {told:.3f}.\n",
     ]
+    if rows:
+        told, fitted = told_and_fitted(every)
+        tables += [
+            "How sure each level of ground makes alone, as it is told and as all these findings have it (by logistic"
+            " regression):\n",
+            Table(("told", "fitted", "95 times in a hundred", "findings"), rows),
+            f"On programs to which they were not fitted, the fitted levels have a log loss of {fitted:.3f}; as they are"
+            f" told it is {told:.3f}.\n",
+        ]
     return "\n".join(map(_as_markdown, tables))
 
 
