@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .confidence import Ground
 from .kinds import CRASH, GROWTH, KILL, Kind
-from .schema import ROLES
+from .schema import ROLES as ROLES  # which pages and renderers show
 
 if TYPE_CHECKING:
     import pandas as pd

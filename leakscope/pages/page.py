@@ -17,8 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..findings import Series
-from ..schema import ROLES
+from ..findings import ROLES, Series
 from ..units import format_about, format_bytes, format_count, format_duration, format_per_step, format_rate
 from ..version import __version__
 from ..words import accepted, beside, judged, printable, rests_on

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ..findings import BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, ProcessRow, Report, Subject, Verdict
-from ..schema import ROLES
+from ..findings import ROLES, BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, ProcessRow, Report, Subject, Verdict
 from ..units import format_about, format_bytes, format_duration, format_rate, per_step, steps_together
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts

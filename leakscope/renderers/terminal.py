@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..findings import (
+    ROLES,
     BudgetRow,
     Excerpt,
     Finding,
@@ -37,7 +38,6 @@ from ..findings import (
     Verdict,
     file_of,
 )
-from ..schema import ROLES
 from ..units import format_about, format_bytes, format_duration
 from ..words import (
     VERDICTS,
