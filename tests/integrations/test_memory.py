@@ -99,7 +99,8 @@ def test_a_cleanup_that_helps_says_what_it_freed_and_nothing_else(
         done.append(cleanup.step())
     cleanups = [c for c in done if c is not None]
     assert [done.index(c) for c in cleanups] == [9, 19, 29, 39, 49, 59]
-    assert sum(c.gain_bytes for c in cleanups[1:]) == pytest.approx(50 * MiB, rel=0.2)
+    freed = sum(c.gain_bytes for c in cleanups[1:])
+    assert 0.8 * 50 * MiB < freed < 1.5 * 50 * MiB, "malloc may give back some of its own beside"
     assert cleanup.summary.startswith("5 cleanups after the first freed ")
     assert all(c.object_count >= 10 for c in cleanups)
     assert {record.levelno for record in caplog.records} == {logging.INFO}
