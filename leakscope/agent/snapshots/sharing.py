@@ -78,7 +78,8 @@ def parent_allows(shared_bytes: int | None) -> bool:
 
 def tensors_allowed(shared_bytes: int | None) -> float:
     """How many tensors a process with live forked children may ask: what they hold is read, and copied by nobody."""
-    return float("inf") if parent_allows(shared_bytes) else _allowed_bytes() / COPIED_BY_TENSOR_BYTES
+    allowed_bytes = _allowed_bytes() if shared_bytes else float("inf")
+    return float("inf") if (shared_bytes or 0) <= allowed_bytes else allowed_bytes / COPIED_BY_TENSOR_BYTES
 
 
 def _allowed_bytes() -> float:

@@ -301,13 +301,12 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     written = min(rest, _written(process, look.time_s))
     rows = [replace(row, name=_NAMES.get(row.account, row.name)) for row in rows if row.bytes]
     parts = [BillRow(FREE, of, round(size), name) for of, size in free.items() if size]
+    account, of = NATIVE, "native memory of libraries"
+    if not look.knows_tensors:
+        account, of = UNMEASURED, "tensors, which no snapshot had weighed yet, and libraries"
     return [
         *_of_user(rows),
-        BillRow(NATIVE, "native memory of libraries", round(native + mapped), name, True)
-        if look.knows_tensors
-        else BillRow(
-            UNMEASURED, "tensors, which no snapshot had weighed yet, and libraries", round(native + mapped), name
-        ),
+        BillRow(account, of, round(native + mapped), name, look.knows_tensors),
         BillRow(FREE, "freed, kept by the allocator", sum(part.bytes for part in parts), name, parts=parts),
         BillRow(LIBRARIES, "pages of libraries' files that were written to", round(written), name),
         BillRow(UNMEASURED, "not measured (stacks)", round(rest - written), name),
