@@ -297,11 +297,7 @@ def _doubts(seen: Kills, kill: Kill) -> Iterator[str]:
 
 
 def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
-    if blamed is not None and blamed.finding is not None:
-        yield from blamed.finding.remedy
-    elif blamed is not None and blamed.subject.holder:
-        place = f" ({blamed.subject.file}:{blamed.subject.line})" if blamed.subject.line else ""
-        yield f"hold less in {blamed.subject.holder}{place}: it was {blamed.share:.0%} of what the process held"
+    yield from blamed.remedy if blamed is not None else ()
     if kill.event is None and kill.confidence < PROVEN:
         yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
 

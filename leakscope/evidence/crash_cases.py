@@ -109,11 +109,10 @@ def _filled(case: Case, member: Process, told: Told, so_far: Sequence[Finding]) 
         return told
     is_most = holder.share >= MOST and holder.subject.line is not None
     enough = would_have_been_enough(case, member, holder)
-    of_holder = holder.finding.remedy if is_most and holder.finding is not None else ()
     return told._replace(
         title=f"{told.title}; {holder.clause}",
         evidence=[*told.evidence, *([enough] if enough is not None else [])],
-        remedy=[*of_holder, *told.remedy],
+        remedy=[*(holder.remedy if is_most else ()), *told.remedy],
         filled_by=holder if is_most else None,
     )
 

@@ -37,6 +37,16 @@ class Culprit:
     finding: Finding | None = None
     bytes_per_s: float | None = None  # as it grew; None: it did not, or unclear
 
+    @property
+    def remedy(self) -> Sequence[str]:
+        """What its finding advises, or else to hold less of what has a name."""
+        if self.finding is not None:
+            return self.finding.remedy
+        if not self.subject.holder:
+            return ()
+        place = f" ({self.subject.file}:{self.subject.line})" if self.subject.line else ""
+        return (f"hold less in {self.subject.holder}{place}: it was {self.share:.0%} of what the process held",)
+
 
 def culprit(case: Case, hog: Process, so_far: Sequence[Finding]) -> Culprit | None:
     """None: nothing that has a name explains what it held."""

@@ -462,6 +462,32 @@ def test_one_list_of_more_strings_than_there_is_room_for_is_read_in_part() -> No
     assert 0.7 * 22e6 < row["retained_bytes"] < 1.4 * 30e6
 
 
+def test_what_a_function_had_as_it_failed_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its frame hangs on the last that the modules lead to, beside all else that they do."""
+
+    def fails() -> None:
+        rows = [f"row {number}" for number in range(400_000)]
+        raise ValueError(len(rows))
+
+    def calls() -> None:
+        fails()
+
+    try:
+        calls()
+    except ValueError as error:
+        monkeypatch.setattr(sys, "last_traceback", error.__traceback__, raising=False)
+    graph = HeapGraph()
+    assert graph.read(1, 1 << 40, 64 << 20, None, 20_000) is not None
+    assert graph.is_sampled
+    found = graph.work_out()
+    assert found is not None
+    rows = {row["node"]: row for table, row in found.rows if table == "heap_nodes"}
+    (held,) = [row for row in rows.values() if row["edge_name"] == "rows"]
+    assert held["length"] == 400_000
+    assert 0.7 * 22e6 < held["retained_bytes"] < 1.4 * 30e6
+    assert rows[held["path_node"]]["owner"].endswith(".fails"), "by its own name, not by a chain of frames"
+
+
 def test_results_of_a_cache_are_among_those_that_are_read_in_part() -> None:
     """It tells the collector of a key, a result and a class in turn: of one in three, nine, ... only classes. Of many
     objects that lie as deep it is read as a list of so many would be.

@@ -297,6 +297,7 @@ def test_what_filled_the_memory_is_the_line_to_mend(tmp_path: Path, held_mib: in
     (finding,) = answers(builder.ends(exit_code=1))
     assert (finding.subject.variable == "rows") is (line == 30)
     assert finding.subject.line == line and finding.subject.type == "MemoryError"
+    assert any("train.py:30" in advice for advice in finding.remedy) is (line == 30)
     assert "it was at /home/me/train.py:7" in said(finding)
 
 

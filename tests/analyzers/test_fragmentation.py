@@ -13,6 +13,7 @@ from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
 
 KiB = 1024
 GROWING = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
+PINS = LEAK_BYTES_PER_S // 50  # a second: what stays in use between what is freed
 SOURCE = "class Vocabulary:\n    def absorb(self, phrase):\n        self.counts[phrase] = 1\n"
 
 
@@ -33,7 +34,7 @@ def only_finding(builder):
 
 
 def test_arenas_of_python_that_stay_half_empty_name_what_lives_in_them(tmp_path):
-    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [3 * MiB] * 20}
+    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [3 * MiB + PINS * s for s in range(20)]}
     finding = only_finding(with_takes(sentinels(trainer(tmp_path), in_use=0, **arenas), (1000, 6000, 16000)))
     assert "Python's allocator" in finding.title and finding.subject.variable == "counts"
     assert finding.subject.line == 3 and finding.remedy
@@ -41,14 +42,14 @@ def test_arenas_of_python_that_stay_half_empty_name_what_lives_in_them(tmp_path)
 
 
 def test_malloc_that_keeps_what_was_freed(tmp_path):
-    finding = only_finding(with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=GROWING)))
+    finding = only_finding(with_takes(sentinels(trainer(tmp_path), in_use=PINS, malloc_free_bytes=GROWING)))
     assert finding.subject.library == "malloc" and finding.subject.holder is None
     assert finding.doubts and "--probe" in finding.remedy[0]  # nobody has measured what a trim gives back
 
 
 @pytest.mark.parametrize(("given", "words"), [(400 * MiB, ["malloc_trim(0)", "400 MiB"]), (MiB, ["leakscope whatif"])])
 def test_what_a_trim_was_tried_on_says_what_else_to_do(tmp_path, given, words):
-    builder = sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=GROWING, rss_bytes=[500 * MiB] * 20)
+    builder = sentinels(trainer(tmp_path), in_use=PINS, malloc_free_bytes=GROWING, rss_bytes=[500 * MiB] * 20)
     tried = {"experiment": "malloc_trim", "returned_bytes": given, "experiment_s": 0.1}
     finding = only_finding(with_takes(builder).row("experiments", 20.0, PID, **tried))
     assert says(finding.remedy[0], *words) and "--probe" not in finding.remedy[0]
@@ -181,7 +182,7 @@ def test_near_the_limit_it_is_a_warning(tmp_path):
 
 @pytest.mark.parametrize(("pieces", "line"), [((100, 1000, 2000), True), ((100, 2000, 2010), False)])
 def test_few_survivors_are_named_where_each_brings_free_pieces_with_it(tmp_path, pieces, line):
-    builder = with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=GROWING), (100, 400, 730))
+    builder = with_takes(sentinels(trainer(tmp_path), in_use=PINS, malloc_free_bytes=GROWING), (100, 400, 730))
     for at_s, count in zip((4, 9, 17), pieces):
         row = {"arena": 0, "arena_count": 1, "free_bytes": 100 * MiB, "free_chunk_count": count}
         builder.row("malloc_arenas", at_s, PID, system_bytes=200 * MiB, top_bytes=0, **row)

@@ -1235,3 +1235,18 @@ def test_what_ever_more_hooks_collect_is_mended_where_they_are_registered(calls:
     outputs = Place(path, "list", Reference("cell", "outputs", is_user=True), none, none, none)
     found = filled_by([Source("__main__", "/job/train.py", HOOKS.format(calls=calls))], outputs)
     assert (found[1][0].line if found is not None else None) == line
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.8, "main() rows"), (0.4, "main()")])
+def test_of_a_function_that_runs_the_variable_with_most_of_it_is_the_holder(share: float, told: str) -> None:
+    """Also where it alone gained less than is told: nobody can hold less in a function."""
+    levels = np.array([1.0, 2.0, 3.0, 4.0]) * MB
+    call = Place("main()", "frame", Reference(), levels, np.ones(4), np.zeros(4), node=5)
+    rows = Place("main() rows", "list", Reference("local", "rows", is_user=True), share * levels, np.ones(4), levels)
+    batch = Place("main() batch", "list", Reference("local", "batch"), (1 - share) / 2 * levels, np.ones(4), levels)
+    for place_ in (call, rows, batch):
+        place_.root_kind = "frame"
+    call.children += [rows, batch]
+    rows.parent = batch.parent = call
+    heap = Heap(1, np.arange(4.0), *[np.zeros(4)] * 3, (1, 2, 3, 4), False, (call,), (call, rows, batch))
+    assert [one.place.path for one in accumulations(heap, 2.9 * MB) if one.place is not None] == [told]

@@ -53,6 +53,12 @@ def test_threads_that_the_job_ends_with_itself_were_a_pile(tmp_path):
     assert finding.subject.holder == f"{COUNT - 7} threads"  # more than the median of the first three
 
 
+def test_a_pile_that_was_seen_half_taken_down_was_one(tmp_path):
+    """It had never lost as many before."""
+    (finding,), _ = looked(trainer(tmp_path, leak=0, thread_count=[*RISING[:-1], RISING[-2] - 12]).open())
+    assert finding.subject.holder == f"{COUNT - 3} threads"
+
+
 def test_a_pile_is_found_after_a_start_that_took_half_of_the_run(tmp_path):
     late = [4] * 40 + [4 + n for n in range(40)]
     builder = trainer(tmp_path, leak=0, thread_count=late).sentinels(PID, from_s=8.0, step=[1 + n for n in range(12)])

@@ -34,11 +34,11 @@ _TYPES: dict[str, type] = {
     "string_io": StringIO, "buffered_reader": BufferedReader, "buffered_writer": BufferedWriter,
     "buffered_random": BufferedRandom, "generator": types.GeneratorType, "coroutine": types.CoroutineType,
     "async_generator": types.AsyncGeneratorType, "module": types.ModuleType, "code": types.CodeType,
-    "frame": types.FrameType, "function": types.FunctionType,
+    "frame": types.FrameType, "function": types.FunctionType, "traceback": types.TracebackType,
 }  # fmt: skip
 _FUNCTIONS = (
     "PyDict_Next", "PyList_Append", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
-    "PyThreadState_Get", "PyFrame_GetLineNumber", "PyCode_Addr2Line",
+    "PyThreadState_Get", "PyFrame_GetLineNumber", "PyCode_Addr2Line", "PySys_GetObject",
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state
 _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...units import GOOD_PART, MUCH, SOME
+from ...units import GOOD_PART, SOME
 from ..series.arithmetic import Floats
 from ..series.trend import Trend, judge
 from .processes import ProcessGrowth
 
 _LAST_SHARE = SOME  # of the run: what is taken down then is taken down because the run is over
-_TAKEN_DOWN = MUCH  # of the rise: a pile loses a member now and then
 
 
 def up_to_the_end(time_s: Floats, count: Floats, owner: ProcessGrowth | None) -> tuple[Floats, Floats]:
-    """The series without the owner's shutdown, and without a last fall from the most there were.
+    """The series without the owner's shutdown, and without a last fall that is deeper than any before.
 
-    A pile that is taken down with the job was there all the same. A saw-tooth, ended at a peak, stays one.
+    A pile that is taken down with the job was there all the same, also if the last look saw only some of it go. A
+    saw-tooth, ended at a peak, stays one.
     """
     if owner is not None:
         at_work = time_s <= owner.exit_s
@@ -24,9 +24,10 @@ def up_to_the_end(time_s: Floats, count: Floats, owner: ProcessGrowth | None) ->
     if not count.size:
         return time_s, count
     peak = count.size - 1 - int(np.argmax(count[::-1]))
-    fall, rise = count[peak] - count[-1], count[peak] - count.min()
+    fall, before = count[peak] - count[-1], count[: peak + 1]
+    fell_before = float((np.maximum.accumulate(before) - before).max())
     is_late = time_s[-1] - time_s[peak] <= _LAST_SHARE * (time_s[-1] - time_s[0])
-    end = peak + 1 if is_late and fall > _TAKEN_DOWN * rise else count.size
+    end = peak + 1 if is_late and fall > fell_before else count.size
     return time_s[:end], count[:end]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ...storage import Recording
-from ...units import FEWEST, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
+from ...units import FEWEST, HARDLY, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
 from ..heap.naming import MODULES
@@ -34,6 +34,7 @@ from .strays import strays_of
 ENOUGH = 0.75  # of the growth: so much may end by itself, and nobody can tell about the rest
 _LEAST_READINGS = 3 * FEWEST  # of each third so many
 _VARIES = MUCH  # of what a process holds: by as much a heap varies with what is asked of it
+_LEAST_KEEPS = 32 / 4096  # of what is kept free: in each page one piece that stays in use, the smallest that malloc has
 _LIBRARY = 50, SOME  # modules more, and of those that were there: a library
 _LEAST_INTERVALS = FEWEST  # between snapshots: of two, what grows steadily fills one by chance
 GPU_HISTORY_ON = "gpu-history-on"  # the agent's note
@@ -182,6 +183,21 @@ def _need(grown: Grown) -> Passing | None:
         else f"it came to need {format_bytes(last - first)} more at one moment, and what is in use {stays.reason}"
     )
     # What holders gained is needed at every moment.
+    return Passing(grown.bytes - grown.held(), f"{text}: a longer run would show whether it needs ever more")
+
+
+def _not_kept(grown: Grown) -> Passing | None:
+    """More is free while what is in use stands still: then it was needed for a moment, and will be used again.
+
+    What is freed piles up only where ever more pieces stay in use between it.
+    """
+    at_s, used, free = in_use_of(grown.process.rows("sentinels"), grown.window_s)
+    if at_s.size < 2 * FEWEST or not grown.may_settle:
+        return None
+    came, more = (float(np.median(one[-FEWEST:]) - np.median(one[:FEWEST])) for one in (used, free))
+    if more < MOST * grown.bytes or came > _LEAST_KEEPS * more or np.ptp(used) > HARDLY * more:
+        return None
+    text = f"{format_bytes(more)} more are free inside allocators, and nothing more is in use that would keep it there"
     return Passing(grown.bytes - grown.held(), f"{text}: a longer run would show whether it needs ever more")
 
 
@@ -366,5 +382,5 @@ def _emptied(grown: Grown) -> Passing | None:
 
 
 _REASONS = (
-    _high_water, _need, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
+    _high_water, _need, _not_kept, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
 )  # fmt: skip

@@ -106,7 +106,10 @@ def _accumulations(roots: Sequence[Place], time_s: Floats, threshold_bytes: floa
             if root.root_kind in ("frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
                 continue
-        yield from _below(root, time_s, threshold_bytes, is_growing=is_growing)
+        # A function that runs is nobody who could hold less: a variable of its is, if that has most of what it gained.
+        is_call = is_growing and root.root_kind == "frame"
+        least = min(threshold_bytes, MOST * root.growth_bytes) if is_call else threshold_bytes
+        yield from _below(root, time_s, least, is_growing=is_growing)
 
 
 def _below(root: Place, time_s: Floats, threshold_bytes: float, *, is_growing: bool) -> Iterator[Accumulation]:

@@ -452,6 +452,9 @@ static void look_at_threads(struct graph *g, void *recorder)
             at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
         }
     }
+    const object *trace = NULL, *frame;
+    for (int depth = 0; depth < 5000 && (frame = stopped_frame(&trace)); depth++)
+        is_alive(g, (uintptr_t)frame, THREADS, 0);
 }
 
 INTERNAL int label_rows(struct graph *g, object *modules, void *recorder, struct largest *largest)

@@ -68,7 +68,7 @@ struct object {
 struct layout {
     uint64_t version; /* sys.hexversion >> 16 */
     type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *deque, *ordered_dict,
-        *bytes_io, *string_io, *buffered_reader, *buffered_writer, *buffered_random, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
+        *bytes_io, *string_io, *buffered_reader, *buffered_writer, *buffered_random, *generator, *coroutine, *async_generator, *module, *code, *frame, *function, *traceback;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
     void *(*main_interpreter)(void);
@@ -77,6 +77,7 @@ struct layout {
     void *(*this_thread)(void);
     int (*line_of_frame)(object *);
     int (*line_of_code)(object *, int);
+    object *(*system_object)(const char *);
     uint64_t generations; /* of the collector: the list of the youngest objects */
     uint64_t frozen; /* how far behind it: that of objects which gc.freeze() hides */
     uint64_t text_bytes, wide_text_bytes; /* before the characters of a string */

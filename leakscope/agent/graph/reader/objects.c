@@ -99,6 +99,30 @@ INTERNAL int list_frames(struct graph *g, void *thread, int is_recorder, int own
     return 1;
 }
 
+/* A frame that an exception went through which nobody caught, and the traceback of the next; the first where ``trace`` is
+ * NULL. NULL: there is none. */
+INTERNAL const object *stopped_frame(const object **trace)
+{
+    enum { NEXT = 16, FRAME = 24 };
+    *trace = *trace ? (object *)pointer_at(*trace, NEXT) : L.system_object("last_traceback");
+    return *trace && (*trace)->type == L.traceback ? (object *)pointer_at(*trace, FRAME) : NULL;
+}
+
+/* Frames that stopped are listed as those that run, innermost first. What the program had as it failed hangs on
+ * sys.last_traceback, the last that the modules lead to: a sample may end before. */
+INTERNAL int list_stopped(struct graph *g)
+{
+    enum { DEEPEST = 1000 };
+    const object *trace = NULL, *frames[DEEPEST];
+    int count = 0;
+    while (count < DEEPEST && (frames[count] = stopped_frame(&trace)))
+        count++;
+    while (count--)
+        if (!refer(g, (uintptr_t)frames[count], TYPE_NONE))
+            return 0;
+    return 1;
+}
+
 /* "file\nline\nname" of what a code object stands for. */
 INTERNAL uint32_t owner_of(struct graph *g, const object *code)
 {

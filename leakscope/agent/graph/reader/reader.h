@@ -461,6 +461,8 @@ INTERNAL const object *names_of_locals(const char *frame);
 INTERNAL void know_own_folder(const char *folder);
 INTERNAL int is_ours(const char *frame);
 INTERNAL int list_frames(struct graph *g, void *thread, int is_recorder, int own);
+INTERNAL const object *stopped_frame(const object **trace);
+INTERNAL int list_stopped(struct graph *g);
 INTERNAL uint32_t owner_of(struct graph *g, const object *code);
 INTERNAL const char *storage_of(const object *tensor);
 INTERNAL int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg);

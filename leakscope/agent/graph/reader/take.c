@@ -146,6 +146,8 @@ static int read_threads(struct graph *g, const void *recorder, const void *main,
             return 0;
         g->main_end = is_main ? g->edges : g->main_end;
     }
+    if (g->of_user && !list_stopped(g))
+        return 0;
     g->of_user = 0;
     return settle(g);
 }
