@@ -498,6 +498,21 @@ def test_a_high_water_mark_excuses_no_growth_of_what_is_in_use(tmp_path, used, l
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
 
 
+@pytest.mark.parametrize(("gains_mib", "leaking"), [(40, True), (0, None)])
+def test_what_a_holder_gains_is_in_use_whatever_comes_and_goes_beside_it(tmp_path, gains_mib, leaking):
+    """60 s in which memory rises by 60 MiB; what is in use swings by more, and falls back to where it was."""
+    builder = RecordingBuilder(tmp_path).process(PID)
+    builder.samples(PID, [(300 + n / 4) * MiB for n in range(240)], every_s=0.25)
+    in_use = [(200 + (90 if s % 7 else 0)) * MiB for s in range(60)]
+    free = [(390 + s) * MiB - used for s, used in enumerate(in_use)]
+    builder.sentinels(PID, malloc_in_use_bytes=in_use, malloc_free_bytes=free, gc_enabled=True, gc_threshold=700)
+    for number, at_s in enumerate((14, 26, 40, 56), start=1):
+        builder.take(PID, number, at_s).heap(
+            PID, number, at_s, (5 + gains_mib * at_s // 60) * MiB, 10 + gains_mib * at_s
+        )
+    assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is leaking
+
+
 def in_arenas_of_threads(folder, need_mib, *, threads=4, in_use_mib=lambda second: 20, held_mib=None):
     """60 s of threads that take turns and free all that they asked for; malloc keeps ever more of it free.
 

@@ -144,18 +144,22 @@ def _high_water(grown: Grown) -> Passing | None:
     (used_first, used_last), (free_first, free_last) = (
         (float(np.median(one[:3])), float(np.median(one[-3:]))) for one in (used, free)
     )
+    stayed = max(*floors, grown.held())
     swing = max(float(np.ptp(used)), free_last - free_first)
-    if swing >= grown.bytes and grown.bytes - max(floors) >= ENOUGH * grown.bytes:
+    if swing >= grown.bytes and grown.bytes - stayed >= ENOUGH * grown.bytes:
         text = f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run "
-        return Passing(grown.bytes - max(floors), f"{text}would show whether allocators need ever more for that")
+        return Passing(grown.bytes - stayed, f"{text}would show whether allocators need ever more for that")
     more = free_last - free_first
     if more >= MOST * grown.bytes and more - max(floors) >= ENOUGH * more:
         text = f"{format_bytes(more)} more are free inside allocators at the end, and nearly all of that was in use in "
-        return Passing(grown.bytes, f"{text}between: a longer run would show whether it needs ever more")
+        return Passing(grown.bytes - grown.held(), f"{text}between: a longer run would show whether it needs ever more")
     is_small = grown.bytes <= _VARIES * float(grown.process.held_bytes[-1])
     if is_small and more >= (1 - ENOUGH) * grown.bytes:
         text = f"what is in use hardly grew; malloc keeps {format_bytes(more)} more free, as for batches of other sizes"
-        return Passing(grown.bytes - (used_last - used_first), f"{text}: a longer run would show whether that ends")
+        return Passing(
+            grown.bytes - max(used_last - used_first, grown.held()),
+            f"{text}: a longer run would show whether that ends",
+        )
     return None
 
 
