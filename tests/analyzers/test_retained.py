@@ -1250,3 +1250,21 @@ def test_of_a_function_that_runs_the_variable_with_most_of_it_is_the_holder(shar
     rows.parent = batch.parent = call
     heap = Heap(1, np.arange(4.0), *[np.zeros(4)] * 3, (1, 2, 3, 4), False, (call,), (call, rows, batch))
     assert [one.place.path for one in accumulations(heap, 2.9 * MB) if one.place is not None] == [told]
+
+
+def test_members_of_every_size_that_come_one_by_one_are_their_lists() -> None:
+    """Of trials of a search only the largest two are worth a word of their own."""
+    levels, none = np.array([5.0, 10.0, 16.0, 33.0]) * MB, np.zeros(4)
+    length = np.array([1.0, 3.0, 5.0, 8.0])
+    trials = Place(
+        "main() trials", "list", Reference("local", "trials", is_user=True), levels, np.ones(4), length, has_length=True
+    )
+    for number, (size, since) in enumerate([(5, 0), (2, 1), (3, 1), (3, 2), (3, 2), (8, 3), (9, 3)]):
+        held = np.where(np.arange(4) >= since, size * MB, 0.0)
+        one = Place(
+            f"main() trials[{number}]", "search.Trial", Reference("item"), held, np.sign(held), none, node=number
+        )
+        one.parent = trials
+        trials.children.append(one)
+    heap = Heap(1, np.arange(4.0), none, none, none, (1, 2, 3, 4), False, (trials,), (trials, *trials.children))
+    assert [one.place for one in accumulations(heap, 5.5 * MB)] == [trials]

@@ -177,10 +177,14 @@ def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
 
 
 def _arrived(place: Place, growing: Sequence[Place], *, least: int = FEWEST) -> list[Place]:
-    """Members so large that each is told alone: none of them grew, but there are ever more in the container."""
+    """Members so large that each is told alone: none of them grew, but there are ever more in the container.
+
+    Those too small to be told count as well: of trials of every size the largest are no holders.
+    """
     kinds = ("global",) if place.reference.edge_kind == "namespace" else ("item", "reference")
-    new = [child for child in growing if child.reference.edge_kind in kinds and child.deep_bytes[0] == 0]
-    return new if least <= len(new) <= place.length[-1] - place.length[0] else []
+    new = [one for one in place.children if one.reference.edge_kind in kinds and one.deep_bytes[0] == 0]
+    are_more = least <= len(new) <= place.length[-1] - place.length[0]
+    return [one for one in new if one in growing] if are_more else []
 
 
 def _are_together(members: Place) -> bool:
