@@ -1268,3 +1268,38 @@ def test_members_of_every_size_that_come_one_by_one_are_their_lists() -> None:
         trials.children.append(one)
     heap = Heap(1, np.arange(4.0), none, none, none, (1, 2, 3, 4), False, (trials,), (trials, *trials.children))
     assert [one.place for one in accumulations(heap, 5.5 * MB)] == [trials]
+
+
+BUFFERED = """import logging.handlers
+
+
+def main():
+    buffered = logging.handlers.MemoryHandler(100_000)
+    while True:
+        note(read())
+
+
+def note(batch):
+    kept = batch.copy()
+    logging.debug("%s", kept)
+
+
+main()
+"""
+
+
+def test_what_was_made_once_gives_way_to_the_line_that_allocated_what_is_held(tmp_path: Path) -> None:
+    """Who adds is a library: of the program only where it was made, and what was allocated for it, are known."""
+    builder = growing_run(tmp_path, BUFFERED)
+    library = {"owner": "MemoryHandler", "owner_module": "logging.handlers", "owner_file": None, "is_user": False}
+    for number, at_s in enumerate(TAKES_S, 1):
+        deep = at_s * 9 * MB
+        held = [
+            place("main() buffered", deep, type_name="logging.handlers.MemoryHandler"),
+            place("main() buffered.buffer", deep, length=100 * at_s, **library),
+        ]
+        builder.take(100, number, at_s, holders=held, rss_bytes=50 * MB + round(at_s * 10 * MB))
+        builder.allocated(100, at_s, int(deep), "/job/train.py:7 main\n/job/train.py:11 note")
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.subject.holder == "main() buffered (MemoryHandler)"
+    assert (found.subject.line, found.subject.function) == (11, "note")

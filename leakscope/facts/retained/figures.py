@@ -81,10 +81,10 @@ class Retained:
 
     @property
     def line(self) -> Line | None:
-        """Where it is added; of results of cells, or where calls ran once that added hundreds: what allocated it."""
+        """Where it is added; of results of cells, or where what made it or added to it ran once: what allocated it."""
         made = self.made_at or self._asked_through_owner
         is_told = bool(self.lines) or are_results_of_cells(self.place)
-        if made is not None and is_told and all(line.is_once and line.kind == CALLS for line in self.lines):
+        if made is not None and is_told and all(line.is_once and line.kind in (CALLS, CREATES) for line in self.lines):
             return Line(made.file, made.line, made.function, made.text, CALLS, made.share)
         return self.lines[0] if self.lines else None
 
