@@ -86,10 +86,15 @@ def from_results(path: Path = RESULTS) -> str:
     return markdown(*read(path))
 
 
+def our_runs() -> dict[Path, list[Score]]:
+    """What leakscope said in each committed run."""
+    paths = (RESULTS, PEERS, UNSEEN, REPEATED, BUSY, SEALED)
+    return {path: [s for s in read(path)[0] if s.tool == "leakscope"] for path in paths}
+
+
 def how_sure() -> str:
     """A section of the documentation: how sure first findings were, and how often right, of all committed runs."""
-    paths = (RESULTS, PEERS, UNSEEN, REPEATED, BUSY, SEALED)
-    ours = {path: [s for s in read(path)[0] if s.tool == "leakscope"] for path in paths}
+    ours = our_runs()
     known = [s for path, scores in ours.items() for s in scores if path != SEALED]
     every = [s for scores in ours.values() for s in scores]
     rows = [
@@ -106,7 +111,7 @@ def how_sure() -> str:
         told, fitted = told_and_fitted(every)
         tables += [
             "How sure each level of ground makes alone, as it is told and as all these findings have it (by logistic"
-            " regression):\n",
+            " regression). A test fails where a level leaves its interval:\n",
             Table(("told", "fitted", "95 times in a hundred", "findings"), rows),
             f"On programs to which they were not fitted, the fitted levels have a log loss of {fitted:.3f}; as they are"
             f" told it is {told:.3f}.\n",

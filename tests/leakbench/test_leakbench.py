@@ -37,7 +37,7 @@ from leakbench.score import (
     share,
     told_and_fitted,
 )
-from leakbench.table import added, markdown, page, write
+from leakbench.table import added, markdown, our_runs, page, write
 from leakbench.tools import leakscope as leakscope_tool
 from leakbench.tools import tools
 from leakscope import analyzers
@@ -213,6 +213,11 @@ def test_fitted_levels_help_where_the_told_are_wrong_and_not_where_they_are_righ
     right, wrong = told_and_fitted(told((SURE,), 200, 9)), told_and_fitted(told((SURE,), 200, 2))
     assert right[1] > right[0] - 0.01
     assert wrong[1] < wrong[0] / 2
+
+
+def test_each_level_is_one_that_the_committed_runs_bear_out() -> None:
+    every = [one for scores in our_runs().values() for one in scores]
+    assert [level.told for level in levels(every) if not level.low <= level.told <= level.high] == []
 
 
 @given(st.lists(st.sampled_from([0.5, 0.62, 0.75, 0.85, *LEVELS]), min_size=1, max_size=4))
