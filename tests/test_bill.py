@@ -11,7 +11,7 @@ import pytest
 from leakscope.facts.case import Case
 from leakscope.facts.growth.processes import ProcessGrowth
 from leakscope.facts.processes.table import process_rows
-from leakscope.findings import Bill, BillRow
+from leakscope.findings import Bill, BillRow, Report
 from leakscope.renderers import _bill, terminal
 from leakscope.reporting import report_of
 from leakscope.storage import open_recording
@@ -158,6 +158,40 @@ def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
     assert "peak in DataFrame.to_numpy of prepare()" in terminal.render(report, width=100, color=False)
     text = terminal.render(report, width=100, color=False, verbose=True)
     assert "peak in DataFrame.to_numpy of prepare() (train.py:9), at 6.0 s, 3.0 × what it was at 7.0 s" in text
+
+
+def passing(tmp_path: Path, *, peak_mb: int, gone: dict[int, int], kept_mb: int = 100) -> Report:
+    """A kernel's peak after 6 s over a level of ``kept_mb`` + 100 MiB, and by samples what lines of prepare() had then."""
+    tmp_path.mkdir(exist_ok=True)
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[(100 + kept_mb) * MiB] * 21, every_s=1.0)
+    held = [{"path": "main() table", "type_name": "numpy.ndarray", "deep_bytes": kept_mb * MiB}]
+    for number, at_s in ((1, 4.0), (2, 18.0)):
+        builder.take(PARENT, number, at_s, holders=held, array_bytes=kept_mb * MiB)
+    text = "peak 1 GiB (by train.py, between samples, after 6.0 s)"
+    builder.row("events", 20.0, event="peak", value=float(peak_mb * MiB), text=text)
+    for at_s, is_news in ((5.0, True), (10.0, True), (15.0, False), (20.0, False)):
+        then = {"peak_ago_s": 3.5} if is_news else {}
+        lines = [(3, kept_mb, kept_mb), *((line, 0, size) for line, size in gone.items() if at_s == 10.0)]
+        for line, live, at_peak in lines:
+            peak = {**then, "peak_bytes": at_peak * MiB} if is_news else {}
+            builder.allocated(PARENT, at_s, live * MiB, f"/a/train.py:20 main\n/a/train.py:{line} prepare", **peak)
+    return report_of(Case(builder.ends(at_s=21.0, exit_code=0).open()))
+
+
+def came(report: Report) -> dict[int | None, int]:
+    """Of the bill at the peak, what came by then: MiB by line; None: of no line."""
+    rows = [row for row in report.bill[1].rows if row.account == "since-snapshot"]
+    assert sum(row.bytes for row in report.bill[1].rows) == pytest.approx(report.bill[1].total_bytes, abs=64)
+    return {row.line: round(row.bytes / MiB) for row in rows}
+
+
+def test_a_peak_that_no_sample_shows_is_divided_by_the_lines_that_had_it(tmp_path: Path) -> None:
+    """What is there at the level as well is no part of it; what was asked for and not written to takes no memory."""
+    report = passing(tmp_path, peak_mb=500, gone={9: 200, 10: 80})
+    assert came(report) == {9: 200, 10: 80, None: 20}
+    assert (report.bill[1].asked_in, report.bill[1].line) == ("prepare()", 9)
+    assert came(passing(tmp_path / "more", peak_mb=340, gone={9: 210, 10: 70})) == {9: 105, 10: 35}
 
 
 def test_what_came_after_a_snapshot_is_whose_it_is_though_all_is_freed_at_the_end(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ class Sampler:
         del self._pymalloc[:]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the table ``allocation_stacks``: what is alive now, or came and went as a peak was reached."""
+        """Rows of the table ``allocation_stacks``: what is alive now, or was as the process held more than before."""
         if not self.is_on:
             return []
         rows = [row for kind in (0, 1) for row in self._rows_of(kind, SETTLED_S)]
@@ -292,11 +292,13 @@ class Sampler:
         for one in text.split("\2")[:-1]:
             head, _, calls = one.partition("\1")
             figures, _, native = head.partition("\n")
-            _, live, settled, error, count, asked, resident = figures.split("\t")
+            _, live, settled, error, count, asked, resident, at_peak, ago_s = figures.split("\t")
+            is_peak = at_peak != "-1"
             row = {
                 "allocator": _KINDS[kind], "live_bytes": int(live), "settled_bytes": int(settled),
                 "error_bytes": int(error), "sample_count": int(count), "asked_bytes": int(asked),
                 "map_rss_bytes": int(resident) if kind == _MAPPED else None,
+                "peak_bytes": int(at_peak) if is_peak else None, "peak_ago_s": float(ago_s) if is_peak else None,
             }  # fmt: skip
             row.update(columns_of(calls, names.is_user_file))
             row.update(self._of_native(native))

@@ -10,13 +10,15 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...findings import Idle
-from ...units import FULL, MOST, TOLD_S
+from ...units import FULL, MOST, SOON_S, TOLD_S
 from ..calls import MODULE, Call, calls_of, function_of, who_asked
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..remembered import remembered
+from ..series.arithmetic import Floats
 from ..tables import cells, figures, only
 from .allocations import TABLE
 
@@ -155,6 +157,51 @@ def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes:
             kept[call] = kept.get(call, 0.0) + (one.gained if one.until_s <= at_s else max(0.0, one.gained))
     most = max(kept, key=kept.__getitem__, default=None)
     return most if most is not None and kept[most] >= least_bytes else None
+
+
+def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[tuple[Call, float]]:
+    """Who had memory at a peak that was not there at another moment, the most first: (call, bytes). ``function`` has
+    what it called.
+
+    By what samples had alive when all together was most. Where none say so, or nothing was told of the other moment, it
+    is one call, the likeliest, and how much of it is not known (infinite).
+    """
+    rows = process.rows(TABLE)
+    rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna()) if len(rows) else rows
+    time_s = figures(rows, "time_s") if len(rows) else np.empty(0)
+    then = _of_peak(rows, time_s, at_s)
+    if not then:
+        first = asked_at(process, at_s)
+        return [(first, np.inf)] if first is not None else []
+    at_work = np.unique(time_s[time_s <= process.exit_s])
+    if not at_work.size:  # as the program ended, all was freed
+        return [(max(then, key=then.__getitem__), np.inf)]
+    usual = _by_call(only(rows, time_s == at_work[int(np.argmin(abs(at_work - beside_s)))]), "live_bytes")
+    more = [(call, size - usual.get(call, 0.0)) for call, size in then.items()]
+    return sorted(((call, size) for call, size in more if size > 0), key=lambda one: -one[1])
+
+
+def _of_peak(rows: pd.DataFrame, time_s: Floats, at_s: float) -> dict[Call, float]:
+    """What was alive at the peak of the telling in which a moment lies, or of one whose peak came right after it."""
+    times = np.unique(time_s)
+    at = int(np.searchsorted(times, at_s))
+    if not times.size or at == times.size:
+        return {}
+    peak_s = time_s - figures(rows, "peak_ago_s")  # nan where no peak was told
+    told = only(rows, (peak_s > 0) & ((time_s == times[at]) | ((peak_s >= at_s) & (peak_s <= at_s + SOON_S))))
+    if not len(told):
+        return {}
+    sums = told.groupby("time_s")["peak_bytes"].sum()
+    return _by_call(only(told, figures(told, "time_s") == sums.index[int(np.argmax(sums))]), "peak_bytes")
+
+
+def _by_call(rows: pd.DataFrame, column: str) -> dict[Call, float]:
+    found: dict[Call, float] = {}
+    for size, *called in cells(rows, column, *_CALLS):
+        calls, own = _called(*called)
+        call = own._replace(function=who_asked(calls, own))
+        found[call] = found.get(call, 0.0) + float(size or 0)
+    return found
 
 
 def asked_at(process: ProcessGrowth, at_s: float) -> Call | None:
