@@ -161,7 +161,7 @@ def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
 
 
 def passing(tmp_path: Path, *, peak_mb: int, gone: dict[int, int], kept_mb: int = 100) -> Report:
-    """A kernel's peak after 6 s over a level of ``kept_mb`` + 100 MiB, and by samples what lines of prepare() had then."""
+    """A kernel's peak after 6 s over a level of ``kept_mb`` + 100 MiB, and what lines of prepare() had then."""
     tmp_path.mkdir(exist_ok=True)
     builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
     builder.samples(PARENT, rss=[(100 + kept_mb) * MiB] * 21, every_s=1.0)

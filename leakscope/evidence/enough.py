@@ -114,16 +114,11 @@ def fit(
 
 def _of_peak(case: Case, peak: Bill) -> Burst | None:
     """What came and went with the peak, where it is known who asked for it."""
-    level = next((bill for bill in case.bills if bill.moment == LEVEL), None)
-    if level is None or peak.asked_in is None or peak.file is None:
-        return None
-    time_s, held = case.growth.time_s, case.growth.held_bytes
-    usual = time_s[FULL * held <= float(np.interp(level.time_s, time_s, held))]
-    before, after = usual[usual < peak.time_s], usual[usual > peak.time_s]
-    if not before.size or not after.size:
+    passing = case.passing_peak
+    if passing is None or peak.asked_in is None or peak.file is None:
         return None
     where = f" in {peak.asked_in} ({PurePath(peak.file).name}:{peak.line})"
-    return Burst(where, float(before[-1]), peak.total_bytes - level.total_bytes, float(after[0]))
+    return Burst(where, passing.since_s, passing.bytes - passing.level_bytes, passing.until_s)
 
 
 def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | None = None) -> Iterator[Change]:
@@ -137,8 +132,8 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | No
         yield Change(text, _idle_bytes(case, finding, time_s))
     if burst is not None:
         yield Change(f"take at most {{}} at once{burst.where}, not {format_bytes(burst.bytes)}", None)
-    main = max(case.growth.processes, key=lambda process: float(process.held_bytes.max()))
-    forks = {process.pid: process for process in case.growth.processes if process.is_fork and process.pid != main.pid}
+    main = case.growth.largest
+    forks = {process.pid: process for process in case.growth.processes if process.is_fork and process is not main}
     freed = sum(f.bytes for f in wasted if f.subject.pid in forks)  # of what workers have: it goes but once
     for row in bill.rows:
         if row.account == "workers" and (row.count or 0) > _KEPT_WORKERS:

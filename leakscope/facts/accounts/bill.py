@@ -19,14 +19,13 @@ from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...schema import ROLES
 from ...storage import Recording
 from ...units import MOST, SOME
-from ..calls import Call
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
-from ..where.progress import asked_at, came_with, kept_since
+from ..where.progress import Had, asked_at, came_with, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
@@ -84,9 +83,9 @@ def bills(
     ``roles``: of processes by pid and start ticks. ``highest``: the most that the job held, which no sample may show.
     Empty without a sample of memory.
     """
-    if not growth.processes or not growth.held_bytes.size:
+    main = growth.largest
+    if main is None or not growth.held_bytes.size:
         return []
-    main = _largest(growth)
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
     if highest is not None and highest.since_s is not None:
         peak_s = float(np.clip(highest.since_s, growth.time_s[0], growth.time_s[-1]))
@@ -95,20 +94,20 @@ def bills(
     level_s = _where_it_stays(growth, float(np.clip(level_s, growth.time_s[0], growth.time_s[-1])))
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     most = _with_what_no_sample_shows(most, growth, highest)
-    asked = _came_with(main, peak_s, level.time_s)
+    asked = came_to_peak(main, peak_s, level.time_s)
     if asked:
-        first, _ = asked[0]
-        most = replace(_with_who_asked(most, level, main, first), asked_in=first.function, **_place_of(first))
+        first = asked[0]
+        most = replace(_with_who_asked(most, level, main, first), asked_in=first.asked_in, **_place_of(first))
     for process in growth.processes:
         names = [process.label, (highest and highest.process) or _SOMEBODY] if process is main else [process.label]
         most = _by_who_asked(most, process, names, level.time_s if most.snapshot_s is None else most.snapshot_s)
     return [level, most]
 
 
-def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call) -> Bill:
+def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Had) -> Bill:
     """Whoever made the peak is told of what no Python object held then, and only then: arrays on their way, say."""
-    then = _came_with(process, most.snapshot_s, level.time_s) if most.snapshot_s is not None else []
-    if not then or then[0][0][:2] != asked[:2]:
+    then = came_to_peak(process, most.snapshot_s, level.time_s)[:1] if most.snapshot_s is not None else []
+    if [(one.call.file, one.call.line) for one in then] != [(asked.call.file, asked.call.line)]:
         return most
     usual = sum(row.bytes for row in level.rows if (row.account, row.process) == (NATIVE, process.label))
     rows = []
@@ -116,8 +115,8 @@ def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call
         more = row.bytes - usual if (row.account, row.process) == (NATIVE, process.label) else 0
         rows.append(replace(row, bytes=row.bytes - max(0, more)))
         if more > 0:
-            name = f"no object had it yet, asked for in {then[0][0].function}"
-            rows.append(BillRow(SINCE, name, more, process.label, True, **_place_of(then[0][0])))
+            name = f"no object had it yet, asked for in {then[0].asked_in}"
+            rows.append(BillRow(SINCE, name, more, process.label, True, **_place_of(then[0])))
     return replace(most, rows=rows)
 
 
@@ -126,18 +125,18 @@ def _by_who_asked(most: Bill, process: ProcessGrowth, names: Sequence[str], besi
     whole = sum(row.bytes for row in most.rows if _is_undivided(row, names))
     if not whole:
         return most
-    came = _came_with(process, most.time_s, beside_s)
-    if not came or came[0][1] == np.inf:
+    came = came_to_peak(process, most.time_s, beside_s)
+    if not came or came[0].bytes == np.inf:
         kept = kept_since(process, beside_s, most.time_s, MOST * whole)
-        came = [(kept, np.inf)] if kept is not None else came
-    known = max(whole, sum(size for _, size in came if size < np.inf))
+        came = [kept] if kept is not None else came
+    known = max(whole, sum(one.bytes for one in came if one.bytes < np.inf))
     rows = []
     for row in most.rows:
         left = row.bytes
-        for call, size in came if _is_undivided(row, names) else ():
-            part = min(left, round(row.bytes * min(1.0, size / known)))
-            name = f"{row.name}, asked for in {call.function}"
-            rows.append(replace(row, name=name, bytes=part, estimated=True, **_place_of(call)))
+        for one in came if _is_undivided(row, names) else ():
+            part = min(left, round(row.bytes * min(1.0, one.bytes / known)))
+            name = f"{row.name}, asked for in {one.asked_in}"
+            rows.append(replace(row, name=name, bytes=part, estimated=True, **_place_of(one)))
             left -= part
         rows.append(replace(row, bytes=left))
     return replace(most, rows=[row for row in rows if row.bytes])
@@ -149,14 +148,9 @@ def _is_undivided(row: BillRow, names: Sequence[str]) -> bool:
 
 def levels_s(recording: Recording, growth: TreeGrowth) -> list[float]:
     """When snapshots saw the job at work, and at no peak."""
-    if not growth.processes or not growth.held_bytes.size:
-        return []
-    looks = _looks(recording, _largest(growth))
+    main = growth.largest
+    looks = _looks(recording, main) if main is not None and growth.held_bytes.size else []
     return [look.time_s for look in looks if not _is_above_level(growth, look.time_s)]
-
-
-def _largest(growth: TreeGrowth) -> ProcessGrowth:
-    return max(growth.processes, key=lambda p: float(p.held_bytes.max()))
 
 
 def _where_it_stays(growth: TreeGrowth, at_s: float) -> float:
@@ -455,26 +449,26 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
 
 
 def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float, is_level: bool) -> BillRow:
-    """What came between a snapshot and the moment; at a level by who asked for it: for what stays, if most of it does."""
+    """What came between a snapshot and the moment; at a level by who asked for it: for what stays, if most does."""
     name, asked = "came after it" if at_s >= since_s else "was gone by then", None
     if is_level:
         asked = kept_since(process, since_s, at_s, MOST * size)
         asked = asked_at(process, at_s) if asked is None and not _goes_on(process, at_s) else asked
-        name += f", asked for in {asked.function}" if asked is not None else ""
+        name += f", asked for in {asked.asked_in}" if asked is not None else ""
     return BillRow(SINCE, name, round(size), process.label, True, **_place_of(asked))
 
 
-def _came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[tuple[Call, float]]:
+def came_to_peak(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]:
+    """As ``came_with``; none at the end of what goes on growing: the most there is of it is nobody's who lets go."""
     return [] if _goes_on(process, at_s) else came_with(process, at_s, beside_s)
 
 
 def _goes_on(process: ProcessGrowth, at_s: float) -> bool:
-    """At the end of what goes on growing: the most there is of it is no peak of whoever asks and lets go."""
     return process.trend.verdict == GROWING and at_s + _NEAR_S >= process.trend.end_s
 
 
-def _place_of(asked: Call | None) -> dict[str, Any]:
-    return {} if asked is None else {"file": asked.file, "line": asked.line}
+def _place_of(asked: Had | None) -> dict[str, Any]:
+    return {} if asked is None else {"file": asked.call.file, "line": asked.call.line}
 
 
 # ---- others
