@@ -666,7 +666,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("allocation_stacks", "agent", "Memory that is alive or made a peak, by who asked for it: sampled", (
             *_PROCESS,
-            _c("allocator", "str", "", "malloc; mmap: large pieces; objects: Python's small ones, at times"),
+            _c("allocator", "str", "", "malloc; mmap: large pieces; arenas: for Python's small objects; objects: these, at times"),
             _c("native_library", "str", "", "innermost on the stack but libc, libstdc++ and Python's own", "file"),
             _c("native_function", "str", "", "function of that library, where it shows its name", "name"),
             _c("native_stack", "str", "", "native functions, innermost first: library:function, one a line", "name"),

@@ -92,6 +92,27 @@ def test_who_asked_for_what_made_a_peak_and_is_gone_is_told_once_as_it_was_then(
     assert {(function, peak) for function, _, _, peak, _ in found["again"]} == {("keep", None)}
 
 
+ARENAS = """\
+kept = []
+def keep():
+    kept.extend(range(1_000_000, 2_000_000))
+def pass_by():
+    return sum([number * 1.5 for number in range(2_000_000)])
+for function in keep, pass_by:
+    in_thread(function)
+names = "function", "live_bytes", "peak_bytes"
+say(arenas=[[row[name] for name in names] for row in one.rows() if row["allocator"] == "arenas"])
+"""
+
+
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_who_asked_for_room_for_small_objects_is_told(interpreter: Interpreter, tmp_path: Path) -> None:
+    """A million numbers of 32 bytes that are kept, and two that pass by: in arenas, of which malloc knows nothing."""
+    arenas = {function.split(".")[0]: sizes for function, *sizes in said(ARENAS, tmp_path, interpreter)["arenas"]}
+    assert arenas["keep"] == [pytest.approx(32e6, rel=0.15)] * 2
+    assert arenas["pass_by"] == [pytest.approx(0, abs=4e6), pytest.approx(64e6, rel=0.15)]
+
+
 MAPPED = """\
 import ctypes
 libc = ctypes.CDLL(None)

@@ -42,8 +42,8 @@ _ROOM_BYTES = 1 << 20
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
 _MISSING = "it was installed without a C compiler"
 _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
-_KINDS = ("malloc", "mmap", "objects")
-_MAPPED, _OBJECTS = 1, 2
+_KINDS = ("malloc", "mmap", "objects", "arenas")
+_MALLOC, _MAPPED, _OBJECTS, _ARENAS = range(4)
 _REFUSALS = {
     1: "its library is of another version: reinstall leakscope",
     2: "malloc is a sanitizer's, or not all of its kin are of one allocator",
@@ -224,7 +224,7 @@ class Sampler:
         """Rows of the table ``allocation_stacks``: what is alive now, or was as the process held more than before."""
         if not self.is_on:
             return []
-        rows = [row for kind in (0, 1) for row in self._rows_of(kind, SETTLED_S)]
+        rows = [row for kind in (_MALLOC, _ARENAS, _MAPPED) for row in self._rows_of(kind, SETTLED_S)]
         survivors = sorted(self._survivors.values(), key=lambda known: -int(known[0]))[:MOST_ROWS]
         for live, variance, count, asked, row in survivors:
             error = int(variance**0.5)

@@ -176,7 +176,8 @@ def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]
     of the other moment, it is one line, the likeliest, and how much of it is not known.
     """
     rows = process.rows(TABLE)
-    rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna()) if len(rows) else rows
+    if len(rows):  # objects lie in arenas
+        rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna() & (rows["allocator"] != "objects"))
     time_s = figures(rows, "time_s") if len(rows) else np.empty(0)
     then = _of_peak(rows, time_s, at_s)
     if then is None:

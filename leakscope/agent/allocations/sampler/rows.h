@@ -27,7 +27,7 @@ static int has_new_most(int is_told)
 /* The stacks of a kind under which something is alive, or was as the process held most; the most first. */
 static uint32_t put_in_order(uint16_t *order, int kind, int is_new_peak)
 {
-    enum { LEAST_PART = 16 }; /* of the peak: who had less, and has none, did not make it */
+    enum { LEAST_PART = 16 }; /* of the peak: who had less, and has none, did not make it; who asked for an arena shares it */
     uint32_t count = 0;
     for (uint32_t i = 0; i < stack_count; i++) {
         const struct stack *one = &stacks[i];
@@ -35,7 +35,7 @@ static uint32_t put_in_order(uint16_t *order, int kind, int is_new_peak)
             continue;
         double then = is_new_peak ? bytes_at_peak(one) : 0;
         much[i] = then > one->live_bytes ? then : one->live_bytes;
-        if (one->live_count ? much[i] > 0 : then > most_bytes / LEAST_PART)
+        if (one->live_count && kind != ARENA ? much[i] > 0 : much[i] > most_bytes / LEAST_PART)
             order[count++] = (uint16_t)i;
     }
     qsort(order, count, sizeof order[0], by_how_much);

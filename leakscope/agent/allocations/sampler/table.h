@@ -2,7 +2,7 @@
 
 enum { LIVE = 1 << 14, MOST_LIVE = LIVE / 4 * 3, STACKS = 1 << 12, STACK_INDEX = 1 << 13, FRAMES = 1 << 13 };
 enum { FRAME_INDEX = 1 << 14, TEXT_BYTES = 1 << 20, FILTER = 1 << 16, MOST_FRAMES = 48, MOST_NATIVE = 8 };
-enum { MALLOC, MAPPED, OBJECT, KINDS };
+enum { MALLOC, MAPPED, OBJECT, ARENA, KINDS };
 #define FAR (INT64_MAX / 2)
 
 struct sample {
