@@ -313,6 +313,7 @@ TABLES: dict[str, Table] = {
                "file"),
             _c("pymalloc_bytes", "int", "bytes", "arenas of Python's small-object allocator, in use or not"),
             _c("pymalloc_in_use_bytes", "int", "bytes", "of pymalloc_bytes, what is allocated"),
+            _c("burst_bytes", "int", "bytes", "most in use at once since the last reading, less what is now: sampled"),
             _c("native_cache_bytes", "int", "bytes", "what pools of known libraries say they hold (Arrow)"),
             _RSS_BYTES,
             _c("gc_enabled", "bool", "", "gc.isenabled()"),
@@ -666,7 +667,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("allocation_stacks", "agent", "Memory that is alive or made a peak, by who asked for it: sampled", (
             *_PROCESS,
-            _c("allocator", "str", "", "malloc; mmap: large pieces; arenas: for Python's small objects; objects: these, at times"),
+            _c("allocator", "str", "", "malloc; mmap: large pieces; arenas: of Python's small objects; objects: these"),
             _c("native_library", "str", "", "innermost on the stack but libc, libstdc++ and Python's own", "file"),
             _c("native_function", "str", "", "function of that library, where it shows its name", "name"),
             _c("native_stack", "str", "", "native functions, innermost first: library:function, one a line", "name"),

@@ -84,8 +84,8 @@ def fit(
     if peak is None:
         return None
     burst = burst or _of_peak(case, peak)
-    # What no sample shows, files among it, is taken to have been there all the time; but for what came as it ended.
-    time_s, curve = case.growth.time_s, case.growth.held_bytes.copy()
+    # What nobody saw, files among it, is taken to have been there all the time; but for what came as it ended.
+    time_s, curve = case.growth.time_s, case.at_most_bytes.copy()
     curve += peak.total_bytes - float(curve.max())
     curve[-1] = max(float(curve[-1]), held_bytes or 0.0)
     held = round(float(curve.max()))
@@ -166,11 +166,11 @@ def without_waste(case: Case, so_far: Sequence[Finding]) -> tuple[int, int] | No
     if not wasted or level_s is None or case.peak is None:
         return None
     held, time_s = case.growth.held_bytes, case.growth.time_s
-    curve = np.maximum(held - sum(_idle_bytes(case, finding, time_s) for finding in wasted), 0.0)
-    most = case.peak.bytes - float(held.max() - curve.max())
+    curve = np.maximum(case.at_most_bytes - sum(_idle_bytes(case, finding, time_s) for finding in wasted), 0.0)
+    most = float(curve.max())
     if case.peak.since_s is not None:  # it was reached between two samples: what was idle by then was not needed
         idle = sum(float(_idle_bytes(case, finding, np.array([case.peak.since_s]))[0]) for finding in wasted)
-        most = max(case.peak.bytes - idle, float(curve.max()))
+        most = max(case.peak.bytes - idle, most)
     then = sum(float(_idle_bytes(case, finding, np.array([level_s]))[0]) for finding in wasted)
     return round(max(0.0, float(np.interp(level_s, time_s, held)) - then)), round(most)
 

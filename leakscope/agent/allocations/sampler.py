@@ -142,7 +142,7 @@ class Sampler:
         free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
         free.sampler_blocks.restype, free.sampler_blocks.argtypes = size, (pointer, size)
         free.sampler_lives.restype, free.sampler_lives.argtypes = size, (pointer, ctypes.c_uint32)
-        free.sampler_in_use_bytes.restype = number
+        free.sampler_in_use_bytes.restype = free.sampler_burst_bytes.restype = number
         free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
         free.sampler_taken_over_by.restype, free.sampler_taken_over_by.argtypes = None, (ctypes.c_char_p, size)
         held.sampler_arm.argtypes = (number,)
@@ -266,6 +266,10 @@ class Sampler:
     def in_use_bytes(self) -> int | None:
         """What malloc has in use, of all that was asked for since samples began: an estimate. **Cost** 20 us."""
         return int(self._lib.sampler_in_use_bytes()) if self.is_on else None
+
+    def burst_bytes(self) -> int | None:
+        """How much more was in use at once since this was last asked than is now: an estimate. **Cost** 2 us."""
+        return max(0, int(self._lib.sampler_burst_bytes())) if self.is_on else None
 
     def figures(self) -> dict[str, float]:
         """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now.

@@ -13,7 +13,8 @@ from ...storage import Recording
 from ...units import FULL
 from ..growth.processes import BETWEEN, recorded_peak
 from ..growth.tree import TreeGrowth
-from ..tables import only
+from ..series.arithmetic import Floats
+from ..tables import only, series
 
 _NO_SAMPLE = re.compile(rf"\((?:by (?P<process>.*), )?{BETWEEN}(?:, after (?P<since_s>[\d.]+) s)?\)$")
 
@@ -71,6 +72,19 @@ def passing_peak(growth: TreeGrowth, highest: Peak | None, bills: Sequence[Bill]
     above = held[:-1] > (level + highest.bytes) / 2
     above_s = float(np.diff(time_s)[above].sum())
     return Passing(highest.bytes, round(level), round(float(beside.max())), peak_s, level_s, since_s, until_s, above_s)
+
+
+def at_most(growth: TreeGrowth, highest: Peak | None) -> Floats:
+    """What the job held at most round each moment: as sampled, or with what came and went meanwhile in the largest
+    process, by samples of allocations. Never more than the kernel knows of: not all that is asked for is written to.
+    """
+    most = growth.held_bytes.copy()
+    if growth.largest is None or highest is None:
+        return most
+    at_s, burst = series(growth.largest.rows("sentinels"), "burst_bytes")
+    at = np.clip(np.searchsorted(growth.time_s, at_s), 0, most.size - 1)
+    np.maximum.at(most, at, np.interp(at_s, growth.time_s, growth.held_bytes) + burst)
+    return np.maximum(growth.held_bytes, np.minimum(most, highest.bytes))
 
 
 def _of_cgroup(recording: Recording) -> int | None:

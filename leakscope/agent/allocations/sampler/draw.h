@@ -67,6 +67,8 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
         change_live(stack, (double)samples[place].weight);
         stack->asked_bytes += (double)samples[place].weight;
         stack->live_count++;
+        if (all_bytes > look_bytes)
+            look_bytes = all_bytes;
         if (all_bytes > most_bytes)
             begin_peak();
         mapped_count += kind == MAPPED;

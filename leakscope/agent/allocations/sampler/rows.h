@@ -202,6 +202,20 @@ EXPORT double sampler_in_use_bytes(void)
     return bytes;
 }
 
+/* How much more was alive at once since the last look than is now. */
+EXPORT double sampler_burst_bytes(void)
+{
+    double bytes = 0;
+    busy = 1;
+    if (take_lock()) {
+        bytes = look_bytes - all_bytes;
+        look_bytes = all_bytes;
+        give_lock();
+    }
+    busy = 0;
+    return bytes;
+}
+
 struct figures {
     double rate;
     uint64_t drawn, dropped, missed;

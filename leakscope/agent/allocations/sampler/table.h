@@ -43,6 +43,7 @@ static uint32_t text_used = 1, text_count;
 static uint32_t live_count, stack_count, mapped_count;
 static uint64_t drawn_count, dropped_count, missed_count;
 static double all_bytes, most_bytes; /* alive, but for objects: now, and at the peak since the last telling */
+static double look_bytes;            /* the most since the last look */
 static uint32_t peak_count;
 static int64_t peak_ns;
 static double least_rate, rate;
@@ -154,7 +155,7 @@ static void forget_all(void)
     memset(stacks, 0, sizeof(struct stack) * stack_count);
     memset(stack_index, 0, sizeof stack_index);
     live_count = stack_count = mapped_count = 0;
-    all_bytes = most_bytes = 0;
+    all_bytes = most_bytes = look_bytes = 0;
 }
 
 static void count_out(struct sample *one)
