@@ -2,8 +2,8 @@
 
 Looks for:     memory that was there for a part of the run only, much more than before and after.
 Why:           it decides what the job has to be given, and it is often made by copies that live for a moment.
-Decides by:    min_times what the job held at its level and min_bytes more, for less than most_of_time of the run, most
-               of it by lines of yours: those under which samples of allocations had more alive then than at the level.
+Decides by:    a level of at most usual_share of the peak, and of min_bytes less, for most_of_time of the run and more;
+               most of the rest by lines of yours: under which samples had more alive then than at the level.
 Mistaken when: what the job did for most of the run is what it does least: a long wait between stages, say.
 Do:            take less at once there, in parts or in place; nothing, if there is room.
 """
@@ -36,8 +36,8 @@ _KIND = "memory-peak"
 def findings(
     case: Case,
     *,
-    min_times: float = 2.0,  # what the job usually holds: a batch of unusual length makes less
-    min_bytes: int = LARGE,  # above that: less is what imports and start-up come and go with
+    usual_share: float = MOST,  # of the peak is there all the time: a batch of unusual length makes less
+    min_bytes: int = LARGE,  # above what is usual: less is what imports and start-up come and go with
     most_of_time: float = MOST,  # of the run: what is there for longer is what the job usually holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield a finding for the highest peak of the job, if it came and went."""
@@ -52,7 +52,7 @@ def findings(
         return
     more = passing.bytes - passing.level_bytes
     lasted_s = float(growth.time_s[-1] - growth.time_s[0])
-    is_far = more >= max(min_bytes, (min_times - 1) * passing.level_bytes)
+    is_far = more >= min_bytes and passing.level_bytes <= usual_share * passing.bytes
     figures: dict[str, object] = {
         "peak_bytes": passing.bytes,
         "level_bytes": passing.level_bytes,
