@@ -139,7 +139,7 @@ class Case:
     @cached_property
     def passing_peak(self) -> Passing | None:
         """The peak, where it came and went."""
-        return passing_peak(self.growth, self.peak, self.bills)
+        return passing_peak(self.growth, self.at_most_bytes, self.peak, self.bills)
 
     @property
     def roles(self) -> dict[tuple[int, int], str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...findings import LEVEL, PEAK, Bill, Peak
 from ...storage import Recording
-from ...units import FULL
+from ...units import FULL, SOON_S
 from ..growth.processes import BETWEEN, recorded_peak
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats
@@ -55,8 +55,8 @@ class Passing(NamedTuple):
     above_s: float
 
 
-def passing_peak(growth: TreeGrowth, highest: Peak | None, bills: Sequence[Bill]) -> Passing | None:
-    """None where the job was not seen at its level before the peak and after it."""
+def passing_peak(growth: TreeGrowth, most: Floats, highest: Peak | None, bills: Sequence[Bill]) -> Passing | None:
+    """``most``: as ``at_most``. None where the job was not seen at its level before the peak and after it."""
     moments = {bill.moment: bill.time_s for bill in bills}
     if highest is None or len(moments) < 2:
         return None
@@ -68,7 +68,7 @@ def passing_peak(growth: TreeGrowth, highest: Peak | None, bills: Sequence[Bill]
     if not before.size or not after.size:
         return None
     since_s, until_s = float(before[-1]), float(after[0])
-    beside = held[(time_s <= since_s) | (time_s >= until_s)]
+    beside = most[(time_s <= since_s) | (time_s > until_s + SOON_S)]  # the reading that saw it may have come later
     above = held[:-1] > (level + highest.bytes) / 2
     above_s = float(np.diff(time_s)[above].sum())
     return Passing(highest.bytes, round(level), round(float(beside.max())), peak_s, level_s, since_s, until_s, above_s)
