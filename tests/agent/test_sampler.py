@@ -816,7 +816,10 @@ def fill():
     ctypes.memset(handle.value, 0, 1000)
     ctypes.memset(engine, 1, 30_000_000)
     ctypes.c_uint64.from_address(handle.value + 37 * 8).value = engine  # far in, as in large objects of C++
+    ranges[0] = libc.malloc(5_000_000)  # as one of the agent's arrays has the bounds of mappings
+    ctypes.memset(ranges[0], 1, 5_000_000)
 handle = ctypes.c_void_p()
+ranges = type("Ranges", (ctypes.c_uint64 * 2,), {"__module__": "_leakscope_agent.interpreter.arrays"})()
 in_thread(fill)
 graph = HeapGraph(minds_watchers=False)
 graph.native = one.blocks
@@ -913,7 +916,7 @@ def test_native_memory_is_held_by_the_objects_that_lead_to_it(interpreter: Inter
     assert not [name for name in held if "single" in name]
     # Its pages hang on each other: those that are a few pointers away are found.
     assert 0 < held.get("['database']", 1) <= 30 * MiB
-    assert "['addresses']" not in held and "['numbers']" not in held
+    assert "['addresses']" not in held and "['numbers']" not in held and "['ranges']" not in held
     assert held["['handle']"] == pytest.approx(30_000_000, rel=0.01)  # what lies behind an address of ctypes
     assert found["total"] < 90 * MiB
     assert found["python_bytes"] >= 20_000_000  # the bytearray is Python's, and weighed as such
