@@ -681,7 +681,7 @@ TABLES: dict[str, Table] = {
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
             _c("map_rss_bytes", "int", "bytes", "mmap: of live_bytes, what is resident; null: malloc's, or not known"),
-            _c("peak_bytes", "int", "bytes", "alive when all was most since the rows before; null: it was more earlier"),
+            _c("peak_bytes", "int", "bytes", "alive when all was most since the rows before; null: it was more once"),
             _c("peak_ago_s", "float", "s", "how long before this row that was"),
             _STEP,
         )),

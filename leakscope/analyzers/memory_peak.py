@@ -26,7 +26,7 @@ from ..facts.tables import series
 from ..facts.where.progress import Had
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
-from ..units import LARGE, LISTED, MOST, SOME, format_bytes, format_duration
+from ..units import FULL, LARGE, LISTED, MOST, SOME, format_bytes, format_duration
 
 NEEDS = ("process_samples",)
 TELLS = (ASIDE,)
@@ -76,6 +76,9 @@ def _finding(
 ) -> Finding:
     first = makers[0]
     times = passing.bytes / max(1, passing.level_bytes)
+    beside = f"apart from this peak the job held at most {format_bytes(passing.beside_bytes)}"
+    if passing.beside_bytes >= FULL * passing.bytes:
+        beside = "the job came as high more than once"
     return case.finding(
         _KIND,
         f"The peak of {format_bytes(passing.bytes)} at {format_duration(passing.time_s)}, {times:.1f} × the usual "
@@ -90,10 +93,7 @@ def _finding(
             *(_had(one, case.sources) for one in makers[:LISTED] if one.bytes >= SOME * passing.bytes),
             _lasted(case, process, passing, figures),
         ],
-        remedy=[
-            f"take less at once in {first.asked_in}, in parts or in place: apart from this peak the job held at most "
-            f"{format_bytes(passing.beside_bytes)}"
-        ],
+        remedy=[f"take less at once in {first.asked_in}, in parts or in place: {beside}"],
         series=[curve("held", case.growth.time_s, case.growth.held_bytes)],
     )
 

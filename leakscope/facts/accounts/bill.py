@@ -18,14 +18,14 @@ import pandas as pd
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...schema import ROLES
 from ...storage import Recording
-from ...units import MOST, SOME
+from ...units import FULL, MOST, SOME
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
-from ..where.progress import Had, asked_at, came_with, kept_since
+from ..where.progress import Had, asked_at, came_with, kept_since, latest_first
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
@@ -100,7 +100,7 @@ def bills(
         most = replace(_with_who_asked(most, level, main, first), asked_in=first.asked_in, **_place_of(first))
     for process in growth.processes:
         names = [process.label, (highest and highest.process) or _SOMEBODY] if process is main else [process.label]
-        most = _by_who_asked(most, process, names, level.time_s if most.snapshot_s is None else most.snapshot_s)
+        most = _by_who_asked(most, level, process, names)
     return [level, most]
 
 
@@ -120,8 +120,12 @@ def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Had)
     return replace(most, rows=rows)
 
 
-def _by_who_asked(most: Bill, process: ProcessGrowth, names: Sequence[str], beside_s: float) -> Bill:
-    """What came to a peak, divided by who had asked for it; of what is known of nobody a row stays as it is."""
+def _by_who_asked(most: Bill, level: Bill, process: ProcessGrowth, names: Sequence[str]) -> Bill:
+    """What came to a peak, divided by who had asked for it; of what is known of nobody a row stays as it is.
+
+    After a snapshot in the midst of the peak it is what was asked for last.
+    """
+    beside_s = level.time_s if most.snapshot_s is None else most.snapshot_s
     whole = sum(row.bytes for row in most.rows if _is_undivided(row, names))
     if not whole:
         return most
@@ -130,6 +134,9 @@ def _by_who_asked(most: Bill, process: ProcessGrowth, names: Sequence[str], besi
         kept = kept_since(process, beside_s, most.time_s, MOST * whole)
         came = [kept] if kept is not None else came
     known = max(whole, sum(one.bytes for one in came if one.bytes < np.inf))
+    then, usual = (level_at(process.time_s, process.held_bytes, at_s) for at_s in (beside_s, level.time_s))
+    if FULL * then > usual:
+        came, known = latest_first(process, came), whole
     rows = []
     for row in most.rows:
         left = row.bytes

@@ -6,6 +6,7 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from ..calls import IMPORTING, MODULE, Call, called_at, calls_of, function_of, w
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..remembered import remembered
-from ..series.arithmetic import Floats
+from ..series.arithmetic import Floats, level_at
 from ..tables import cells, figures, only
 from .allocations import TABLE
 
@@ -183,12 +184,26 @@ def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]
     if then is None:
         first = asked_at(process, at_s)
         return [first] if first is not None else []
-    at_work = np.unique(time_s[time_s <= process.exit_s])
-    if not at_work.size:  # as the program ended, all was freed
+    times = np.unique(figures(process.rows(TABLE), "time_s"))
+    times = times[times <= process.exit_s]
+    if not times.size:  # as the program ended, all was freed
         return [Had(*most, np.inf)] if (most := max(then, key=then.__getitem__, default=None)) is not None else []
-    usual = _by_call(only(rows, time_s == at_work[int(np.argmin(abs(at_work - beside_s)))]), "live_bytes")
-    more = (Had(*who, size - usual.get(who, 0.0)) for who, size in then.items())
+    held = np.interp(times, process.time_s, process.held_bytes)
+    like = times[FULL * held <= level_at(process.time_s, process.held_bytes, beside_s)]
+    like = (
+        like[[int(np.argmin(abs(like - beside_s)))]] if like.size else times
+    )  # at no other peak, or what is always there
+    each = [_by_call(only(rows, time_s == one), "live_bytes") for one in like]
+    usual = {who: min(alive.get(who, 0.0) for alive in each) for who in then}
+    more = (Had(*who, size - usual[who]) for who, size in then.items())
     return sorted((one for one in more if one.bytes > 0), key=lambda one: -one.bytes)
+
+
+def latest_first(process: ProcessGrowth, came: Sequence[Had]) -> list[Had]:
+    """By when each last asked for a large piece, which is filled only then."""
+    rows = process.rows("large_requests")
+    last_s = {(file, line): at_s for file, line, at_s in cells(rows, "owner_file", "owner_line", "time_s")}
+    return sorted(came, key=lambda one: -last_s.get((one.call.file, one.call.line), 0.0))
 
 
 def _of_peak(rows: pd.DataFrame, time_s: Floats, at_s: float) -> dict[tuple[Call, str], float] | None:
