@@ -399,6 +399,7 @@ TABLES: dict[str, Table] = {
             _c("path_node", "int", "", "node one step nearer to a root, on the shortest way; null at the root"),
             _c("dominator_node", "int", "",
                "nearest node that all ways from the roots pass: without it this one could be freed; null at the root"),
+            _c("also_node", "int", "", "the nearest on another way to it; null: none is known"),
             _ROOT_KIND,
             _TYPE_NAME,
             _EDGE_KIND,
