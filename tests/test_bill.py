@@ -428,3 +428,29 @@ def test_the_bill_is_of_what_the_job_came_to_after_its_last_snapshot(tmp_path: P
     level = report_of(Case(builder.ends(at_s=30.0, exit_code=0).open())).bill[0]
     assert level.total_bytes == pytest.approx(400 * MiB, rel=0.02)
     assert sum(row.bytes for row in level.rows if row.account == "since-snapshot") == pytest.approx(300 * MiB, rel=0.05)
+
+
+def test_a_block_that_two_tables_have_is_counted_once_and_said_by_both_names(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[200 * MiB] * 20)
+    frame = {"type_name": "frame", "owner": "main", "owner_file": "/a/train.py", "retained_bytes": 101 * MiB}
+    nodes = [
+        (0, None, None, {"retained_bytes": 120 * MiB}),
+        (2, 0, 0, {"root_kind": "thread", "retained_bytes": 101 * MiB}),
+        (20, 2, 2, frame),
+        (21, 20, 20, {"type_name": "dict", "edge_kind": "local", "edge_name": "tables", "retained_bytes": 100 * MiB}),
+        (22, 21, 21, {"type_name": "pandas.DataFrame", "edge_kind": "key", "edge_name": "['all']"}),
+        (23, 21, 21, {"type_name": "pandas.DataFrame", "edge_kind": "key", "edge_name": "['renamed']"}),
+        (24, 22, 21, {"type_name": "numpy.ndarray", "retained_bytes": 99 * MiB, "also_node": 23}),
+    ]
+    for number, at_s in ((1, 5.0), (2, 15.0)):
+        builder.take(PARENT, number, at_s, malloc_in_use_bytes=110 * MiB)
+        for node, path, dominator, columns in nodes:
+            known = {"root_kind": "frame", "is_named": True, "shallow_bytes": 100, "retained_bytes": 1000, **columns}
+            ways = {"node": node, "path_node": path, "dominator_node": dominator}
+            builder.row("heap_nodes", at_s, PARENT, take=number, **ways, **known)
+        builder.row("heap_graphs", at_s, PARENT, take=number, node_count=7, retained_bytes=120 * MiB)
+    report = report_of(Case(builder.source(PARENT, "/a/train.py", "def main(): ...").ends(20.0, exit_code=0).open()))
+    held = [row for row in every(report.bill[0]) if row.account == "data" and row.bytes > MiB and not row.parts]
+    (block,) = held
+    assert (block.name, block.also) == ("main() tables['all']", "main() tables['renamed']")
+    assert "also main() tables['renamed']" in terminal.render(report, width=200, color=False, verbose=True)

@@ -95,7 +95,7 @@ def bills(
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     most = _with_what_no_sample_shows(most, growth, highest)
     asked = came_to_peak(main, peak_s, level.time_s)
-    if asked:
+    if sum(one.bytes for one in asked) >= MOST * (most.total_bytes - level.total_bytes) > 0:
         first = asked[0]
         most = replace(_with_who_asked(most, level, main, first), asked_in=first.asked_in, **_place_of(first))
     for process in growth.processes:
