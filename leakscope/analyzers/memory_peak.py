@@ -102,13 +102,13 @@ def _had(one: Had, sources: Sequence[Source]) -> Evidence:
     file, line, _ = one.call
     lines = next((source.text.splitlines() for source in sources if source.file == file), [])
     text = f": {lines[line - 1].strip()}" if line <= len(lines) else ""
-    had = f"{file}:{line} had {format_bytes(one.bytes)} then that were not there at the level"
+    had = f"{file}:{line} had {format_bytes(one.bytes)} more then than usual"
     return Evidence(f"{had}{text}", {"line": line, "bytes": round(one.bytes)})
 
 
 def _lasted(case: Case, process: ProcessGrowth, passing: Passing, figures: dict[str, object]) -> Evidence:
     """For how long, and in which step."""
-    text = f"the job held more than half of that above its level for {format_duration(passing.above_s)}"
+    text = f"memory was nearer to the peak than to what is usual for {format_duration(passing.above_s)}"
     if case.peak is not None and case.peak.between_samples:
         text = "it came and went between two samples: the kernel counted it"
     when, steps = series(process.rows("sentinels"), "step")
