@@ -194,6 +194,28 @@ def test_a_peak_that_no_sample_shows_is_divided_by_the_lines_that_had_it(tmp_pat
     assert came(passing(tmp_path / "more", peak_mb=340, gone={9: 210, 10: 70})) == {9: 105, 10: 35}
 
 
+def test_after_a_snapshot_in_the_midst_of_a_peak_comes_what_was_asked_for_last(tmp_path: Path) -> None:
+    """Both lines had asked by the snapshot; of what the second one asked for 60 MiB were written to."""
+    held = [100] * 8 + [200, 260, 260] + [100] * 20
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[n * MiB for n in held], every_s=1.0)
+    for number, at_s, raw_mb in ((1, 4.0, 1), (2, 8.1, 100), (3, 25.0, 1)):
+        places = [{"path": "prepare() raw", "type_name": "numpy.ndarray", "deep_bytes": raw_mb * MiB}]
+        builder.take(PARENT, number, at_s, holders=places, array_bytes=raw_mb * MiB)
+    for at_s in (5.0, 10.4, 15.0, 20.0):
+        peak = {"peak_ago_s": 2.4, "peak_bytes": 100 * MiB} if at_s == 10.4 else {}
+        for line in (8, 9):
+            live = 100 * MiB if peak else 0
+            row = {"function": "prepare", "owner_file": "/a/train.py", "owner_line": line}
+            builder.allocated(PARENT, at_s, live, f"/a/train.py:20 main\n/a/train.py:{line} prepare", **row, **peak)
+            if peak:
+                asked = {"stack": f"/a/train.py:{line} prepare", "size_bytes": 100 * MiB, **row}
+                builder.row("large_requests", 7.0 + line / 10, PARENT, **asked)
+    report = report_of(Case(builder.ends(at_s=31.0, exit_code=0).open()))
+    assert report.bill[1].snapshot_s == 8.1
+    assert came(report) == {9: 60}
+
+
 def test_what_came_after_a_snapshot_is_whose_it_is_though_all_is_freed_at_the_end(tmp_path: Path) -> None:
     """A full cache asks for more than the list that grows, and lets go of as much; the last telling is of the exit."""
     builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")

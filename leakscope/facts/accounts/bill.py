@@ -25,7 +25,7 @@ from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
-from ..where.progress import Had, asked_at, came_with, kept_since, latest_first
+from ..where.progress import Had, asked_at, came_with, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
@@ -123,7 +123,7 @@ def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Had)
 def _by_who_asked(most: Bill, level: Bill, process: ProcessGrowth, names: Sequence[str]) -> Bill:
     """What came to a peak, divided by who had asked for it; of what is known of nobody a row stays as it is.
 
-    After a snapshot in the midst of the peak it is what was asked for last.
+    After a snapshot in the midst of the peak it is what was asked for last: a large piece is filled only then.
     """
     beside_s = level.time_s if most.snapshot_s is None else most.snapshot_s
     whole = sum(row.bytes for row in most.rows if _is_undivided(row, names))
@@ -134,9 +134,12 @@ def _by_who_asked(most: Bill, level: Bill, process: ProcessGrowth, names: Sequen
         kept = kept_since(process, beside_s, most.time_s, MOST * whole)
         came = [kept] if kept is not None else came
     known = max(whole, sum(one.bytes for one in came if one.bytes < np.inf))
-    then, usual = (level_at(process.time_s, process.held_bytes, at_s) for at_s in (beside_s, level.time_s))
+    then, usual = (_right_then(process.time_s, process.held_bytes, at_s) for at_s in (beside_s, level.time_s))
     if FULL * then > usual:
-        came, known = latest_first(process, came), whole
+        asked = cells(process.rows("large_requests"), "owner_file", "owner_line", "time_s")
+        last_s = {(file, line): at_s for file, line, at_s in asked}
+        came = sorted(came, key=lambda one: -last_s.get((one.call.file, one.call.line), 0.0))
+        known = whole
     rows = []
     for row in most.rows:
         left = row.bytes

@@ -6,7 +6,6 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -197,13 +196,6 @@ def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]
     usual = {who: min(alive.get(who, 0.0) for alive in each) for who in then}
     more = (Had(*who, size - usual[who]) for who, size in then.items())
     return sorted((one for one in more if one.bytes > 0), key=lambda one: -one.bytes)
-
-
-def latest_first(process: ProcessGrowth, came: Sequence[Had]) -> list[Had]:
-    """By when each last asked for a large piece, which is filled only then."""
-    rows = process.rows("large_requests")
-    last_s = {(file, line): at_s for file, line, at_s in cells(rows, "owner_file", "owner_line", "time_s")}
-    return sorted(came, key=lambda one: -last_s.get((one.call.file, one.call.line), 0.0))
 
 
 def _of_peak(rows: pd.DataFrame, time_s: Floats, at_s: float) -> dict[tuple[Call, str], float] | None:
