@@ -129,13 +129,14 @@ def _by_who_asked(most: Bill, level: Bill, process: ProcessGrowth, names: Sequen
     whole = sum(row.bytes for row in most.rows if _is_undivided(row, names))
     if not whole:
         return most
-    came = came_to_peak(process, most.time_s, beside_s)
+    then, usual = (_right_then(process.time_s, process.held_bytes, at_s) for at_s in (beside_s, level.time_s))
+    in_midst = FULL * then > usual
+    came = came_to_peak(process, most.time_s, level.time_s if in_midst else beside_s)
     if not came or came[0].bytes == np.inf:
         kept = kept_since(process, beside_s, most.time_s, MOST * whole)
         came = [kept] if kept is not None else came
     known = max(whole, sum(one.bytes for one in came if one.bytes < np.inf))
-    then, usual = (_right_then(process.time_s, process.held_bytes, at_s) for at_s in (beside_s, level.time_s))
-    if FULL * then > usual:
+    if in_midst:
         asked = cells(process.rows("large_requests"), "owner_file", "owner_line", "time_s")
         last_s = {(file, line): at_s for file, line, at_s in asked}
         came = sorted(came, key=lambda one: -last_s.get((one.call.file, one.call.line), 0.0))
