@@ -103,7 +103,7 @@ class Recording(storage.Recording):
 
         **Shape** a row of a bill, or a part of one, a row: ``moment``, ``time_s``, ``account``, ``name``, ``part_of``
         (the name of the row that it is a part of), ``bytes``, ``share`` of the whole, ``process``, ``type``, ``count``,
-        ``error_bytes``, ``file``, ``line``. **Units** bytes, seconds.
+        ``error_bytes``, ``file``, ``line``, ``also`` (another name). **Units** bytes, seconds.
         """
         return bill_frame(self.report().bill)
 

@@ -273,7 +273,8 @@ class BillRow:
     other-tensors, tensors, libraries, native, code, mapped-files, shared-memory, allocator-free, leakscope, workers,
     workers-shared, since-snapshot, not-measured. ``parts`` divide a row, and add up to it. ``error_bytes``: one
     standard error, where members of long containers stood for others. ``type`` and ``count`` of what holds it;
-    ``tensor_bytes`` of it are tensors; ``file`` and ``line`` of who asked for it.
+    ``tensor_bytes`` of it are tensors; ``file`` and ``line`` of who asked for it. ``also``: another name of the user's
+    by which it is held, as a block that two tables have is.
     """
 
     account: str
@@ -288,6 +289,7 @@ class BillRow:
     parts: Sequence[BillRow] = ()
     file: str | None = None
     line: int | None = None
+    also: str | None = None
 
 
 @dataclass(frozen=True)

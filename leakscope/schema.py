@@ -313,6 +313,7 @@ TABLES: dict[str, Table] = {
                "file"),
             _c("pymalloc_bytes", "int", "bytes", "arenas of Python's small-object allocator, in use or not"),
             _c("pymalloc_in_use_bytes", "int", "bytes", "of pymalloc_bytes, what is allocated"),
+            _c("burst_bytes", "int", "bytes", "most in use at once since the last reading, less what is now: sampled"),
             _c("native_cache_bytes", "int", "bytes", "what pools of known libraries say they hold (Arrow)"),
             _RSS_BYTES,
             _c("gc_enabled", "bool", "", "gc.isenabled()"),
@@ -398,6 +399,7 @@ TABLES: dict[str, Table] = {
             _c("path_node", "int", "", "node one step nearer to a root, on the shortest way; null at the root"),
             _c("dominator_node", "int", "",
                "nearest node that all ways from the roots pass: without it this one could be freed; null at the root"),
+            _c("also_node", "int", "", "the nearest on another way to it; null: none is known"),
             _ROOT_KIND,
             _TYPE_NAME,
             _EDGE_KIND,
@@ -666,7 +668,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("allocation_stacks", "agent", "Memory that is alive or made a peak, by who asked for it: sampled", (
             *_PROCESS,
-            _c("allocator", "str", "", "malloc; mmap: large pieces; objects: Python's small ones, at times"),
+            _c("allocator", "str", "", "malloc; mmap: large pieces; arenas: of Python's small objects; objects: these"),
             _c("native_library", "str", "", "innermost on the stack but libc, libstdc++ and Python's own", "file"),
             _c("native_function", "str", "", "function of that library, where it shows its name", "name"),
             _c("native_stack", "str", "", "native functions, innermost first: library:function, one a line", "name"),
@@ -680,6 +682,8 @@ TABLES: dict[str, Table] = {
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
             _c("map_rss_bytes", "int", "bytes", "mmap: of live_bytes, what is resident; null: malloc's, or not known"),
+            _c("peak_bytes", "int", "bytes", "alive when all was most since the rows before; null: it was more once"),
+            _c("peak_ago_s", "float", "s", "how long before this row that was"),
             _STEP,
         )),
         Table("large_requests", "recorder", "The last large pieces of memory that the job asked for, freed or not", (

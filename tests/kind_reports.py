@@ -46,6 +46,7 @@ SOURCES = {
     "held-memory": "held_memory_stages-leaky",
     "map-pileup": "map_pileup-leaky",
     "mapped-files": "shards_mapped_and_changed-leaky",
+    "memory-peak": "memory_peak-leaky",
     "memory-pressure": "killed_by_its_cgroup-leaky",
     "native-growth": "native_growth-leaky",
     "oom-kill": "killed_by_its_cgroup-leaky",

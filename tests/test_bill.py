@@ -11,7 +11,7 @@ import pytest
 from leakscope.facts.case import Case
 from leakscope.facts.growth.processes import ProcessGrowth
 from leakscope.facts.processes.table import process_rows
-from leakscope.findings import Bill, BillRow
+from leakscope.findings import Bill, BillRow, Report
 from leakscope.renderers import _bill, terminal
 from leakscope.reporting import report_of
 from leakscope.storage import open_recording
@@ -158,6 +158,62 @@ def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
     assert "peak in DataFrame.to_numpy of prepare()" in terminal.render(report, width=100, color=False)
     text = terminal.render(report, width=100, color=False, verbose=True)
     assert "peak in DataFrame.to_numpy of prepare() (train.py:9), at 6.0 s, 3.0 × what it was at 7.0 s" in text
+
+
+def passing(tmp_path: Path, *, peak_mb: int, gone: dict[int, int], kept_mb: int = 100) -> Report:
+    """A kernel's peak after 6 s over a level of ``kept_mb`` + 100 MiB, and what lines of prepare() had then."""
+    tmp_path.mkdir(exist_ok=True)
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[(100 + kept_mb) * MiB] * 21, every_s=1.0)
+    held = [{"path": "main() table", "type_name": "numpy.ndarray", "deep_bytes": kept_mb * MiB}]
+    for number, at_s in ((1, 4.0), (2, 18.0)):
+        builder.take(PARENT, number, at_s, holders=held, array_bytes=kept_mb * MiB)
+    text = "peak 1 GiB (by train.py, between samples, after 6.0 s)"
+    builder.row("events", 20.0, event="peak", value=float(peak_mb * MiB), text=text)
+    for at_s, is_news in ((5.0, True), (10.0, True), (15.0, False), (20.0, False)):
+        then = {"peak_ago_s": 3.5} if is_news else {}
+        lines = [(3, kept_mb, kept_mb), *((line, 0, size) for line, size in gone.items() if at_s == 10.0)]
+        for line, live, at_peak in lines:
+            peak = {**then, "peak_bytes": at_peak * MiB} if is_news else {}
+            builder.allocated(PARENT, at_s, live * MiB, f"/a/train.py:20 main\n/a/train.py:{line} prepare", **peak)
+    return report_of(Case(builder.ends(at_s=21.0, exit_code=0).open()))
+
+
+def came(report: Report) -> dict[int | None, int]:
+    """Of the bill at the peak, what came by then: MiB by line; None: of no line."""
+    rows = [row for row in report.bill[1].rows if row.account == "since-snapshot"]
+    assert sum(row.bytes for row in report.bill[1].rows) == pytest.approx(report.bill[1].total_bytes, abs=64)
+    return {row.line: round(row.bytes / MiB) for row in rows}
+
+
+def test_a_peak_that_no_sample_shows_is_divided_by_the_lines_that_had_it(tmp_path: Path) -> None:
+    """What is there at the level as well is no part of it; what was asked for and not written to takes no memory."""
+    report = passing(tmp_path, peak_mb=500, gone={9: 200, 10: 80})
+    assert came(report) == {9: 200, 10: 80, None: 20}
+    assert (report.bill[1].asked_in, report.bill[1].line) == ("prepare()", 9)
+    assert came(passing(tmp_path / "more", peak_mb=340, gone={9: 210, 10: 70})) == {9: 105, 10: 35}
+
+
+def test_after_a_snapshot_in_the_midst_of_a_peak_comes_what_was_asked_for_last(tmp_path: Path) -> None:
+    """Both lines had asked by the snapshot; of what the second one asked for 60 MiB were written to."""
+    held = [100] * 8 + [200, 260, 260] + [100] * 20
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer")
+    builder.samples(PARENT, rss=[n * MiB for n in held], every_s=1.0)
+    for number, at_s, raw_mb in ((1, 4.0, 1), (2, 8.1, 100), (3, 25.0, 1)):
+        places = [{"path": "prepare() raw", "type_name": "numpy.ndarray", "deep_bytes": raw_mb * MiB}]
+        builder.take(PARENT, number, at_s, holders=places, array_bytes=raw_mb * MiB)
+    for at_s in (5.0, 10.4, 15.0, 20.0):
+        peak = {"peak_ago_s": 2.4, "peak_bytes": 100 * MiB} if at_s == 10.4 else {}
+        for line in (8, 9):
+            live = 100 * MiB if peak else 0
+            row = {"function": "prepare", "owner_file": "/a/train.py", "owner_line": line}
+            builder.allocated(PARENT, at_s, live, f"/a/train.py:20 main\n/a/train.py:{line} prepare", **row, **peak)
+            if peak:
+                asked = {"stack": f"/a/train.py:{line} prepare", "size_bytes": 100 * MiB, **row}
+                builder.row("large_requests", 7.0 + line / 10, PARENT, **asked)
+    report = report_of(Case(builder.ends(at_s=31.0, exit_code=0).open()))
+    assert report.bill[1].snapshot_s == 8.1
+    assert came(report) == {9: 60}
 
 
 def test_what_came_after_a_snapshot_is_whose_it_is_though_all_is_freed_at_the_end(tmp_path: Path) -> None:
@@ -394,3 +450,29 @@ def test_the_bill_is_of_what_the_job_came_to_after_its_last_snapshot(tmp_path: P
     level = report_of(Case(builder.ends(at_s=30.0, exit_code=0).open())).bill[0]
     assert level.total_bytes == pytest.approx(400 * MiB, rel=0.02)
     assert sum(row.bytes for row in level.rows if row.account == "since-snapshot") == pytest.approx(300 * MiB, rel=0.05)
+
+
+def test_a_block_that_two_tables_have_is_counted_once_and_said_by_both_names(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[200 * MiB] * 20)
+    frame = {"type_name": "frame", "owner": "main", "owner_file": "/a/train.py", "retained_bytes": 101 * MiB}
+    nodes = [
+        (0, None, None, {"retained_bytes": 120 * MiB}),
+        (2, 0, 0, {"root_kind": "thread", "retained_bytes": 101 * MiB}),
+        (20, 2, 2, frame),
+        (21, 20, 20, {"type_name": "dict", "edge_kind": "local", "edge_name": "tables", "retained_bytes": 100 * MiB}),
+        (22, 21, 21, {"type_name": "pandas.DataFrame", "edge_kind": "key", "edge_name": "['all']"}),
+        (23, 21, 21, {"type_name": "pandas.DataFrame", "edge_kind": "key", "edge_name": "['renamed']"}),
+        (24, 22, 21, {"type_name": "numpy.ndarray", "retained_bytes": 99 * MiB, "also_node": 23}),
+    ]
+    for number, at_s in ((1, 5.0), (2, 15.0)):
+        builder.take(PARENT, number, at_s, malloc_in_use_bytes=110 * MiB)
+        for node, path, dominator, columns in nodes:
+            known = {"root_kind": "frame", "is_named": True, "shallow_bytes": 100, "retained_bytes": 1000, **columns}
+            ways = {"node": node, "path_node": path, "dominator_node": dominator}
+            builder.row("heap_nodes", at_s, PARENT, take=number, **ways, **known)
+        builder.row("heap_graphs", at_s, PARENT, take=number, node_count=7, retained_bytes=120 * MiB)
+    report = report_of(Case(builder.source(PARENT, "/a/train.py", "def main(): ...").ends(20.0, exit_code=0).open()))
+    held = [row for row in every(report.bill[0]) if row.account == "data" and row.bytes > MiB and not row.parts]
+    (block,) = held
+    assert (block.name, block.also) == ("main() tables['all']", "main() tables['renamed']")
+    assert "also main() tables['renamed']" in terminal.render(report, width=200, color=False, verbose=True)

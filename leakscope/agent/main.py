@@ -311,6 +311,7 @@ class Agent:
 
     def _add_sentinels(self) -> dict[str, Any]:
         row = dict(sentinels.row(), step=self.steps.current())
+        row["burst_bytes"] = self._sampler.burst_bytes() if self._sampler is not None else None
         if row["malloc_library"] is not None and row["malloc_in_use_bytes"] is None and self._sampler is not None:
             row["malloc_in_use_bytes"] = self._sampler.in_use_bytes()
         self.outbox.add("sentinels", row)

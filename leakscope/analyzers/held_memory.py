@@ -1,7 +1,7 @@
 """What is held and not used: results of a phase that is over, a queue that nobody empties, workers that rest.
 
-Looks for:     variables and attributes of yours that hold much and that no line still to run reads; workers whose work
-               is done, and state of optimizers that no step uses.
+Looks for:     variables and attributes of yours that hold much and that no line still to run reads, or lists of which
+               only the newest members are read; workers whose work is done, and state of optimizers that no step uses.
 Why:           it is no leak, and may be most of the process. It ends when its holder lets go.
 Decides by:    min_idle_share of what its process holds and min_idle_bytes, where each line that reads it stands before
                the last one that was seen to run, or in a call that is over, and nothing else refers to it: a variable,
@@ -21,11 +21,12 @@ from typing import NamedTuple
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools, resting_pids
-from ..evidence.sentences import let_go, listed, looked_too_early, wasted
+from ..evidence.sentences import frees, let_go, listed, looked_too_early, untyped, wasted
 from ..evidence.training_state import left_by_training
 from ..evidence.use import Use, reference_count, use_of
 from ..facts.case import Case
 from ..facts.code.adding import Line, adding_lines
+from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place
@@ -37,7 +38,7 @@ from ..facts.subject import Held
 from ..facts.where.holders import about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import HELD
-from ..units import FEWEST, HARDLY, MOST, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_duration
+from ..units import FEWEST, HARDLY, MOST, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
@@ -70,6 +71,10 @@ def findings(
         if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
             told = True
             yield _of_idle(case, process, idle)
+        for one in _older(case, heap, so_far, of_parents if process.is_fork else ()):
+            if one.bytes >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
+                told = True
+                yield _of_older(case, process, one)
         least = max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes)
         for place in risen(heap, least) if case.growth.leaking is None else ():
             is_idle = any(one.place.said.startswith(place.said) for one in idle)
@@ -139,6 +144,62 @@ def _together(case: Case, found: Iterable[_Idle]) -> Iterator[_Idle]:
             yield _Idle(above, named_in(case.sources, above)[0], size, first.line, first.use)
         else:
             yield from (first, *others)
+
+
+class _Older(NamedTuple):
+    """Members of a list before its ``newest``, which are the only ones that the sources look at."""
+
+    place: Place
+    newest: int
+    bytes: int
+
+
+def _older(case: Case, heap: Heap, so_far: Sequence[Finding], but: Collection[str]) -> Iterator[_Older]:
+    """The largest first. Which of the members are the newest is not known: the largest are taken to be."""
+    found = []
+    for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
+        variable, length = place.reference.variable, float(place.length[-1])
+        is_told = place.path in but or _is_told(place, named_in(case.sources, place)[0], so_far)
+        newest = latest_read(case.sources, variable) if place.type_name == "list" and variable and not is_told else None
+        if newest and length > newest:
+            each = [
+                float(one.deep_bytes[-1] / one.count[-1]) for one in place.children for _ in range(int(one.count[-1]))
+            ]
+            kept = sum(sorted(each)[-newest:]) if each else float(place.deep_bytes[-1]) * newest / length
+            found.append(_Older(place, newest, round(float(place.deep_bytes[-1]) - kept)))
+    yield from sorted(found, key=lambda one: -one.bytes)
+
+
+def _of_older(case: Case, process: ProcessGrowth, one: _Older) -> Finding:
+    named, lines = named_in(case.sources, one.place)
+    name, line = holder_name(named), _line(lines)
+    end_s = min(case.growth.end_s, float(process.time_s[-1]))
+    severity, share = wasted(case, one.bytes, level_at(process.time_s, process.held_bytes, end_s))
+    newest = "the newest" if one.newest == 1 else f"the newest {one.newest}"
+    older = format_count(float(one.place.length[-1]) - one.newest)
+    where = f" behind {line.place}" if line is not None else ""
+    saved = frees(process, one.bytes, [(one.place.member_type, one.bytes / max(1.0, float(one.place.length[-1])))])
+    return case.finding(
+        _KIND,
+        f"{name} holds {format_bytes(one.bytes)} in members before {newest}, which nothing reads",
+        severity=severity,
+        grounds=[Ground("the sources look at no other member of it", STRONG)],
+        bytes=one.bytes,
+        process=process,
+        line=line or defined_at(named),
+        device="cpu",
+        evidence=[
+            Evidence(
+                f"of its {format_count(float(one.place.length[-1]))} members, {older} are older", {"bytes": one.bytes}
+            ),
+            share,
+        ],
+        doubts=["what reads it by another name, or out of C code, is not in the sources"],
+        remedy=[f"keep only {newest} of {untyped(name)}{where}: {saved}"],
+        mechanism="unbounded-container",
+        wasted=True,
+        **about(named, one.place),
+    )
 
 
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it

@@ -84,8 +84,8 @@ def fit(
     if peak is None:
         return None
     burst = burst or _of_peak(case, peak)
-    # What no sample shows, files among it, is taken to have been there all the time; but for what came as it ended.
-    time_s, curve = case.growth.time_s, case.growth.held_bytes.copy()
+    # What nobody saw, files among it, is taken to have been there all the time; but for what came as it ended.
+    time_s, curve = case.growth.time_s, case.at_most_bytes.copy()
     curve += peak.total_bytes - float(curve.max())
     curve[-1] = max(float(curve[-1]), held_bytes or 0.0)
     held = round(float(curve.max()))
@@ -114,16 +114,11 @@ def fit(
 
 def _of_peak(case: Case, peak: Bill) -> Burst | None:
     """What came and went with the peak, where it is known who asked for it."""
-    level = next((bill for bill in case.bills if bill.moment == LEVEL), None)
-    if level is None or peak.asked_in is None or peak.file is None:
-        return None
-    time_s, held = case.growth.time_s, case.growth.held_bytes
-    usual = time_s[FULL * held <= float(np.interp(level.time_s, time_s, held))]
-    before, after = usual[usual < peak.time_s], usual[usual > peak.time_s]
-    if not before.size or not after.size:
+    passing = case.passing_peak
+    if passing is None or peak.asked_in is None or peak.file is None:
         return None
     where = f" in {peak.asked_in} ({PurePath(peak.file).name}:{peak.line})"
-    return Burst(where, float(before[-1]), peak.total_bytes - level.total_bytes, float(after[0]))
+    return Burst(where, passing.since_s, passing.bytes - passing.level_bytes, passing.until_s)
 
 
 def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | None = None) -> Iterator[Change]:
@@ -137,8 +132,8 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | No
         yield Change(text, _idle_bytes(case, finding, time_s))
     if burst is not None:
         yield Change(f"take at most {{}} at once{burst.where}, not {format_bytes(burst.bytes)}", None)
-    main = max(case.growth.processes, key=lambda process: float(process.held_bytes.max()))
-    forks = {process.pid: process for process in case.growth.processes if process.is_fork and process.pid != main.pid}
+    main = case.growth.largest
+    forks = {process.pid: process for process in case.growth.processes if process.is_fork and process is not main}
     freed = sum(f.bytes for f in wasted if f.subject.pid in forks)  # of what workers have: it goes but once
     for row in bill.rows:
         if row.account == "workers" and (row.count or 0) > _KEPT_WORKERS:
@@ -171,11 +166,11 @@ def without_waste(case: Case, so_far: Sequence[Finding]) -> tuple[int, int] | No
     if not wasted or level_s is None or case.peak is None:
         return None
     held, time_s = case.growth.held_bytes, case.growth.time_s
-    curve = np.maximum(held - sum(_idle_bytes(case, finding, time_s) for finding in wasted), 0.0)
-    most = case.peak.bytes - float(held.max() - curve.max())
+    curve = np.maximum(case.at_most_bytes - sum(_idle_bytes(case, finding, time_s) for finding in wasted), 0.0)
+    most = float(curve.max())
     if case.peak.since_s is not None:  # it was reached between two samples: what was idle by then was not needed
         idle = sum(float(_idle_bytes(case, finding, np.array([case.peak.since_s]))[0]) for finding in wasted)
-        most = max(case.peak.bytes - idle, float(curve.max()))
+        most = max(case.peak.bytes - idle, most)
     then = sum(float(_idle_bytes(case, finding, np.array([level_s]))[0]) for finding in wasted)
     return round(max(0.0, float(np.interp(level_s, time_s, held)) - then)), round(most)
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MODULE = "<module>"
+IMPORTING = "<frozen importlib"  # how files of the import system begin
 _CALL = re.compile(r"(.+?):(\d+) (.*)")
 _IDENTIFIER = re.compile(r"[\w.]+")
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(?!locals>|lambda>)\w+>$")

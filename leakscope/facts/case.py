@@ -22,7 +22,7 @@ from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
-from .accounts.peak import peak
+from .accounts.peak import Passing, at_most, passing_peak, peak
 from .code.index import Source
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
@@ -130,6 +130,16 @@ class Case:
     def bills(self) -> list[Bill]:
         """What all memory was, at its level and at its peak."""
         return bills(self.recording, self.growth, self.roles, self.peak)
+
+    @cached_property
+    def at_most_bytes(self) -> Floats:
+        """What the job held at most round each moment of ``growth.time_s``, also between samples."""
+        return at_most(self.growth, self.peak)
+
+    @cached_property
+    def passing_peak(self) -> Passing | None:
+        """The peak, where it came and went."""
+        return passing_peak(self.growth, self.at_most_bytes, self.peak, self.bills)
 
     @property
     def roles(self) -> dict[tuple[int, int], str]:

@@ -11,7 +11,7 @@ from ..findings import Bill, BillRow
 
 _COLUMNS = (
     "moment", "time_s", "account", "name", "part_of", "bytes", "share", "process", "type", "count", "error_bytes",
-    "file", "line",
+    "file", "line", "also",
 )  # fmt: skip
 
 

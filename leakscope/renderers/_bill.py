@@ -209,7 +209,8 @@ def _holders(holders: Sequence[BillRow]) -> Iterator[str]:
 def _one(row: BillRow, name: str) -> str:
     kind = (row.type or "").rpartition(".")[2]
     error = f" ± {format_bytes(row.error_bytes)}" if row.error_bytes and row.error_bytes > 0.02 * row.bytes else ""
-    return f"{name} {format_bytes(row.bytes)}{error}{f' {kind}' if kind else ''}"
+    also = f", also {row.also}" if row.also is not None else ""
+    return f"{name} {format_bytes(row.bytes)}{error}{f' {kind}' if kind else ''}{also}"
 
 
 def _short(name: str, above: str) -> str:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import weakref
 from functools import lru_cache
 from pathlib import Path
@@ -683,6 +684,28 @@ def test_nothing_is_read_once_a_tracer_is_set_in_any_thread(switch: Any) -> None
     watched.join()
     assert graph.read(2, 1 << 40, 1 << 36) is not None
     assert graph.work_out()
+
+
+def test_of_what_several_ways_lead_to_two_are_told() -> None:
+    """And one of what has a single owner, or refers back to it."""
+    module = types.ModuleType("two_ways")
+    module.one, module.other = [bytearray(30_000_000)], {}  # type: ignore[attr-defined]
+    module.other["key"] = module.one[0]  # type: ignore[attr-defined]
+    own: list[Any] = [bytearray(20_000_000)]
+    own.append(own)
+    module.own = own  # type: ignore[attr-defined]
+    sys.modules["two_ways"] = module
+    try:
+        graph = HeapGraph()
+        graph.read(1, 1 << 40, 1 << 36)
+        rows = {row["node"]: row for table, row in graph.work_out().rows if table == "heap_nodes"}
+    finally:
+        del sys.modules["two_ways"]
+    (shared,) = [row for row in rows.values() if row["type_name"] == "bytearray" and row["shallow_bytes"] > 25_000_000]
+    ways = [rows[shared[name]]["edge_name"] for name in ("path_node", "also_node")]
+    assert sorted(ways) == ["['one']", "['other']"]
+    (alone,) = [row for row in rows.values() if row["edge_name"] == "['own']"]
+    assert alone["also_node"] is None
 
 
 PROGRAM = """

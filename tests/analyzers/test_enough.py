@@ -73,6 +73,20 @@ def test_a_peak_that_comes_and_goes_is_asked_for_in_parts(tmp_path: Path) -> Non
     assert says(told, "take at most 210 MiB"), "the limit, with some room, less the level"
 
 
+@pytest.mark.parametrize(("burst_mb", "most_mb"), [(0, 300), (250, 350), (900, 500)])
+def test_what_came_and_went_between_samples_before_there_was_waste_is_needed_without_it(
+    tmp_path: Path, burst_mb: int, most_mb: int
+) -> None:
+    """The kernel knows of no more than 500 MiB: what is asked for beyond that is not written to."""
+    held = [100, 100, 100, 300, 500, *[300] * 40]
+    builder = RecordingBuilder(tmp_path).process(PID, role="trainer")
+    builder.samples(PID, rss=[n * MiB for n in held], every_s=1.0)
+    builder.sentinels(PID, burst_bytes=[burst_mb * MiB if at_s == 2 else 0 for at_s in range(45)])
+    idle = Idle(200 * MiB, "main() raw", since_s=3.5)
+    level, most = without_waste(Case(builder.ends(at_s=45.0, exit_code=0).open()), [waste(idle)]) or (0, 0)
+    assert (level, most) == (100 * MiB, most_mb * MiB)
+
+
 def test_what_is_idle_only_after_the_peak_saves_nothing(tmp_path: Path) -> None:
     last = Idle(100 * MiB, "main() clean", FILE, 7, "main")
     found = fitted(stages(tmp_path), last)

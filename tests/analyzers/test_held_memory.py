@@ -372,3 +372,47 @@ def test_what_forks_were_born_with_is_wasted_once_and_by_their_parent(tmp_path: 
     told = [finding for finding in report.findings if finding.wasted]
     assert [finding.subject.pid for finding in told] == [100]
     assert report.verdict.wasted_bytes == 200 * MB
+
+
+STAGES = """
+def main():
+    stages = [load()]
+    for stage in (clean, scale, shift):
+        stages.append(stage(stages[-1]))
+    while True:
+        fit({read})
+
+
+main()
+"""
+
+
+def stages(folder: Path, read: str) -> Report:
+    """Four arrays in a list, of 50, 60, 70 and 80 MB."""
+    builder = RecordingBuilder(folder).process(100).source(100, "/job/fit.py", STAGES.format(read=read))
+    builder.samples(100, [300 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "main", "variable": "stages", "owner_file": "/job/fit.py", "is_user": True}
+    held = [
+        row("main() stages", type_name="list", deep_bytes=260 * MB, edge_kind="local", length=4, **owner),
+        *(
+            row(f"main() stages[{at}]", type_name="numpy.ndarray", deep_bytes=(50 + 10 * at) * MB, edge_kind="item",
+                parent="main() stages", reference_count=1, **owner)
+            for at in range(4)
+        ),
+    ]  # fmt: skip
+    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=held, array_bytes=260 * MB, seen_lines="/job/fit.py:7 main")
+    return analyze(builder.ends(30.0, exit_code=0).open())
+
+
+def test_of_a_list_of_which_the_newest_is_read_the_others_are_waste(tmp_path: Path) -> None:
+    report = stages(tmp_path, "stages[-1]")
+    (finding,) = [one for one in report.findings if one.kind == "held-memory"]
+    assert (finding.wasted, finding.bytes, finding.subject.line) == (True, 180 * MB, 5), "the newest may be the largest"
+    assert says(finding.title, "stages", "172 MiB", "before the newest")
+    assert finding.edit is not None and "+        del stages[:-1]" in (finding.edit.diff or "")
+
+
+@pytest.mark.parametrize("read", ["stages[0], stages[-1]", "*stages", "stages[-4:]", "stages", "sum(stages)"])
+def test_a_list_of_which_other_members_are_read_is_not(tmp_path: Path, read: str) -> None:
+    assert not [one for one in stages(tmp_path, read).findings if one.kind == "held-memory"]

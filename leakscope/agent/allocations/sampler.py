@@ -42,8 +42,8 @@ _ROOM_BYTES = 1 << 20
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
 _MISSING = "it was installed without a C compiler"
 _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
-_KINDS = ("malloc", "mmap", "objects")
-_MAPPED, _OBJECTS = 1, 2
+_KINDS = ("malloc", "mmap", "objects", "arenas")
+_MALLOC, _MAPPED, _OBJECTS, _ARENAS = range(4)
 _REFUSALS = {
     1: "its library is of another version: reinstall leakscope",
     2: "malloc is a sanitizer's, or not all of its kin are of one allocator",
@@ -142,7 +142,7 @@ class Sampler:
         free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
         free.sampler_blocks.restype, free.sampler_blocks.argtypes = size, (pointer, size)
         free.sampler_lives.restype, free.sampler_lives.argtypes = size, (pointer, ctypes.c_uint32)
-        free.sampler_in_use_bytes.restype = number
+        free.sampler_in_use_bytes.restype = free.sampler_burst_bytes.restype = number
         free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
         free.sampler_taken_over_by.restype, free.sampler_taken_over_by.argtypes = None, (ctypes.c_char_p, size)
         held.sampler_arm.argtypes = (number,)
@@ -221,10 +221,10 @@ class Sampler:
         del self._pymalloc[:]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the table ``allocation_stacks``: what is alive now, or came and went as a peak was reached."""
+        """Rows of the table ``allocation_stacks``: what is alive now, or was as the process held more than before."""
         if not self.is_on:
             return []
-        rows = [row for kind in (0, 1) for row in self._rows_of(kind, SETTLED_S)]
+        rows = [row for kind in (_MALLOC, _ARENAS, _MAPPED) for row in self._rows_of(kind, SETTLED_S)]
         survivors = sorted(self._survivors.values(), key=lambda known: -int(known[0]))[:MOST_ROWS]
         for live, variance, count, asked, row in survivors:
             error = int(variance**0.5)
@@ -267,6 +267,10 @@ class Sampler:
         """What malloc has in use, of all that was asked for since samples began: an estimate. **Cost** 20 us."""
         return int(self._lib.sampler_in_use_bytes()) if self.is_on else None
 
+    def burst_bytes(self) -> int | None:
+        """How much more was in use at once since this was last asked than is now: an estimate. **Cost** 2 us."""
+        return max(0, int(self._lib.sampler_burst_bytes())) if self.is_on else None
+
     def figures(self) -> dict[str, float]:
         """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now.
 
@@ -292,11 +296,13 @@ class Sampler:
         for one in text.split("\2")[:-1]:
             head, _, calls = one.partition("\1")
             figures, _, native = head.partition("\n")
-            _, live, settled, error, count, asked, resident = figures.split("\t")
+            _, live, settled, error, count, asked, resident, at_peak, ago_s = figures.split("\t")
+            is_peak = at_peak != "-1"
             row = {
                 "allocator": _KINDS[kind], "live_bytes": int(live), "settled_bytes": int(settled),
                 "error_bytes": int(error), "sample_count": int(count), "asked_bytes": int(asked),
                 "map_rss_bytes": int(resident) if kind == _MAPPED else None,
+                "peak_bytes": int(at_peak) if is_peak else None, "peak_ago_s": float(ago_s) if is_peak else None,
             }  # fmt: skip
             row.update(columns_of(calls, names.is_user_file))
             row.update(self._of_native(native))

@@ -87,6 +87,7 @@ def _nodes(graph: Any, numbers: Sequence[int], types: TypeNames) -> Iterator[dic
             "node": numbers[at],
             "path_node": numbers[row.path_row] if at else None,
             "dominator_node": numbers[row.dominator_row] if at else None,
+            "also_node": numbers[row.also_row] if row.also_row else None,
             "root_kind": roots[at] or None,
             "type_name": types[row.type] if is_object else None,
             "edge_kind": _EDGES[row.label_kind],

@@ -18,15 +18,14 @@ import pandas as pd
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...schema import ROLES
 from ...storage import Recording
-from ...units import MOST, SOME
-from ..calls import Call
+from ...units import FULL, MOST, SOME
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
-from ..where.progress import asked_at, kept_since
+from ..where.progress import Had, asked_at, came_with, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
@@ -38,6 +37,7 @@ _ARROW, _OTHERS = "pyarrow", "others"  # packages with an allocator of their own
 _TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
 _MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
 _LIBRARY_FILE = re.compile(r"\.so(\.|$)|/s?bin/|/ld-|\.(pyc|py|mo|dat)$|gconv|locale")
+_SOMEBODY = "a process"  # which of several is not known
 _NEAR_S = 2.0  # a sentinel that far from a moment was read in it
 _STAYS = 0.9  # of what was held in a snapshot: with less afterwards it was a peak
 
@@ -83,9 +83,9 @@ def bills(
     ``roles``: of processes by pid and start ticks. ``highest``: the most that the job held, which no sample may show.
     Empty without a sample of memory.
     """
-    if not growth.processes or not growth.held_bytes.size:
+    main = growth.largest
+    if main is None or not growth.held_bytes.size:
         return []
-    main = _largest(growth)
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
     if highest is not None and highest.since_s is not None:
         peak_s = float(np.clip(highest.since_s, growth.time_s[0], growth.time_s[-1]))
@@ -94,16 +94,20 @@ def bills(
     level_s = _where_it_stays(growth, float(np.clip(level_s, growth.time_s[0], growth.time_s[-1])))
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     most = _with_what_no_sample_shows(most, growth, highest)
-    asked = _asked_then(main, peak_s)
-    if asked is not None:
-        most = replace(_with_who_asked(most, level, main, asked), asked_in=asked.function, **_place_of(asked))
+    asked = came_to_peak(main, peak_s, level.time_s)
+    if sum(one.bytes for one in asked) >= MOST * (most.total_bytes - level.total_bytes) > 0:
+        first = asked[0]
+        most = replace(_with_who_asked(most, level, main, first), asked_in=first.asked_in, **_place_of(first))
+    for process in growth.processes:
+        names = [process.label, (highest and highest.process) or _SOMEBODY] if process is main else [process.label]
+        most = _by_who_asked(most, level, process, names)
     return [level, most]
 
 
-def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call) -> Bill:
+def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Had) -> Bill:
     """Whoever made the peak is told of what no Python object held then, and only then: arrays on their way, say."""
-    then = _asked_then(process, most.snapshot_s) if most.snapshot_s is not None else None
-    if then is None or (then.file, then.line) != (asked.file, asked.line):
+    then = came_to_peak(process, most.snapshot_s, level.time_s)[:1] if most.snapshot_s is not None else []
+    if [(one.call.file, one.call.line) for one in then] != [(asked.call.file, asked.call.line)]:
         return most
     usual = sum(row.bytes for row in level.rows if (row.account, row.process) == (NATIVE, process.label))
     rows = []
@@ -111,21 +115,53 @@ def _with_who_asked(most: Bill, level: Bill, process: ProcessGrowth, asked: Call
         more = row.bytes - usual if (row.account, row.process) == (NATIVE, process.label) else 0
         rows.append(replace(row, bytes=row.bytes - max(0, more)))
         if more > 0:
-            name = f"no object had it yet, asked for in {then.function}"
-            rows.append(BillRow(SINCE, name, more, process.label, True, **_place_of(then)))
+            name = f"no object had it yet, asked for in {then[0].asked_in}"
+            rows.append(BillRow(SINCE, name, more, process.label, True, **_place_of(then[0])))
     return replace(most, rows=rows)
+
+
+def _by_who_asked(most: Bill, level: Bill, process: ProcessGrowth, names: Sequence[str]) -> Bill:
+    """What came to a peak, divided by who had asked for it; of what is known of nobody a row stays as it is.
+
+    After a snapshot in the midst of the peak it is what was asked for last: a large piece is filled only then.
+    """
+    beside_s = level.time_s if most.snapshot_s is None else most.snapshot_s
+    whole = sum(row.bytes for row in most.rows if _is_undivided(row, names))
+    if not whole:
+        return most
+    then, usual = (_right_then(process.time_s, process.held_bytes, at_s) for at_s in (beside_s, level.time_s))
+    in_midst = FULL * then > usual
+    came = came_to_peak(process, most.time_s, level.time_s if in_midst else beside_s)
+    if not came or came[0].bytes == np.inf:
+        kept = kept_since(process, beside_s, most.time_s, MOST * whole)
+        came = [kept] if kept is not None else came
+    known = max(whole, sum(one.bytes for one in came if one.bytes < np.inf))
+    if in_midst:
+        asked = cells(process.rows("large_requests"), "owner_file", "owner_line", "time_s")
+        last_s = {(file, line): at_s for file, line, at_s in asked}
+        came = sorted(came, key=lambda one: -last_s.get((one.call.file, one.call.line), 0.0))
+        known = whole
+    rows = []
+    for row in most.rows:
+        left = row.bytes
+        for one in came if _is_undivided(row, names) else ():
+            part = min(left, round(row.bytes * min(1.0, one.bytes / known)))
+            name = f"{row.name}, asked for in {one.asked_in}"
+            rows.append(replace(row, name=name, bytes=part, estimated=True, **_place_of(one)))
+            left -= part
+        rows.append(replace(row, bytes=left))
+    return replace(most, rows=[row for row in rows if row.bytes])
+
+
+def _is_undivided(row: BillRow, names: Sequence[str]) -> bool:
+    return row.account == SINCE and row.line is None and row.process in names
 
 
 def levels_s(recording: Recording, growth: TreeGrowth) -> list[float]:
     """When snapshots saw the job at work, and at no peak."""
-    if not growth.processes or not growth.held_bytes.size:
-        return []
-    looks = _looks(recording, _largest(growth))
+    main = growth.largest
+    looks = _looks(recording, main) if main is not None and growth.held_bytes.size else []
     return [look.time_s for look in looks if not _is_above_level(growth, look.time_s)]
-
-
-def _largest(growth: TreeGrowth) -> ProcessGrowth:
-    return max(growth.processes, key=lambda p: float(p.held_bytes.max()))
 
 
 def _where_it_stays(growth: TreeGrowth, at_s: float) -> float:
@@ -155,7 +191,7 @@ def _with_what_no_sample_shows(most: Bill, growth: TreeGrowth, highest: Peak | N
     more = highest.bytes - int(then)
     if more <= 0:
         return most
-    who = highest.process or "a process"
+    who = highest.process or _SOMEBODY
     row = BillRow(SINCE, f"came and went between two samples, by {who}", more, who)
     return replace(most, total_bytes=most.total_bytes + more, rows=[*most.rows, row])
 
@@ -257,7 +293,7 @@ def _of_process(
     then = min(private, level_at(process.time_s, process.private_bytes, look.time_s) or private)
     rows = _at_snapshot(recording, process, look, then)
     if private > then:
-        rows.append(_came_since(process, look.time_s, at_s, private - then))
+        rows.append(_came_since(process, look.time_s, at_s, private - then, read is _READ[LEVEL]))
     return [*certain, *rows]
 
 
@@ -423,23 +459,27 @@ def _sentinel(process: ProcessGrowth, column: str, at_s: float) -> float | None:
 # ---- what no snapshot saw
 
 
-def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float) -> BillRow:
-    """What came between a snapshot and the moment, by who asked for it: for what stays, if most of it does."""
-    name = "came after it" if at_s >= since_s else "was gone by then"
-    asked = kept_since(process, since_s, at_s, MOST * size) or _asked_then(process, at_s)
-    if asked is not None:
-        name += f", asked for in {asked.function}"
+def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float, is_level: bool) -> BillRow:
+    """What came between a snapshot and the moment; at a level by who asked for it: for what stays, if most does."""
+    name, asked = "came after it" if at_s >= since_s else "was gone by then", None
+    if is_level:
+        asked = kept_since(process, since_s, at_s, MOST * size)
+        asked = asked_at(process, at_s) if asked is None and not _goes_on(process, at_s) else asked
+        name += f", asked for in {asked.asked_in}" if asked is not None else ""
     return BillRow(SINCE, name, round(size), process.label, True, **_place_of(asked))
 
 
-def _asked_then(process: ProcessGrowth, at_s: float) -> Call | None:
-    """Not at the end of what goes on growing: the most there is of it is no peak of whoever asks and lets go."""
-    goes_on = process.trend.verdict == GROWING and at_s + _NEAR_S >= process.trend.end_s
-    return None if goes_on else asked_at(process, at_s)
+def came_to_peak(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]:
+    """As ``came_with``; none at the end of what goes on growing: the most there is of it is nobody's who lets go."""
+    return [] if _goes_on(process, at_s) else came_with(process, at_s, beside_s)
 
 
-def _place_of(asked: Call | None) -> dict[str, Any]:
-    return {} if asked is None else {"file": asked.file, "line": asked.line}
+def _goes_on(process: ProcessGrowth, at_s: float) -> bool:
+    return process.trend.verdict == GROWING and at_s + _NEAR_S >= process.trend.end_s
+
+
+def _place_of(asked: Had | None) -> dict[str, Any]:
+    return {} if asked is None else {"file": asked.call.file, "line": asked.call.line}
 
 
 # ---- others

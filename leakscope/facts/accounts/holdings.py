@@ -19,7 +19,7 @@ from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
 from ..heap.owners import is_model
 from ..heap.place import FRAME, RUNNING, Place, upwards
-from ..heap.standing import shared_table
+from ..heap.standing import has_key, shared_table
 from ..heap.tree import as_people_see_it
 from ..tables import cells, only
 from ..weights.named import named_sets
@@ -49,7 +49,8 @@ class Holdings(NamedTuple):
 
 def holdings(recording: Recording, process: ProcessGrowth, take: int, private: float) -> Holdings:
     """At a snapshot of a process that had ``private`` bytes then."""
-    places = as_people_see_it(graph_places(recording, process.pid, [take]))
+    known = graph_places(recording, process.pid, [take])
+    places = as_people_see_it(known)
     tensors = process.rows("tensors")
     tensors = only(tensors, (tensors["take"] == take) & (tensors["moment"] == "take"))
     by_purpose: dict[str, float] = {}
@@ -66,7 +67,7 @@ def holdings(recording: Recording, process: ProcessGrowth, take: int, private: f
     of_node |= dict.fromkeys(views, 0.0)
     if is_asked:
         by_purpose["user-held"] = max(0.0, by_purpose.get("user-held", 0.0) - view_bytes)
-    told = _Told(process.label, private, of_node, is_asked)
+    told = _Told(process.label, private, of_node, is_asked, _other_ways(process, take, known))
     tops = [place for root in places if root.parent is None for place in _of_the_user(root)]
     rows = _alike(told.row(place, 0) for place in tops)
     large = [row for row in rows if row.bytes >= max(LEAST_BYTES, _LEAST_SHARE * private)]
@@ -84,6 +85,14 @@ def _views_of_arrays(process: ProcessGrowth, take: int, of_node: Mapping[int, fl
     begins = {int(node): json.loads(sketch)[0][0] for node, sketch in cells(forms, "node", "content_sketch")}
     of_arrays = {address for node, address in begins.items() if node not in of_node}
     return [node for node, address in begins.items() if node in of_node and address in of_arrays]
+
+
+def _other_ways(process: ProcessGrowth, take: int, places: Iterable[Place]) -> dict[int, Place]:
+    """{number of an object: a place on another way to it than its path}."""
+    by_number = {number: place for place in places for number in place.numbers}
+    nodes = process.rows("heap_nodes")
+    nodes = only(nodes, (nodes["take"] == take) & nodes["also_node"].notna())
+    return {int(node): by_number[also] for node, also in cells(nodes, "node", "also_node") if also in by_number}
 
 
 def _of_the_user(place: Place) -> list[Place]:
@@ -123,6 +132,7 @@ class _Told:
     private: float
     of_node: Mapping[int, float]
     is_asked: bool  # torch, what its tensors are for
+    other_ways: Mapping[int, Place]
 
     def row(self, place: Place, depth: int) -> BillRow:
         carrier = self._carrier(place)
@@ -132,8 +142,14 @@ class _Told:
         return BillRow(
             DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
             _kind(known), round(float(carrier.length[-1])) if carrier.has_length else None,
-            round(self._own_tensors(place)), parts,
+            round(self._own_tensors(place)), parts, also=self._also(carrier, known),
         )  # fmt: skip
+
+    def _also(self, place: Place, known: Place) -> str | None:
+        """The other name by which it is held."""
+        other = self.other_ways.get(place.node) if place.node is not None else None
+        named = next((one for one in upwards(other, by_name=True) if one.has_users_name or has_key(one)), None)
+        return named.said if named is not None and not known.said.startswith(named.said) else None
 
     def _parts(self, place: Place, size: float, depth: int) -> list[BillRow]:
         rows = _alike(self.row(child, depth + 1) for child in place.children)
@@ -145,7 +161,8 @@ class _Told:
             )
         rows = [row for row in rows if row.bytes >= self._least][:MOST_PARTS]
         of_users = {child.said for child in place.children if child.is_user or child.said.endswith("[*]")}
-        if len(rows) == 1 and size - rows[0].bytes < self._least and rows[0].name not in of_users:
+        is_inner = bool(rows) and rows[0].name not in of_users and rows[0].also is None
+        if len(rows) == 1 and size - rows[0].bytes < self._least and is_inner:
             rows = list(rows[0].parts)  # how a library keeps it inside says nothing
         rest = round(size) - sum(row.bytes for row in rows)
         if not rows or rest < 0:
@@ -218,7 +235,7 @@ def _kind(place: Place) -> str | None:
 
 def _called(place: Place) -> Place:
     """By whose name of the user's it is known: how a table keeps its block inside says nothing."""
-    named = next((one for one in upwards(place, by_name=True) if one.has_users_name), place)
+    named = next((one for one in upwards(place, by_name=True) if one.has_users_name or has_key(one)), place)
     return place if named in upwards(place.parent) else named
 
 
@@ -232,7 +249,11 @@ def _alike(rows: Iterable[BillRow]) -> list[BillRow]:
             row
             if known is None
             else replace(
-                known, bytes=known.bytes + row.bytes, tensor_bytes=known.tensor_bytes + row.tensor_bytes, parts=()
+                known,
+                bytes=known.bytes + row.bytes,
+                tensor_bytes=known.tensor_bytes + row.tensor_bytes,
+                parts=(),
+                also=max(known, row, key=lambda one: one.bytes).also,
             )
         )
     return sorted(found.values(), key=lambda row: -row.bytes)

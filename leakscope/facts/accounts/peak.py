@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ...findings import Peak
+import numpy as np
+
+from ...findings import LEVEL, PEAK, Bill, Peak
 from ...storage import Recording
+from ...units import FULL, SOON_S
 from ..growth.processes import BETWEEN, recorded_peak
 from ..growth.tree import TreeGrowth
-from ..tables import only
+from ..series.arithmetic import Floats
+from ..tables import only, series
 
 _NO_SAMPLE = re.compile(rf"\((?:by (?P<process>.*), )?{BETWEEN}(?:, after (?P<since_s>[\d.]+) s)?\)$")
 
@@ -29,6 +35,56 @@ def peak(recording: Recording, growth: TreeGrowth) -> Peak | None:
         return Peak(size_bytes, told["process"], True, cgroup_bytes, since_s)
     size_bytes = sampled or size_bytes
     return Peak(size_bytes, cgroup_bytes=cgroup_bytes) if size_bytes else None
+
+
+class Passing(NamedTuple):
+    """A peak that came and went. **Units** bytes without mapped files, seconds since the recording began.
+
+    ``time_s``, ``level_s``: when it was, and the level. Before ``since_s`` and after ``until_s`` the job held no more
+    than at that. ``beside_bytes``: the most that it held before and after; ``above_s``: for how long it held more than
+    halfway between level and peak.
+    """
+
+    bytes: int
+    level_bytes: int
+    beside_bytes: int
+    time_s: float
+    level_s: float
+    since_s: float
+    until_s: float
+    above_s: float
+
+
+def passing_peak(growth: TreeGrowth, most: Floats, highest: Peak | None, bills: Sequence[Bill]) -> Passing | None:
+    """``most``: as ``at_most``. None where the job was not seen at its level before the peak and after it."""
+    moments = {bill.moment: bill.time_s for bill in bills}
+    if highest is None or len(moments) < 2:
+        return None
+    time_s, held = growth.time_s, growth.held_bytes
+    peak_s, level_s = moments[PEAK], moments[LEVEL]
+    level = float(np.interp(level_s, time_s, held))
+    usual = time_s[FULL * held <= level]
+    before, after = usual[usual <= peak_s], usual[usual > peak_s]
+    if not before.size or not after.size:
+        return None
+    since_s, until_s = float(before[-1]), float(after[0])
+    beside = most[(time_s <= since_s) | (time_s > until_s + SOON_S)]  # the reading that saw it may have come later
+    above = held[:-1] > (level + highest.bytes) / 2
+    above_s = float(np.diff(time_s)[above].sum())
+    return Passing(highest.bytes, round(level), round(float(beside.max())), peak_s, level_s, since_s, until_s, above_s)
+
+
+def at_most(growth: TreeGrowth, highest: Peak | None) -> Floats:
+    """What the job held at most round each moment: as sampled, or with what came and went meanwhile in the largest
+    process, by samples of allocations. Never more than the kernel knows of: not all that is asked for is written to.
+    """
+    most = growth.held_bytes.copy()
+    if growth.largest is None or highest is None:
+        return most
+    at_s, burst = series(growth.largest.rows("sentinels"), "burst_bytes")
+    at = np.clip(np.searchsorted(growth.time_s, at_s), 0, most.size - 1)
+    np.maximum.at(most, at, np.interp(at_s, growth.time_s, growth.held_bytes) + burst)
+    return np.maximum(growth.held_bytes, np.minimum(most, highest.bytes))
 
 
 def _of_cgroup(recording: Recording) -> int | None:

@@ -65,6 +65,11 @@ class TreeGrowth:
         return self.processes[0] if self.processes else None
 
     @property
+    def largest(self) -> ProcessGrowth | None:
+        """The process that held most at its peak."""
+        return max(self.processes, key=lambda p: float(p.held_bytes.max()), default=None)
+
+    @property
     def growth_bytes_per_hour(self) -> float:
         return per_second(self.growth_bytes, self.end_s - self.start_s) * 3600
 

@@ -10,13 +10,15 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...findings import Idle
-from ...units import FULL, MOST, TOLD_S
-from ..calls import MODULE, Call, calls_of, function_of, who_asked
+from ...units import FULL, MOST, SOON_S, TOLD_S
+from ..calls import IMPORTING, MODULE, Call, called_at, calls_of, function_of, who_asked
 from ..code.reading import Reached
 from ..growth.processes import ProcessGrowth
 from ..remembered import remembered
+from ..series.arithmetic import Floats, level_at
 from ..tables import cells, figures, only
 from .allocations import TABLE
 
@@ -143,36 +145,103 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     ]
 
 
-def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes: float) -> Call | None:
+class Had(NamedTuple):
+    """What a line of the user's had at a peak. ``asked_in``: what it called, and its function; infinite ``bytes`` are
+    not known.
+    """
+
+    call: Call
+    asked_in: str
+    bytes: float
+
+
+def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes: float) -> Had | None:
     """Who asked for most of what came between two moments and is alive; None: it has less than ``least_bytes``.
 
     What was freed after the second, as the program ended, was there then.
     """
-    kept: dict[Call, float] = {}
+    kept: dict[tuple[Call, str], float] = {}
     for one in asked_in_turn(process):
         if one.until_s > since_s and one.since_s < at_s:
-            call = one.own._replace(function=who_asked(one.calls, one.own))
-            kept[call] = kept.get(call, 0.0) + (one.gained if one.until_s <= at_s else max(0.0, one.gained))
+            who = one.own, who_asked(one.calls, one.own)
+            kept[who] = kept.get(who, 0.0) + (one.gained if one.until_s <= at_s else max(0.0, one.gained))
     most = max(kept, key=kept.__getitem__, default=None)
-    return most if most is not None and kept[most] >= least_bytes else None
+    return Had(*most, np.inf) if most is not None and kept[most] >= least_bytes else None
 
 
-def asked_at(process: ProcessGrowth, at_s: float) -> Call | None:
+def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]:
+    """Who had memory at a peak that was not there at another moment, the most first.
+
+    By what samples had alive when all together was most; imports are left out. Where none say so, or nothing was told
+    of the other moment, it is one line, the likeliest, and how much of it is not known.
+    """
+    rows = process.rows(TABLE)
+    if len(rows):  # objects lie in arenas
+        rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna() & (rows["allocator"] != "objects"))
+    time_s = figures(rows, "time_s") if len(rows) else np.empty(0)
+    then = _of_peak(rows, time_s, at_s)
+    if then is None:
+        first = asked_at(process, at_s)
+        return [first] if first is not None else []
+    times = np.unique(figures(process.rows(TABLE), "time_s"))
+    times = times[times <= process.exit_s]
+    if not times.size:  # as the program ended, all was freed
+        return [Had(*most, np.inf)] if (most := max(then, key=then.__getitem__, default=None)) is not None else []
+    held = np.interp(times, process.time_s, process.held_bytes)
+    like = times[FULL * held <= level_at(process.time_s, process.held_bytes, beside_s)]
+    like = (
+        like[[int(np.argmin(abs(like - beside_s)))]] if like.size else times
+    )  # at no other peak, or what is always there
+    each = [_by_call(only(rows, time_s == one), "live_bytes") for one in like]
+    usual = {who: min(alive.get(who, 0.0) for alive in each) for who in then}
+    more = (Had(*who, size - usual[who]) for who, size in then.items())
+    return sorted((one for one in more if one.bytes > 0), key=lambda one: -one.bytes)
+
+
+def _of_peak(rows: pd.DataFrame, time_s: Floats, at_s: float) -> dict[tuple[Call, str], float] | None:
+    """What was alive at the peak of the telling in which a moment lies, or of one whose peak came right after it; None:
+    none was told.
+    """
+    times = np.unique(time_s)
+    at = int(np.searchsorted(times, at_s))
+    if at == times.size:
+        return None
+    peak_s = time_s - figures(rows, "peak_ago_s")  # nan where no peak was told
+    told = only(rows, (peak_s > 0) & ((time_s == times[at]) | ((peak_s >= at_s) & (peak_s <= at_s + SOON_S))))
+    if not len(told):
+        return None
+    sums = told.groupby("time_s")["peak_bytes"].sum()
+    return _by_call(only(told, figures(told, "time_s") == sums.index[int(np.argmax(sums))]), "peak_bytes")
+
+
+def _by_call(rows: pd.DataFrame, column: str) -> dict[tuple[Call, str], float]:
+    found: dict[tuple[Call, str], float] = {}
+    for size, *called in cells(rows, column, *_CALLS):
+        calls, own = _called(*called)
+        inner = called_at(calls, own.file, own.line)
+        if inner is None or not inner.file.startswith(IMPORTING):
+            who = own, who_asked(calls, own)
+            found[who] = found.get(who, 0.0) + float(size or 0)
+    return found
+
+
+def asked_at(process: ProcessGrowth, at_s: float) -> Had | None:
     """Who asked for most round a moment, beyond what it asks for all the time: between two tellings; or who had asked
-    before the first of them, if that is still alive. ``function`` has what it called.
+    before the first of them, if that is still alive.
     """
     asked = asked_in_turn(process)
     times = sorted({one.until_s for one in asked})
     after = bisect_left(times, at_s)
     then, before = times[min(after, len(times) - 1)] if times else 0.0, times[after - 1] if after else None
-    each: dict[Call, dict[float, float]] = {}
-    kept: dict[Call, float] = {}
+    each: dict[tuple[Call, str], dict[float, float]] = {}
+    kept: dict[tuple[Call, str], float] = {}
     for one in asked:
-        call = one.own._replace(function=who_asked(one.calls, one.own))
-        each.setdefault(call, dict.fromkeys(times, 0.0))[one.until_s] += one.asked
-        kept[call] = kept.get(call, 0.0) + (max(0.0, one.gained) if one.until_s == before else 0.0)
+        who = one.own, who_asked(one.calls, one.own)
+        each.setdefault(who, dict.fromkeys(times, 0.0))[one.until_s] += one.asked
+        kept[who] = kept.get(who, 0.0) + (max(0.0, one.gained) if one.until_s == before else 0.0)
     beyond = {
-        call: max(kept[call], sums.pop(then) - (median(sums.values()) if len(sums) > 1 else 0.0))
-        for call, sums in each.items()
+        who: max(kept[who], sums.pop(then) - (median(sums.values()) if len(sums) > 1 else 0.0))
+        for who, sums in each.items()
     }
-    return max((call for call in beyond if beyond[call] > 0), key=beyond.__getitem__, default=None)
+    most = max((who for who in beyond if beyond[who] > 0), key=beyond.__getitem__, default=None)
+    return Had(*most, np.inf) if most is not None else None

@@ -64,9 +64,13 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
         uint8_t *known = &filter[slot_of((uintptr_t)at)];
         if (*known < 255)
             __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
-        stack->live_bytes += (double)samples[place].weight;
+        change_live(stack, (double)samples[place].weight);
         stack->asked_bytes += (double)samples[place].weight;
         stack->live_count++;
+        if (all_bytes > look_bytes)
+            look_bytes = all_bytes;
+        if (all_bytes > most_bytes)
+            begin_peak();
         mapped_count += kind == MAPPED;
         live_count++;
         drawn_count++;
@@ -187,7 +191,7 @@ static void put_in(const struct sample *one)
     uint8_t *known = &filter[slot_of(one->address)];
     if (*known < 255)
         __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
-    stacks[one->stack].live_bytes += (double)one->weight;
+    change_live(&stacks[one->stack], (double)one->weight);
     stacks[one->stack].live_count++;
     mapped_count += one->kind == MAPPED;
     live_count++;

@@ -131,19 +131,33 @@ static __attribute__((noinline)) void *mmap_and_draw(void *wanted, size_t bytes,
     return at;
 }
 
+static __attribute__((noinline)) void *arena_and_draw(void *wanted, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    void *at = real_mmap(wanted, bytes, protection, flags, file, offset);
+    draw(at == MAP_FAILED ? NULL : at, bytes, ARENA, CALLER);
+    return at;
+}
+
+static int is_python(uintptr_t caller)
+{
+    return caller >= python_begin && caller < python_end;
+}
+
 static void *our_mmap(void *wanted, size_t bytes, int protection, int flags, int file, off_t offset)
 {
-    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-    int is_arena = caller >= python_begin && caller < python_end && !(flags & MAP_SHARED);
-    int counts = flags & MAP_ANONYMOUS && protection & PROT_WRITE && bytes >= LEAST_MAPPED && !is_arena;
+    int is_arena = is_python((uintptr_t)__builtin_return_address(0)) && !(flags & MAP_SHARED);
+    int counts = flags & MAP_ANONYMOUS && protection & PROT_WRITE && bytes >= LEAST_MAPPED;
     if (counts && is_due(bytes))
-        return mmap_and_draw(wanted, bytes, protection, flags, file, offset);
+        return (is_arena ? arena_and_draw : mmap_and_draw)(wanted, bytes, protection, flags, file, offset);
     return real_mmap(wanted, bytes, protection, flags, file, offset);
 }
 
 static int our_munmap(void *at, size_t bytes)
 {
-    if (__atomic_load_n(&mapped_count, __ATOMIC_RELAXED))
+    if (is_python((uintptr_t)__builtin_return_address(0))) { /* what it maps it unmaps as a whole */
+        if (is_sample(at))
+            forget(at, NULL);
+    } else if (__atomic_load_n(&mapped_count, __ATOMIC_RELAXED))
         forget_mapped((uintptr_t)at, (uintptr_t)at + bytes);
     return real_munmap(at, bytes);
 }

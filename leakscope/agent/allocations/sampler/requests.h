@@ -25,14 +25,12 @@ static uint64_t own_start_ticks;
 /* With the lock. The processes of a job write to one memory, each to a place of its own. */
 static void note_request(size_t bytes, const struct stack *stack)
 {
-    struct timespec now;
     if (!requests || bytes < LEAST_REQUEST_BYTES || getpid() != own_pid) /* a fork that is not known yet */
         return;
     uint64_t order = __atomic_add_fetch(&requests->count, 1, __ATOMIC_RELAXED);
     struct request *to = &requests->each[order % REQUESTS];
     __atomic_store_n(&to->order, 0, __ATOMIC_RELEASE);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    to->mono_ns = now.tv_sec * 1000000000ll + now.tv_nsec;
+    to->mono_ns = now_ns();
     to->bytes = bytes;
     to->start_ticks = own_start_ticks;
     to->pid = own_pid;

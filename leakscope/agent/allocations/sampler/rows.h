@@ -8,23 +8,38 @@ static int by_how_much(const void *one, const void *other)
     return a > b ? -1 : a < b;
 }
 
-/* Whether the process has held more since it was last asked, for this kind, than ever before. */
-static int has_new_peak(int kind)
+/* Whether the process, or what is sampled of it, was more since the last telling than ever before; ``is_told``: from now
+ * on that is known. */
+static int has_new_most(int is_told)
 {
-    static long most[KINDS];
+    static long most_resident;
+    static double most_sampled;
     struct rusage use;
-    if (getrusage(RUSAGE_SELF, &use) || use.ru_maxrss <= most[kind])
-        return 0;
-    most[kind] = use.ru_maxrss;
-    return 1;
+    long resident = getrusage(RUSAGE_SELF, &use) ? 0 : use.ru_maxrss;
+    int is_new = resident > most_resident || most_bytes > most_sampled;
+    if (is_told && resident > most_resident)
+        most_resident = resident;
+    if (is_told && most_bytes > most_sampled)
+        most_sampled = most_bytes;
+    return is_new;
 }
 
-/* How much is alive under a stack; of one under which all was freed, after a peak, how much was asked for until then. */
-static double told_of(struct stack *one, double least)
+/* The stacks of a kind under which something is alive, or was as the process held most; the most first. */
+static uint32_t put_in_order(uint16_t *order, int kind, int is_new_peak)
 {
-    double asked = one->asked_bytes - one->told_bytes;
-    one->told_bytes = one->asked_bytes;
-    return one->live_count ? one->live_bytes : asked >= least ? asked : 0;
+    enum { LEAST_PART = 16 }; /* of the peak: who had less, and has none, did not make it; who asked for an arena shares it */
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < stack_count; i++) {
+        const struct stack *one = &stacks[i];
+        if (!one->key || one->kind != (uint32_t)kind)
+            continue;
+        double then = is_new_peak ? bytes_at_peak(one) : 0;
+        much[i] = then > one->live_bytes ? then : one->live_bytes;
+        if (one->live_count && kind != ARENA ? much[i] > 0 : much[i] > most_bytes / LEAST_PART)
+            order[count++] = (uint16_t)i;
+    }
+    qsort(order, count, sizeof order[0], by_how_much);
+    return count;
 }
 
 /* Of what was asked for, the part that is in memory: pages that nobody has written to take none. */
@@ -69,15 +84,15 @@ static void look_at_mappings(void)
         resident[mapped[i].stack] += part_in_memory(mapped[i].address, mapped[i].bytes, MOST_LOOKS) * (double)mapped[i].weight;
 }
 
-/* The stacks of this kind under which most is alive, or came and went as the process held most, each as "kind\tlive bytes\tof them alive for settled_s\tstandard
- * error of live bytes\tsamples\tasked bytes\tresident bytes, of mappings\n", its native functions ("path\nfunction\0"), \1, those of Python
- * ("file\nline\nfirst line\nname\0") and \2, innermost first. Returns how many bytes, at most ``room``. */
+/* The stacks of this kind under which most is alive, or was as the process held most, each as "kind\tlive bytes\tof them
+ * alive for settled_s\tstandard error of live bytes\tsamples\tasked bytes\tresident bytes, of mappings\tbytes at the peak, -1
+ * where that is no news\tseconds since it\n", its native functions ("path\nfunction\0"), \1, those of Python ("file\nline\n
+ * first line\nname\0") and \2, innermost first. Returns how many bytes, at most ``room``. Mappings are told last. */
 EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, double settled_s)
 {
-    enum { LONGEST = (MOST_FRAMES + MOST_NATIVE) * 1000 + 200, LEAST_PART = 16 };
+    enum { LONGEST = (MOST_FRAMES + MOST_NATIVE) * 1000 + 200 };
     static uint16_t order[STACKS];
     uint64_t used = 0;
-    uint32_t count = 0;
     busy = 1; /* sorting may ask for memory */
     if (kind == MAPPED)
         look_at_mappings();
@@ -96,18 +111,14 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
         if (tick_s - one->born_s >= settled_s)
             settled[one->stack] += weight;
     }
-    double all = 0;
-    for (uint32_t i = 0; i < stack_count; i++)
-        all += stacks[i].key && stacks[i].kind == (uint32_t)kind ? stacks[i].live_bytes : 0;
-    double least = has_new_peak(kind) ? all / LEAST_PART : HUGE_VAL;
-    for (uint32_t i = 0; i < stack_count; i++)
-        if (stacks[i].key && stacks[i].kind == (uint32_t)kind && (much[i] = told_of(&stacks[i], least)) > 0)
-            order[count++] = (uint16_t)i;
-    qsort(order, count, sizeof order[0], by_how_much);
+    int is_new_peak = kind != OBJECT && has_new_most(kind == MAPPED);
+    uint32_t count = put_in_order(order, kind, is_new_peak);
+    double ago_s = (double)(now_ns() - peak_ns) / 1e9;
     for (uint32_t i = 0; i < count && i < most && used + LONGEST < room; i++) {
         const struct stack *one = &stacks[order[i]];
-        used += (uint64_t)sprintf(to + used, "%u\t%.0f\t%.0f\t%.0f\t%u\t%.0f\t%.0f\n", one->kind, one->live_bytes, settled[order[i]],
-                                  sqrt(variance[order[i]]), one->live_count, one->asked_bytes, resident[order[i]]);
+        used += (uint64_t)sprintf(to + used, "%u\t%.0f\t%.0f\t%.0f\t%u\t%.0f\t%.0f\t%.0f\t%.3f\n", one->kind, one->live_bytes,
+                                  settled[order[i]], sqrt(variance[order[i]]), one->live_count, one->asked_bytes,
+                                  resident[order[i]], is_new_peak ? bytes_at_peak(one) : -1, ago_s);
         for (uint32_t k = 0; k < one->native_count; k++)
             used += (uint64_t)sprintf(to + used, "%s", text_bytes + one->native[k]) + 1;
         to[used++] = 1;
@@ -115,6 +126,8 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
             used += (uint64_t)sprintf(to + used, "%s", text_bytes + one->frames[k]) + 1;
         to[used++] = 2;
     }
+    if (kind == MAPPED)
+        begin_peak();
     give_lock();
     busy = 0;
     return used;
@@ -183,6 +196,20 @@ EXPORT double sampler_in_use_bytes(void)
     if (take_lock()) {
         for (uint32_t at = 0; at < LIVE; at++)
             bytes += samples[at].address && samples[at].kind == MALLOC ? (double)samples[at].weight : 0;
+        give_lock();
+    }
+    busy = 0;
+    return bytes;
+}
+
+/* How much more was alive at once since the last look than is now. */
+EXPORT double sampler_burst_bytes(void)
+{
+    double bytes = 0;
+    busy = 1;
+    if (take_lock()) {
+        bytes = look_bytes - all_bytes;
+        look_bytes = all_bytes;
         give_lock();
     }
     busy = 0;

@@ -2,7 +2,7 @@
 
 enum { LIVE = 1 << 14, MOST_LIVE = LIVE / 4 * 3, STACKS = 1 << 12, STACK_INDEX = 1 << 13, FRAMES = 1 << 13 };
 enum { FRAME_INDEX = 1 << 14, TEXT_BYTES = 1 << 20, FILTER = 1 << 16, MOST_FRAMES = 48, MOST_NATIVE = 8 };
-enum { MALLOC, MAPPED, OBJECT, KINDS };
+enum { MALLOC, MAPPED, OBJECT, ARENA, KINDS };
 #define FAR (INT64_MAX / 2)
 
 struct sample {
@@ -16,7 +16,9 @@ struct sample {
 
 struct stack {
     uint64_t key; /* 0: free */
-    double live_bytes, asked_bytes, told_bytes; /* told: of what was asked for, as it was last told */
+    double live_bytes, asked_bytes;
+    double peak_bytes; /* alive at the peak of that number; where that is an earlier one, nothing changed since the last */
+    uint32_t peak_number;
     uint32_t live_count;
     uint32_t frame_count, native_count;
     uint16_t kind, is_resolved;
@@ -40,6 +42,10 @@ static char text_bytes[TEXT_BYTES];
 static uint32_t text_used = 1, text_count;
 static uint32_t live_count, stack_count, mapped_count;
 static uint64_t drawn_count, dropped_count, missed_count;
+static double all_bytes, most_bytes; /* alive, but for objects: now, and at the peak since the last telling */
+static double look_bytes;            /* the most since the last look */
+static uint32_t peak_count;
+static int64_t peak_ns;
 static double least_rate, rate;
 static float tick_s;
 static int is_on;
@@ -110,6 +116,37 @@ static uint32_t slot_of(uintptr_t address)
     return (uint32_t)(address >> 4) * 0x9e3779b1u >> 16;
 }
 
+/* With the lock. What is alive under a stack changes by so much: as the peak saw it, it is kept. */
+static void change_live(struct stack *stack, double bytes)
+{
+    if (stack->peak_number != peak_count) {
+        stack->peak_number = peak_count;
+        stack->peak_bytes = stack->live_bytes;
+    }
+    stack->live_bytes += bytes;
+    all_bytes += stack->kind == OBJECT ? 0 : bytes;
+}
+
+static double bytes_at_peak(const struct stack *stack)
+{
+    return stack->peak_number == peak_count ? stack->peak_bytes : stack->live_bytes;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/* With the lock. What is alive now is the most since the last telling. */
+static void begin_peak(void)
+{
+    peak_ns = now_ns();
+    most_bytes = all_bytes;
+    peak_count++;
+}
+
 static void forget_all(void)
 {
     forget_lives();
@@ -118,13 +155,14 @@ static void forget_all(void)
     memset(stacks, 0, sizeof(struct stack) * stack_count);
     memset(stack_index, 0, sizeof stack_index);
     live_count = stack_count = mapped_count = 0;
+    all_bytes = most_bytes = look_bytes = 0;
 }
 
 static void count_out(struct sample *one)
 {
     struct stack *stack = &stacks[one->stack];
     stack->live_count--;
-    stack->live_bytes = stack->live_count ? stack->live_bytes - (double)one->weight : 0;
+    change_live(stack, -(stack->live_count ? (double)one->weight : stack->live_bytes));
     uint8_t *known = &filter[slot_of(one->address)];
     if (*known < 255)
         __atomic_store_n(known, *known - 1, __ATOMIC_RELAXED);
@@ -168,7 +206,7 @@ static void thin_out(void)
         if (!one->address)
             continue;
         if (mixed(++turn * 0x9e3779b97f4a7c15ull) & 1) {
-            stacks[one->stack].live_bytes += (double)one->weight;
+            change_live(&stacks[one->stack], (double)one->weight);
             one->weight *= 2;
         } else {
             end_life(one->life, 0);

@@ -67,7 +67,8 @@ struct row { /* a node that matters, as the agent gets it */
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
     uint32_t is_main, is_wanted; /* a frame of the main thread; one of several that it stands for */
-    uint32_t numbers, unused; /* among the texts: its attributes that are whole numbers, as "most=500 hits=3" */
+    uint32_t numbers;  /* among the texts: its attributes that are whole numbers, as "most=500 hits=3" */
+    uint32_t also_row; /* the nearest on another way to it; 0: none */
 };
 
 struct share { /* of what a node dominates: all objects of one type directly below it */

@@ -382,6 +382,28 @@ static void find_rows_above(struct graph *g, const struct work *w)
     }
 }
 
+/* Of each row to which several ways lead one more than the shortest: from the nearest row that refers to it, or to what is
+ * no row and does. None from below itself. */
+static void find_other_ways(struct graph *g, const struct work *w)
+{
+    enum { MOST_STEPS = 64 };
+    const uint32_t *dominator = w->dominator.at, *path = w->path.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *row_of = g->row_of.at;
+    for (uint32_t node = GROUPS; node < w->first_of[RECORDER]; node++)
+        for (uint32_t k = begin[node]; k < begin[node + 1]; k++) {
+            uint32_t to = edge[k], row = row_of[to], from = node, steps = 0;
+            if (row == NONE || g->rows[row].also_row || path[to] == node || dominator[to] == path[to])
+                continue;
+            while (row_of[from] == NONE)
+                from = path[from];
+            uint32_t at = from;
+            while (at >= GROUPS && at != to && steps++ < MOST_STEPS)
+                at = path[at];
+            if (at < GROUPS && row_of[from] != g->rows[row].path_row)
+                g->rows[row].also_row = row_of[from];
+        }
+}
+
 static int work_out(struct graph *g, struct work *w, const struct past *past, uint64_t least_bytes, uint64_t most_rows,
                     uint32_t most_types)
 {
@@ -396,6 +418,8 @@ static int work_out(struct graph *g, struct work *w, const struct past *past, ui
     weigh_tensors(g, w);
     name_locals(g);
     find_rows_above(g, w);
+    if (!g->is_sampled)
+        find_other_ways(g, w);
     if (g->is_for_file && grow(&g->budget, &g->path, g->nodes * 4))
         memcpy(g->path.at, w->path.at, g->nodes * 4); /* others will use it */
     int is_done = share_out(g, w, past, most_types) && weigh_arrays(g, w);

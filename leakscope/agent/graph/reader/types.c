@@ -143,9 +143,15 @@ INTERNAL void know_harmless(const char *names, uint64_t bytes)
 
 /* Whether what is in an object's C part may be worth a look: it is none that is known to be harmless, and no type of
  * Python itself: these have names without a dot, as those of PyO3 may, but are no heap types. */
-static int may_hold(const type *cls)
+static int may_hold(const type *cls, uint8_t base)
 {
+    static const char of_agent[] = "_leakscope_agent."; /* its arrays are full of addresses */
     char name[LONGEST_NAME + 1];
+    if ((base != C_DATA && base != PLAIN && base != COLUMNS) ||
+        (name_of(cls, name) >= sizeof of_agent && !memcmp(name, of_agent, sizeof of_agent - 1)))
+        return 0;
+    if (base == C_DATA)
+        return 1;
     cls = made_in_c(cls);
     size_t length = cls && cls->basic_size >= LEAST_OF_C ? name_of(cls, name) : 0;
     name[length] = 0;
@@ -198,7 +204,7 @@ INTERNAL uint32_t type_of(struct graph *g, type *cls)
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
     uint8_t base = kinds[number].base;
     kinds[number].is_array = (uint8_t)is_array(cls, base);
-    kinds[number].may_hold = (uint8_t)(base == C_DATA || ((base == PLAIN || base == COLUMNS) && may_hold(cls)));
+    kinds[number].may_hold = (uint8_t)may_hold(cls, base);
     for (const type *above = made_in_c(cls); above && kinds[number].base == PLAIN && !kinds[number].is_wrapper; above = above->base)
         kinds[number].is_wrapper = (uint8_t)is_called(above, "pybind11_builtins.pybind11_object", LEAST_OF_C);
     table[slot] = number;
